@@ -183,7 +183,7 @@ MISTAKES = [
     ),
     (
         ["--policy", "tiresias?limits=a"],
-        "policy tiresias parameter limits takes numbers as a:b:c, not 'a'",
+        "policy tiresias parameter limits takes finite numbers as a:b:c, not 'a'",
     ),
     (
         ["--placement", "spred"],

@@ -25,7 +25,12 @@ for step in range(steps):
 
 
 def sleeping(seconds: float, **fields: object) -> JobRequest:
-    return JobRequest(command=("sleep", f"{seconds:g}"), grace_s=1.0, **fields)  # type: ignore[arg-type]
+    return requested(("sleep", f"{seconds:g}"), **fields)
+
+
+def requested(command: tuple[str, ...], **fields: object) -> JobRequest:
+    """The same command in another folder would be another kind of job."""
+    return JobRequest(command=command, workdir=str(Path.cwd()), grace_s=1.0, **fields)  # type: ignore[arg-type]
 
 
 def submitted(said: Transcript, *words: str) -> None:
@@ -94,7 +99,7 @@ def _known(here: Daemon, script: Path) -> None:
     """One of its kind ran alone for 20 s: looks are 2 s apart, later on a busy machine, and a
     speed counts if it was measured for 5 s."""
     command = (sys.executable, str(script), "--steps", "200")
-    here.ended(here.client.submit(JobRequest(command=command, grace_s=1.0)).id)
+    here.ended(here.client.submit(requested(command)).id)
 
 
 @pytest.mark.slow

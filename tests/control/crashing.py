@@ -177,7 +177,7 @@ def journal_gives_the_same_records(live: LiveService) -> None:
         for row in store.attempts(name):
             found = again.attempts[row.job, row.number]
             assert found == row, f"the journal says {found}, the store {row}"
-    learned = {row.key: row.body for row in again.learner.profiles.changes(0.0)}
+    learned = {row.key: row.body for row in again.learner.changes(0.0)}
     assert learned == {row.key: row.body for row in store.profiles(PROFILES_MAX)}
 
 

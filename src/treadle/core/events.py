@@ -54,9 +54,12 @@ class JobsLearned:
     jobs: tuple[JobId, ...]
     iterations: float
     profile: Profile
+    order_work: float = 0.0  # as of a JobSpec
 
     def applied(self, spec: JobSpec) -> JobSpec:
-        return replace(spec, iterations=self.iterations, profile=self.profile)
+        return replace(
+            spec, iterations=self.iterations, profile=self.profile, order_work=self.order_work
+        )
 
 
 @value

@@ -77,6 +77,9 @@ class JobSpec:
     deadline_at: float | None = None
     retries: int = 0
     retry_unknown: bool | None = None  # a failure without a known reason; None: as the rule has it
+    # Where only the distribution of its length is known, `iterations` is the mean, and this is the
+    # work of a job of known length that has the same Gittins index; 0: it is ordered by iterations.
+    order_work: float = 0.0
     estimate_s: float = 0.0  # how long the user thinks it takes alone; 0: not said
     command: tuple[str, ...] = ()
     kind: str = ""  # by which its needs and company are remembered; empty: by its command alone
@@ -96,6 +99,10 @@ class JobSpec:
         if not (isfinite(self.iterations) and self.iterations > 0):
             raise InvalidInputError(
                 f"job {self.id} has {self.iterations:g} of work; expected a number above 0"
+            )
+        if not (isfinite(self.order_work) and self.order_work >= 0):
+            raise InvalidInputError(
+                f"job {self.id} is ordered by {self.order_work:g} of work; expected 0 or more"
             )
         sizes = self.sizes
         ascending = len(sizes) == 1 or all(a < b for a, b in pairwise(sizes))
@@ -159,7 +166,21 @@ class Job(NamedTuple):
         return min(done, self.spec.iterations)
 
     def remaining_at(self, now: float) -> float:
+        """Work that is left: of a job whose length is not known, the mean.
+
+        Reservations, backfill and whatever asks when a job will be gone read this.
+        """
         return self.spec.iterations - self.iterations_at(now)
+
+    def order_at(self, now: float) -> float:
+        """Work that is left, by which policies order jobs.
+
+        Of a job that never ran it may be less than the mean: where a few jobs take days, the mean
+        puts each that is unknown behind all that have hours left, though most end within minutes.
+        """
+        if self.spec.order_work and not self.starts:
+            return self.spec.order_work
+        return self.remaining_at(now)
 
     def held_at(self, now: float) -> float:
         """Seconds it has held devices, now included."""

@@ -34,10 +34,10 @@ class _Known:
     """The forecaster of jobs that say how long they are."""
 
     def forecast(self, job: Job, now: float) -> Forecast:
-        return Forecast(job.remaining_at(now), predictable=True)
+        return Forecast(job.order_at(now), predictable=True)
 
     def trusting(self, job: Job, now: float) -> float:
-        return job.remaining_at(now)
+        return job.order_at(now)
 
 
 _KNOWN = _Known()

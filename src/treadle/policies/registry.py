@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import Parameter, signature
-from math import isnan
+from math import inf, isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import InvalidInputError, PolicyError, TreadleError
@@ -225,12 +225,13 @@ def _value(name: str, parameter: Parameter, text: str) -> object:
         if isinstance(default, int):
             return int(text)
         if isinstance(default, float):
-            return _number(text)
+            return _number(text, endless=default == inf)
         if isinstance(default, tuple):
             return tuple(_number(part) for part in text.split(":"))
     except (ValueError, KeyError):
-        expected = {bool: "on or off", int: "a whole number", float: "a number"}.get(
-            type(default), "numbers as a:b:c"
+        endless = "a number, or inf" if default == inf else "a finite number"
+        expected = {bool: "on or off", int: "a whole number", float: endless}.get(
+            type(default), "finite numbers as a:b:c"
         )
         raise InvalidInputError(
             f"{name} parameter {parameter.name.removesuffix('_')} takes {expected}, not {text!r}"
@@ -238,8 +239,9 @@ def _value(name: str, parameter: Parameter, text: str) -> object:
     return text
 
 
-def _number(text: str) -> float:
+def _number(text: str, *, endless: bool = False) -> float:
+    """endless: inf is a value, because it is the default, which switches something off."""
     value = float(text)
-    if isnan(value):
+    if not isfinite(value) and not (endless and value == inf):
         raise ValueError(text)
     return value

@@ -46,7 +46,8 @@ class _Watched:
     """A job that has arrived, as far as its reports tell."""
 
     spec: JobSpec  # as it truly is; only its end and its reports may be used
-    expected: float  # the work that policies were last told
+    expected: float  # the work that policies were last told: the mean
+    order: float = 0.0  # the work by which they order it until it runs; 0: the same
     action: int = -1
     done: float = 0.0
     speed: float = 0.0
@@ -73,9 +74,9 @@ class LengthLearner:
         self._jobs: dict[JobId, _Watched] = {}
         self._reviews: list[tuple[float, JobId, int]] = []
         self._ends, self._fresh_until = 0, 0
-        # What is expected of jobs by their kinds and size, and the one number for policies.
+        # What is expected of jobs by their kinds and size, and the two numbers for policies.
         self._expected: dict[tuple[tuple[Kind, ...], int], Lengths] = {}
-        self._equivalent_s: dict[tuple[tuple[Kind, ...], int], float] = {}
+        self._numbers_s: dict[tuple[tuple[Kind, ...], int], tuple[float, float]] = {}
 
     @property
     def next_at(self) -> float:
@@ -83,8 +84,7 @@ class LengthLearner:
 
     def announced(self, spec: JobSpec) -> JobSpec:
         """A job as policies see it when it is submitted."""
-        expected = self._work(spec, 0.0)
-        self._jobs[spec.id] = _Watched(spec, expected)
+        self._jobs[spec.id] = _Watched(spec, self._work(spec, 0.0), self._order(spec))
         return self._as_expected(self._jobs[spec.id])
 
     def index(self, job: Job, now: float) -> float:
@@ -98,10 +98,10 @@ class LengthLearner:
     def forecast(self, job: Job, now: float) -> Forecast:
         """What is left of a job; to be relied on once the job itself has said its steps."""
         watched = self._jobs.get(job.id)
-        return Forecast(job.remaining_at(now), predictable=watched is None or watched.known)
+        return Forecast(job.order_at(now), predictable=watched is None or watched.known)
 
     def trusting(self, job: Job, now: float) -> float:
-        return job.remaining_at(now)
+        return job.order_at(now)
 
     def hear(self, events: Sequence[Event], now: float) -> list[Event]:
         """The same events, with what follows from them for the lengths of jobs."""
@@ -166,9 +166,10 @@ class LengthLearner:
         changed: list[Event] = []
         for watched in self._jobs.values():
             if watched.action < 0:
-                work = self._work(watched.spec, 0.0)
-                if abs(work / watched.expected - 1.0) > 0.05:
-                    watched.expected = work
+                work, order = self._work(watched.spec, 0.0), self._order(watched.spec)
+                drift = max(abs(work / watched.expected - 1.0), abs(order / watched.order - 1.0))
+                if drift > 0.05:
+                    watched.expected, watched.order = work, order
                     changed.append(JobUpdated(self._as_expected(watched)))
         return changed
 
@@ -187,8 +188,13 @@ class LengthLearner:
             profile = replace(
                 profile, memory_gib=needs.memory_gib or 0.0, restart_s=needs.restart_s or 0.0
             )
-        iterations = max(WORK_MIN, watched.expected)
-        return replace(spec, iterations=iterations, profile=profile, estimate_s=0.0)
+        return replace(
+            spec,
+            iterations=max(WORK_MIN, watched.expected),
+            order_work=watched.order,
+            profile=profile,
+            estimate_s=0.0,
+        )
 
     def _work(self, spec: JobSpec, done: float) -> float:
         """Iterations of the whole job, given what it has done."""
@@ -197,11 +203,23 @@ class LengthLearner:
             return max(done, 1.0)
         if done > 0:
             return done + per_s * self._lengths(spec).given(done / per_s).mean()
+        return max(WORK_MIN, per_s * self._numbers(spec)[0])
+
+    def _order(self, spec: JobSpec) -> float:
+        """The iterations of a job of known length that has the same Gittins index."""
+        per_s = self._belief.alone(spec, spec.asked)
+        if not per_s > 0:
+            return 1.0
+        return max(WORK_MIN, per_s * self._numbers(spec)[1])
+
+    def _numbers(self, spec: JobSpec) -> tuple[float, float]:
+        """The mean length of jobs like it, and the length of equal Gittins index."""
         key = (self._kinds(spec), spec.asked)
-        length_s = self._equivalent_s.get(key)
-        if length_s is None:
-            length_s = self._equivalent_s[key] = equivalent_s(self._lengths(spec))
-        return per_s * length_s
+        found = self._numbers_s.get(key)
+        if found is None:
+            lengths = self._lengths(spec)
+            found = self._numbers_s[key] = (lengths.mean(), equivalent_s(lengths))
+        return found
 
     def _lengths(self, spec: JobSpec) -> Lengths:
         """What is expected of jobs like it, the same until some more jobs have ended."""
@@ -221,7 +239,7 @@ class LengthLearner:
             if self._ends >= self._fresh_until:
                 self._fresh_until = self._ends + max(1, round(FRESH_SHARE * self._ends))
                 self._expected.clear()
-                self._equivalent_s.clear()
+                self._numbers_s.clear()
 
 
 class LearningEngine:

@@ -470,7 +470,7 @@ def check_replay(here: Bench) -> None:
     rows = [row for job in stored for row in store.attempts(job)]
     assert len(rows) > len(stored) - 2
     assert again.attempts == {(row.job, row.number): row for row in rows}
-    learned = {row.key: row.body for row in again.learner.profiles.changes(0.0)}
+    learned = {row.key: row.body for row in again.learner.changes(0.0)}
     assert learned == {row.key: row.body for row in store.profiles(1000)}
     assert learned
 

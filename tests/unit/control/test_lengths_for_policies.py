@@ -1,10 +1,10 @@
-"""The one length that policies and their wrappers are given of a job that waits."""
+"""The two lengths of a job that waits: the one that orders it, and when it will be gone."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
 from treadle.control.learning.learned_lengths import Profiles, Program, Question
 from treadle.wire.jobs import State
@@ -34,6 +34,27 @@ def test_a_job_that_may_take_hours_does_not_start_on_devices_kept_for_a_gang(
         assert f"1 free device is kept for job {gang}" in why.because
 
     play(story, tmp_path, devices=2, policy="afs")
+
+
+def test_the_same_job_is_ordered_by_how_soon_it_may_end(tmp_path: Path) -> None:
+    """1. The only device is taken. 2. A job of ten minutes waits, then one whose like took a minute
+    nine times of ten, and else hours. 3. The device comes free: the second starts."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "mixed", *MINUTES_OR_HOURS)
+        teach(here, "steady", *[600.0] * 5)
+        first = await here.submit("forever", model="steady")
+        await here.reached(first, State.RUNNING)
+        steady = await here.submit("forever", model="steady")
+        mixed = await here.submit("forever", model="mixed")
+        await here.settle()
+        spec = here.live.context.scheduler.jobs[mixed].spec
+        assert spec.order_work < 600.0 < spec.iterations
+        await here.live.cancel(ME, first)
+        await here.reached(mixed, State.RUNNING)
+        assert here.state(steady) is State.PENDING
+
+    play(story, tmp_path, devices=1, policy="afs")
 
 
 @pytest.mark.parametrize(

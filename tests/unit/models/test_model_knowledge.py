@@ -61,6 +61,36 @@ def test_whatever_others_slept_a_confirming_run_makes_no_range_wider(
     assert after.high_s - after.low_s <= 1.001 * (before.high_s - before.low_s)
 
 
+@settings(deadline=None, max_examples=25)
+@given(
+    others=st.lists(
+        st.tuples(st.sampled_from("ab"), st.floats(1.0, 1000.0), st.floats(0.5, 2.0)), max_size=12
+    ),
+    mine=st.floats(5.0, 500.0),
+    jitter=st.lists(st.floats(0.9, 1.1), min_size=2, max_size=25),
+)
+def test_however_often_a_command_runs_as_expected_its_range_becomes_no_wider(
+    others: list[tuple[str, float, float]], mine: float, jitter: list[float]
+) -> None:
+    """Whatever ran before, live ranges included: only a run that misses its range widens it."""
+    knowledge = Knowledge()
+    for name, seconds, factor in others:
+        see(knowledge, "ann", (f"./{name}.sh", f"{seconds:g}"), seconds * factor)
+    command, before, now = ("./a.sh", f"{mine:g}"), None, 0.0
+    kinds = by_command("ann", "", command)
+    for turn, factor in enumerate(jitter):
+        expected = knowledge.expect(kinds, 1, numbers=numbers(command))
+        width_s = expected.span.high_s - expected.span.low_s
+        assert before is None or width_s <= before * (1.0 + 1e-9)
+        ran_s = mine * factor
+        held = expected.known and expected.span.low_s <= ran_s <= expected.span.high_s
+        knowledge.begin(str(turn), kinds, 1, now=now, numbers=numbers(command))
+        knowledge.advance(now := now + ran_s)
+        outcome = Outcome(1, ran_s, whole=True, numbers=numbers(command))
+        knowledge.observe(kinds, outcome, name=str(turn))
+        before = width_s if held else None
+
+
 def test_a_run_that_was_not_as_expected_is_believed() -> None:
     knowledge = Knowledge()
     for seconds in (20.0, 10.0, 30.0):

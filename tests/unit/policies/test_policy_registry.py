@@ -1,6 +1,7 @@
 """From `name?parameter=value` to a policy, and what is said when that does not work."""
 
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -85,13 +86,20 @@ def test_a_parameter_without_a_value_says_how_to_write_one() -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("las?margin_s=soon", "policy las parameter margin_s takes a number, not 'soon'"),
-        ("las?margin_s=nan", "policy las parameter margin_s takes a number, not 'nan'"),
-        ("las?margin_s=", "policy las parameter margin_s takes a number, not ''"),
+        ("las?margin_s=soon", "policy las parameter margin_s takes a finite number, not 'soon'"),
+        ("las?margin_s=nan", "policy las parameter margin_s takes a finite number, not 'nan'"),
+        ("las?margin_s=inf", "policy las parameter margin_s takes a finite number, not 'inf'"),
+        ("las?margin_s=", "policy las parameter margin_s takes a finite number, not ''"),
+        ("las?quantum_s=nan", "policy las parameter quantum_s takes a number, or inf, not 'nan'"),
+        ("las?quantum_s=-inf", "policy las parameter quantum_s takes a number, or inf, not '-inf'"),
         ("sjf?strict=maybe", "policy sjf parameter strict takes on or off, not 'maybe'"),
         (
+            "tiresias?limits=1:inf",
+            "policy tiresias parameter limits takes finite numbers as a:b:c, not '1:inf'",
+        ),
+        (
             "tiresias?limits=1:b",
-            "policy tiresias parameter limits takes numbers as a:b:c, not '1:b'",
+            "policy tiresias parameter limits takes finite numbers as a:b:c, not '1:b'",
         ),
     ],
 )
@@ -107,7 +115,7 @@ def test_a_whole_number_is_asked_for_where_the_default_is_one(third_party: None)
 
 def test_parameters_reach_the_policy() -> None:
     jobs = [job("a", size=4, length_s=9.0), job("b", size=4, length_s=9.0, at=1.0)]
-    assert play("las?margin_s=inf", jobs) == play("fifo", jobs)
+    assert play("las?margin_s=1e9", jobs) == play("fifo", jobs)
     assert play("las?margin_s=0", jobs) != play("fifo", jobs)
 
 
@@ -149,3 +157,18 @@ def test_a_third_partys_wrapper_is_found_listed_and_worn(third_party: None) -> N
     assert registry.first_line(registry.wrapper_factory("plain")) == "Changes nothing."
     jobs = [job("a", size=4, length_s=2.0), job("b", size=4, length_s=2.0, at=1.0)]
     assert play("fifo+plain?tag=z+defrag", jobs) == play("fifo", jobs)
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
+def test_no_parameter_takes_a_number_without_end_unless_that_is_its_default(value: str) -> None:
+    made = [(name, "", registry.factory(name)) for name in registry.names()]
+    made += [(name, "fifo+", registry.wrapper_factory(name)) for name in registry.wrapper_names()]
+    checked = 0
+    for name, before, make in made:
+        for parameter, known in registry.parameters(make).items():
+            endless = known.default == inf and value in {"inf", "1e999"}
+            if isinstance(known.default, float | tuple) and not endless:
+                sentence = refusal(f"{before}{name}?{parameter}={value}")
+                assert f"{name} parameter {parameter} takes " in sentence
+                checked += 1
+    assert checked > 20

@@ -72,7 +72,9 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
     asked = max((n for n in sizes if n <= context.cluster.device_count), default=sizes[0])
     resized = replace(spec, sizes=sizes, asked=asked)
     known = context.learner.profiles.ask(question_about(record, resized))
-    wanted = replace(resized, iterations=known.length_s, profile=known.profile)
+    wanted = replace(
+        resized, iterations=known.length_s, order_work=known.order_s, profile=known.profile
+    )
     never = context.scheduler.policy.never_fits(wanted, context.cluster)
     if never is not None:
         raise InvalidRequestError(f"the job could never run here: {never}")

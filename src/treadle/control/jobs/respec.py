@@ -78,7 +78,7 @@ class Respec:
     def _facts(self, now: float, limit: int) -> list[Event]:
         """What has changed; of jobs that wait, all of one kind in one fact."""
         found: list[Event] = []
-        alike: dict[tuple[float, Profile], list[JobId]] = {}
+        alike: dict[tuple[float, Profile, float], list[JobId]] = {}
         for identity in list(islice(self._due, limit)):
             del self._due[identity]
             row, record = self._scheduler.jobs.get(identity), self._jobs.records.get(identity)
@@ -89,7 +89,8 @@ class Respec:
             if after == before:
                 continue
             if row.phase is Phase.WAITING:
-                alike.setdefault((after.iterations, after.profile), []).append(identity)
+                lesson = (after.iterations, after.profile, after.order_work)
+                alike.setdefault(lesson, []).append(identity)
             else:
                 found += self._changed(row, before, after, now)
         lessons = [JobsLearned(tuple(jobs), *learned) for learned, jobs in alike.items()]
@@ -116,7 +117,7 @@ class Respec:
         if record.stall_s:  # Its own last change, before what its kind has shown.
             found = replace(found, restart_s=record.stall_s)
         profile = spec.profile if _alike(spec.profile, found) else found
-        iterations = spec.iterations
+        iterations, order_work = spec.iterations, spec.order_work
         if expected.known and not record.metered:
             wanted = expected.length_s
             if row.phase is Phase.RUNNING:
@@ -125,7 +126,9 @@ class Respec:
                 wanted = _resuming(expected, row)
             if abs(wanted / iterations - 1.0) > DRIFT:
                 iterations = wanted
-        known = replace(spec, profile=profile, iterations=iterations)
+            if abs(expected.order_s - order_work) > DRIFT * order_work:
+                order_work = expected.order_s
+        known = replace(spec, profile=profile, iterations=iterations, order_work=order_work)
         return self._learner.plans.offered(known, record.changes)
 
     def _changed(self, row: Job, before: JobSpec, after: JobSpec, now: float) -> list[Event]:

@@ -211,6 +211,7 @@ def _spec(
     return JobSpec(
         id=record.id,
         iterations=known.length_s,
+        order_work=known.order_s,
         sizes=record.sizes,
         asked=asked,
         profile=known.profile,

@@ -6,6 +6,7 @@ It learns from facts alone, so that replaying the journal gives the same profile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from treadle.control.learning.kept_plans import changed, restored
 from treadle.control.learning.kept_words import Words, text_of
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.load_history import packed
@@ -26,8 +27,8 @@ class JobLearner:
     """Changed by facts about jobs; asked by submissions and by people."""
 
     def __init__(self, rows: Iterable[ProfileRow] = (), plans: LivePlans | None = None) -> None:
-        self.profiles = Profiles(rows)
         self.plans = LivePlans(Cluster(())) if plans is None else plans
+        self.profiles = Profiles(restored(rows, self.plans))
         self._announced: dict[JobId, None] = {}  # jobs that said what they can change to
         self.meter = Meter()
         self.seen = Sightings()
@@ -35,6 +36,10 @@ class JobLearner:
         self.listens_from = 0.0  # since when reports are heard
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
         self._news: dict[Kind, None] = {}  # kinds that were learned, to be looked at again
+
+    def changes(self, at: float) -> list[ProfileRow]:
+        """Rows to write of what was learned, each change once."""
+        return [*self.profiles.changes(at), *changed(self.plans, at)]
 
     def progress(self, job: JobId) -> LastProgress | None:
         """What a running job last said, if it said anything."""

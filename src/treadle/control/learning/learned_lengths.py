@@ -20,6 +20,8 @@ from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import NO_VARIABLES, Kind, Source, by_command, numbers
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.lengths.distribution import Lengths
+from treadle.models.lengths.gittins import equivalent_s
 from treadle.store.rows import ProfileRow
 from treadle.wire.notation import CARRIED
 
@@ -86,7 +88,8 @@ class Program(NamedTuple):
 class Expectation:
     """How long a job is expected to take, how it scales, and why we think so."""
 
-    length_s: float  # one number, for policies
+    length_s: float  # the mean, for whatever asks when a job will be gone
+    order_s: float  # the length by which policies order it; 0: length_s
     profile: Profile
     source: str  # "its own past", "jobs like it" ... "nothing"
     learned: Learned  # the whole answer: the distribution, its doubt, steps
@@ -204,25 +207,35 @@ class Profiles:
         elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:
             # The Philly prior weighs more than what was seen here.
             learned = replace(learned, known=False)
-        length_s = _length_s(question, learned)
+        length_s, order_s = _length_s(question, learned), _order_s(question, learned)
         source = _SHOWN.get(learned.source, "nothing") if learned.known else "nothing"
-        return Expectation(length_s, learned.profile, source, learned, learned.known)
+        return Expectation(length_s, order_s, learned.profile, source, learned, learned.known)
 
 
 def _length_s(question: Question, learned: Learned) -> float:
-    """The one number for policies; the mean, because reservations ask when a job will be gone.
-
-    The length of equal Gittins index would be the better order, but of a job that takes a minute
-    nine times of ten and else ten hours it says that the job is gone in a minute.
-    """
+    """The mean within the time limit, or what its user says."""
     limit_s = inf if question.limit_s is None else question.limit_s
     if learned.source is Source.ITS_USER and question.estimate_s is not None:
         length_s = question.estimate_s
     elif learned.known:
-        length_s = (learned.length if limit_s == inf else learned.length.cut(limit_s)).mean()
+        length_s = _limited(question, learned).mean()
     else:
         length_s = UNKNOWN_S
     return min(length_s, limit_s)
+
+
+def _order_s(question: Question, learned: Learned) -> float:
+    """The length of equal Gittins index: the better order, and no answer to when a job is gone.
+
+    Of a job that takes a minute nine times of ten and else ten hours it says a minute.
+    """
+    if learned.source is Source.ITS_USER or not learned.known:
+        return 0.0
+    return equivalent_s(_limited(question, learned))
+
+
+def _limited(question: Question, learned: Learned) -> Lengths:
+    return learned.length if question.limit_s is None else learned.length.cut(question.limit_s)
 
 
 def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:

@@ -278,7 +278,7 @@ class Commit:
             if not known and record.secrets:
                 batch.forgotten.append(identity)
         batch.attempts += jobs.take_changed_attempts()
-        batch.profiles += self._state.learner.profiles.changes(at)
+        batch.profiles += self._state.learner.changes(at)
         batch.histories += self._state.learner.histories()
 
     def _add_settings(

@@ -10,7 +10,9 @@
     known_kinds.py    the kinds that are remembered, a bounded number
     kind_experts.py   what one kind says of a length, by several memories
     kept_experts.py   the same, until something is learned of the kind
+    even_users.py     what newcomers are told: every user counts alike
     experts.py        forecasts scored and mixed
+    confirmed.py      the range that a run confirmed, which does not become wider
     open_ranges.py    ranges of jobs that run, until they are compared
     proportion.py     whether a number of the command line says how much work there is
     knowledge.py      Knowledge: outcomes in, expectations out

@@ -1,12 +1,13 @@
 """What is expected of a job: its length with its doubt, its work, its speed, and what it needs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
 from treadle.models.learning.kinds import FAR, Source
 from treadle.models.lengths.coverage import PLAIN, Level, stage
-from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span
+from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span, mixture
 
 COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
@@ -86,6 +87,19 @@ def remaining(
 def _is_far(expected: Expectation) -> bool:
     """Whether jobs that differ in more than numbers or paths are all that is known."""
     return expected.known and expected.source in {Source.SAME_SCRIPT, *FAR}
+
+
+def around(found: Sequence[float], lengths: Lengths) -> Lengths:
+    """Steps times seconds a step, with the doubt of both, and some of what else is known.
+
+    found: several where the speed is not known.
+    """
+    near = [
+        (min(seconds, LENGTH_MAX_S) * factor, mass / len(found))
+        for seconds in found
+        for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))
+    ]
+    return mixture(((Lengths.of(near), 0.9), (lengths, 0.1)))
 
 
 def _by_steps(said: LastProgress) -> tuple[float, Span] | None:

@@ -2,10 +2,11 @@
 
 from treadle.models.fitted import Point
 from treadle.models.learning.curves import Curve, FittedCurve
+from treadle.models.learning.even_users import EvenUsers
 from treadle.models.learning.experts import Expert
-from treadle.models.learning.kind_experts import close_experts, even_experts, far_experts, memory
+from treadle.models.learning.kind_experts import close_experts, far_experts, memory
 from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, closeness
+from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, Source, closeness
 from treadle.models.learning.known_kinds import KnownKinds
 
 ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
@@ -22,9 +23,16 @@ class KeptExperts:
 
     def __init__(self) -> None:
         self._kept: dict[Kind, dict[_Asked, list[Expert]]] = {}
+        self._even: dict[Kind, EvenUsers] = {}  # of kinds of everything
 
     def forget(self, kind: Kind) -> None:
+        """Something was learned of this kind, or it is not remembered any more."""
         self._kept.pop(kind, None)
+        if closeness(kind) is Source.SAME_USER:
+            # All of a user's jobs are part of all jobs; those of one size, of all of that size.
+            _, size, devices = kind.rpartition("#") if "#" in kind else ("", "", "")
+            if (even := self._even.get(f"{EVERYTHING}{size}{devices}")) is not None:
+                even.forget(kind)
 
     def of(
         self,
@@ -78,7 +86,7 @@ class KeptExperts:
                     expert._replace(label=f"{label} {memory(expert)}")
                     for expert in self.of(name, user, 0, (), None)
                 ]
-        found = even_experts(label, list(users.values())) if even else []
+        found = self._even.setdefault(kind, EvenUsers()).experts(label, users) if even else []
         return found or far_experts(label, history)
 
 

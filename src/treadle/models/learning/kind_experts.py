@@ -1,20 +1,18 @@
 """What one kind says of the length of a job: a forecast for each memory, by its own runs."""
 
-from collections.abc import Sequence
 from math import inf
 
 from treadle.models.learning.curves import Curve
+from treadle.models.learning.even_users import TAIL_DOUBT
 from treadle.models.learning.experts import Blurred, Expert
 from treadle.models.learning.kind_history import HALF_LIVES, History, Run
 from treadle.models.learning.kinds import Kind
 from treadle.models.learning.proportion import proportional
-from treadle.models.lengths.distribution import NARROWEST, mixture
+from treadle.models.lengths.distribution import NARROWEST
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 CLOSE_HALF_LIVES = HALF_LIVES[:2]
-TAIL_DOUBT = 0.25  # that the next is longer than all: as likely as this over the runs seen
 EXPERT_POINTS = 48  # of a forecast
-EVEN_POINTS = 128  # of a forecast by several users
 AGREES, AGREES_WITHIN = 0.8, 0.95  # of a kind's runs, in so much of what a farther kind expects
 _OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 
@@ -26,24 +24,6 @@ def far_experts(label: str, history: History) -> list[Expert]:
         if lengths is not None:
             named = f"{label} {histogram.half_life:g}"
             found.append(Expert(named, Blurred(lengths, histogram.runs)))
-    return found
-
-
-def even_experts(label: str, users: Sequence[History]) -> list[Expert]:
-    """What several users did, each counting as much as any other, whatever one has run."""
-    found: list[Expert] = []
-    for half_life, histograms in zip(
-        HALF_LIVES, zip(*(user.histograms for user in users), strict=True), strict=False
-    ):
-        parts = [
-            (lengths, 1.0)
-            for histogram in histograms
-            if (lengths := histogram.lengths(TAIL_DOUBT)) is not None
-        ]
-        if parts:
-            lengths = parts[0][0] if len(parts) == 1 else mixture(parts).thinned(EVEN_POINTS)
-            runs = sum(histogram.runs for histogram in histograms)
-            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
     return found
 
 

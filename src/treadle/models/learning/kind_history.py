@@ -29,6 +29,15 @@ class Run:
 
 
 @dataclass(slots=True)
+class Confirmed:
+    """A range of whole lengths that held the last run of a command."""
+
+    size: int  # of the run
+    low_s: float
+    high_s: float
+
+
+@dataclass(slots=True)
 class Needs:
     """What jobs of a kind were seen to use; None: not seen."""
 
@@ -72,6 +81,7 @@ class History:
     histograms: list[Histogram] = field(default_factory=list)
     scores: dict[str, float] = field(default_factory=dict)  # of forecasts, by their labels
     owners: dict[str, float] = field(default_factory=dict)  # jobs that ended, of each owner
+    confirmed: Confirmed | None = None  # of a command; None: its last run was not as expected
 
     def add(self, outcome: Outcome) -> bool:
         """Take an outcome in; whether that changed anything."""

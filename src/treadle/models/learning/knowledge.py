@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from treadle.core.job import Profile
 from treadle.models.fitted import Point
+from treadle.models.learning.confirmed import confirmed_by, no_wider
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
-from treadle.models.learning.expectation import Expectation
+from treadle.models.learning.expectation import Expectation, around
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, rescored, weights
 from treadle.models.learning.kept_experts import KeptExperts
 from treadle.models.learning.kind_experts import as_sure_as_farther
@@ -24,7 +25,7 @@ from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
-from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, mixture
+from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
 
 KINDS_MAX = 20_000
@@ -123,6 +124,7 @@ class Knowledge:
         if outcome.timed:
             watched = self._open.end(name)
             if outcome.whole:
+                self._confirm(kinds, outcome)
                 self._judge(kinds, outcome, watched)
         self.measured += outcome.paced
         owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
@@ -178,14 +180,17 @@ class Knowledge:
         length, source, runs = self._length(kinds, asked, numbers, curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
             paces = self._paces_at(kinds, asked)
-            length = _around([work * each for work in works for each in paces], length)
+            length = around([work * each for work in works for each in paces], length)
             kind, told = next(found for found in self._telling(kinds))
             source, runs = closeness(kind), told.ended
+        levels = self._levels(kinds)
+        if kinds:
+            length = no_wider(length, levels[0].share, self._known.get(kinds[0]), asked)
         expected = Expectation(
             source=source,
             runs=runs,
             length=length,
-            levels=self._levels(kinds),
+            levels=levels,
             profile=profile,
             work=works[0] if len(works) == 1 else None,
             step_s=step_s,
@@ -321,6 +326,14 @@ class Knowledge:
                     return history.scores
                 return {key: NEWCOMERS_SHARE * one for key, one in history.scores.items()}
         return {}
+
+    def _confirm(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
+        """Keep the range of a command that its run was within, before it is learned from."""
+        if closeness(kinds[0]) is Source.SAME_COMMAND:
+            expected = self.expect(kinds, outcome.size, numbers=outcome.numbers)
+            history = self._known.get(kinds[0]) or History()
+            history.confirmed = confirmed_by(expected, outcome.size, outcome.ran_s)
+            self._keep(kinds[0], history)
 
     def _judge(self, kinds: Sequence[Kind], outcome: Outcome, watched: Watched | None) -> None:
         """Compare the ranges of a job that has ended, and score the forecasts of its length."""
@@ -478,16 +491,3 @@ class Knowledge:
             self._paces.pop(forgotten, None)
             self._experts.forget(forgotten)
             self._remeasured.discard(forgotten)
-
-
-def _around(found: Sequence[float], lengths: Lengths) -> Lengths:
-    """Steps times seconds a step, with the doubt of both, and some of what else is known.
-
-    found: several where the speed is not known.
-    """
-    near = [
-        (min(seconds, LENGTH_MAX_S) * factor, mass / len(found))
-        for seconds in found
-        for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))
-    ]
-    return mixture(((Lengths.of(near), 0.9), (lengths, 0.1)))

@@ -7,7 +7,7 @@ same form, so conditioning on an age twice is the same as conditioning on the su
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import exp, inf
@@ -18,6 +18,7 @@ SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may
 NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
 MIXED_TAIL = 1e-3  # beyond everything in a mixture
 OUTLIVED = 0.1  # of jobs like it, so few ran longer
+NEARLY = 1.0 - 1e-9  # of a share: sums of equal masses must not be one or not by rounding alone
 LENGTH_MIN_S = 1e-3
 LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
@@ -133,6 +134,11 @@ class Lengths:
         rest = max(0.0, 1.0 - sum(mass for _, mass in kept))
         return Lengths.of((*kept, (limit_s, max(rest, 1e-12))))
 
+    def within(self, low_s: float, high_s: float) -> "Lengths":
+        """The same where what is shorter or longer than this lies at its ends."""
+        points = [(min(max(at, low_s), high_s), mass) for at, mass in self.points]
+        return Lengths.of((*points, (high_s, self.tail)))
+
     def scaled(self, factor: float) -> "Lengths":
         """The same jobs where everything takes so many times as long."""
         points = tuple((at * factor, mass) for at, mass in self.points)
@@ -157,7 +163,7 @@ class Lengths:
         """The same with at most so many points: neighbours are put together at their mean."""
         if len(self.points) <= count:
             return self
-        share = (1.0 - self.tail) / count
+        share = (1.0 - self.tail) / count * NEARLY
         found: list[Point] = []
         mass = moment = 0.0
         for seconds, each in self.points:
@@ -212,15 +218,25 @@ def mixture(parts: Iterable[tuple[Lengths, float]]) -> Lengths:
     for lengths, weight in parts:
         assert not lengths.spent_s, "a mixture is of whole lengths"
         points += [(at, mass * weight) for at, mass in lengths.points]
-        if lengths.tail:
-            # One tail cannot begin at several places: each becomes points at its own quantiles.
-            mass = lengths.tail * weight / len(_TAIL_FACTORS)
-            start_s = lengths.longest_s
-            points += [(min(LENGTH_MAX_S, start_s * one), mass) for one in _TAIL_FACTORS]
+        points += tail_points(lengths, weight)
     points.sort()
+    return mixed(points)
+
+
+def tail_points(lengths: Lengths, weight: float = 1.0) -> list[Point]:
+    """The tail as points at its quantiles: in a mixture, one tail cannot begin at many places."""
+    if not lengths.tail:
+        return []
+    mass = lengths.tail * weight / len(_TAIL_FACTORS)
+    return [(min(LENGTH_MAX_S, lengths.longest_s * one), mass) for one in _TAIL_FACTORS]
+
+
+def mixed(points: Sequence[Point], *, longest_s: float | None = None) -> Lengths:
+    """A mixture of ascending points with weights of any sum; longest_s: of those put together."""
     total = sum([mass for _, mass in points]) * (1.0 + MIXED_TAIL)
     scaled = tuple([(at, mass / total) for at, mass in points if mass > 0])
-    return Lengths(scaled, MIXED_TAIL / (1.0 + MIXED_TAIL), scaled[-1][0])
+    longest_s = scaled[-1][0] if longest_s is None else longest_s
+    return Lengths(scaled, MIXED_TAIL / (1.0 + MIXED_TAIL), longest_s)
 
 
 # Where a tail's quantiles 1/10, 3/10 ... 9/10 lie, in multiples of its start.

@@ -36,14 +36,14 @@ class KnownLengths:
         self._belief = belief
 
     def index(self, job: Job, now: float) -> float:
-        left_s = job.remaining_at(now) / self._belief.alone(job.spec, job.spec.asked)
+        left_s = job.order_at(now) / self._belief.alone(job.spec, job.spec.asked)
         return 1.0 / max(LEFT_MIN_S, left_s)
 
     def forecast(self, job: Job, now: float) -> Forecast:
-        return Forecast(job.remaining_at(now), predictable=True)
+        return Forecast(job.order_at(now), predictable=True)
 
     def trusting(self, job: Job, now: float) -> float:
-        return job.remaining_at(now)
+        return job.order_at(now)
 
 
 class LengthAware:

@@ -47,6 +47,20 @@ class LivePlans:
         self._node = max((node.device_count for node in cluster.nodes), default=8)
         self._guessed: set[str] = set()  # no step was measured yet
         self._refitting: Refitting | None = None
+        self._changed: dict[str, None] = {}  # types to be stored
+
+    def restore(self, name: str, model: ModelType, *, guessed: bool) -> None:
+        """A type as an earlier controller knew it."""
+        if name in self.types or len(self.types) < TYPES_MAX:
+            self._put(name, model)
+            self._changed.pop(name)
+            if guessed:
+                self._guessed.add(name)
+
+    def changes(self) -> list[tuple[str, ModelType, bool]]:
+        """Types that changed since this was last asked, and whether each is still a guess."""
+        changed, self._changed = self._changed, {}
+        return [(name, self.types[name], name in self._guessed) for name in changed]
 
     def offered(self, spec: JobSpec, words: Sequence[str]) -> JobSpec:
         """The job with the plans that it can change to; words: what its attempt announced."""
@@ -57,9 +71,8 @@ class LivePlans:
         if name not in self.types and (size is None or len(self.types) >= TYPES_MAX):
             return spec
         if name not in self.types and size is not None:
-            self.types[name] = _guess(name, size)
+            self._put(name, _guess(name, size))
             self._guessed.add(name)
-            self._renew()
         found = [Plan(data=spec.asked)]
         for devices in spec.sizes:
             best = [
@@ -81,14 +94,12 @@ class LivePlans:
         run = self._run(allocation, 1000.0 / steps_per_s)
         if name in self._guessed:
             self._guessed.discard(name)
-            self.types[name] = _with_step(self.types[name], run)
-            self._renew()
+            self._put(name, _with_step(self.types[name], run))
         refitting = self._refits()
         if name not in refitting.types:
             refitting.add(name, self.types[name])
         if refitting.observe(name, run) is not None:
-            self.types[name] = refitting.types[name]
-            self._renew()
+            self._put(name, refitting.types[name])
 
     def _run(self, allocation: Allocation, step_ms: float) -> "Run":
         from treadle.models.plans.fit import Run  # noqa: PLC0415  # numpy loads slowly
@@ -106,7 +117,9 @@ class LivePlans:
             self._refitting = Refitting({})
         return self._refitting
 
-    def _renew(self) -> None:
+    def _put(self, name: str, model: ModelType) -> None:
+        self.types[name] = model
+        self._changed[name] = None
         self.version += 1
         self.planner.forget()
 

@@ -329,7 +329,7 @@ class Afs(Climbing):
         devices = snapshot.supply
         sizes = self._first(active, snapshot.now, devices)
         rest = [job for job in active if job.id not in sizes]
-        work = [job.remaining_at(snapshot.now) for job in rest]
+        work = [job.order_at(snapshot.now) for job in rest]
         node = snapshot.cluster.largest_node if self._packed else 1
         ladders = [self._ladders.of(job, node) for job in rest]
         given = shares(ladders, work, devices - sum(sizes.values()))
@@ -347,7 +347,7 @@ class Afs(Climbing):
                 size = job.size
             elif self._patience and not job.size:
                 smallest = self._ladders.of(job).sizes[0]
-                alone_s = job.remaining_at(now) / self._belief.alone(job.spec, smallest)
+                alone_s = job.order_at(now) / self._belief.alone(job.spec, smallest)
                 size = smallest if now - job.since_at >= self._patience * alone_s else 0
             if size and size <= devices:
                 sizes[job.id] = size

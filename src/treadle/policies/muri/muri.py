@@ -99,7 +99,7 @@ class Muri(Policy):
         spec, asked = job.spec, job.spec.asked
         if spec.estimate_s and not job.starts:
             return spec.estimate_s * asked
-        remaining_s = job.remaining_at(now) / self._belief.alone(spec, asked)
+        remaining_s = job.order_at(now) / self._belief.alone(spec, asked)
         return round(remaining_s * asked, _DIGITS)
 
     def _candidates(self, snapshot: Snapshot, specs: Sequence[JobSpec]) -> list[list[JobSpec]]:

@@ -27,7 +27,7 @@ def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) 
     """Shortest job first, never preempting; strict: a job that does not fit blocks the rest."""
 
     def order(job: Job, now: float) -> Rank:
-        return Rank(job.remaining_at(now) / belief.alone(job.spec, job.spec.asked))
+        return Rank(job.order_at(now) / belief.alone(job.spec, job.spec.asked))
 
     return Ordered(order, placement, strict=strict)
 
@@ -37,7 +37,7 @@ def srtf(placement: Placement, belief: PerformanceModel, *, repack: bool = False
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked)
-        remaining_s = round(job.remaining_at(now) / speed, _DIGITS)
+        remaining_s = round(job.order_at(now) / speed, _DIGITS)
         return Rank(remaining_s, -job.iterations_per_s / speed)
 
     return Ordered(order, placement, preemptive=True, repack=repack)
@@ -48,7 +48,7 @@ def srsf(placement: Placement, belief: PerformanceModel, *, repack: bool = False
 
     def order(job: Job, now: float) -> Rank:
         speed = belief.alone(job.spec, job.spec.asked) / job.spec.asked
-        remaining_s = round(job.remaining_at(now) / speed, _DIGITS)
+        remaining_s = round(job.order_at(now) / speed, _DIGITS)
         return Rank(remaining_s, -job.iterations_per_s / speed)
 
     return Ordered(order, placement, preemptive=True, repack=repack)
