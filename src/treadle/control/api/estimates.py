@@ -279,8 +279,8 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
     kinds: dict[Hashable, Left | None] = {}
     for name, row in scheduler.jobs.items():
         record = context.jobs.records.get(name)
-        if name == job or record is None:
-            continue
+        if name == job or record is None or row.phase is Phase.CANCELLING:
+            continue  # What is cancelled ends within its grace, however long it was.
         kind = _kind(context, record, row)
         if kind not in kinds:
             if len(kinds) >= KINDS_MAX:
