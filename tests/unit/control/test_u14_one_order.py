@@ -91,3 +91,16 @@ def test_u14_an_array_whose_dependency_failed_is_dropped_as_a_whole(tmp_path: Pa
         )
 
     play(story, tmp_path, devices=4)
+
+
+def test_u14_no_end_is_promised_of_a_job_that_has_only_a_time_limit(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever", time_limit_s=600.0), State.RUNNING)
+        job = await here.submit("forever")
+        await here.settle()
+        why = await here.live.why(job)
+        assert why.estimate is not None
+        assert why.estimate.latest_s is not None
+        assert why.change == ""
+
+    play(story, tmp_path, devices=1)

@@ -15,7 +15,11 @@ def test_u14_a_rest_keeps_a_normal_job_waiting_and_no_urgent_gang(tmp_path: Path
         await here.reached(elastic, State.RUNNING)
         normal = await here.submit("forever", estimate_s=10.0)
         await here.settle()
-        assert (await here.live.why(normal)).cause == "settling"
+        why = await here.live.why(normal)
+        assert why.cause == "settling"
+        assert why.change == (
+            f"treadle priority {normal} 1 (for admins) starts it now and resizes job {elastic}"
+        )
         gang = await here.submit("forever", devices="3", priority=10)
         await here.reached(gang, State.RUNNING)
         await here.settle()

@@ -9,6 +9,7 @@ starts all the same, the range is an upper bound; otherwise the start is unknown
 the end of an array.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from functools import lru_cache
 from random import Random
@@ -65,7 +66,7 @@ class Found(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """When a job would start, and how it does in the simulation that is in the middle."""
+    """When a job would start, and how it does in a simulation that is like most."""
 
     start: StartEstimate
     typical: Begin | None = None
@@ -121,7 +122,9 @@ def forecast(
         order=1 + after[len(after) // 2] if after else None,
         orders=(1 + after[0], 1 + after[-1]) if after else None,
     )
-    return Forecast(start, _typical(begun) if begun and len(begun) == len(answers) else None)
+    # Of a job that is known by its time limit alone nothing is typical.
+    whole = len(begun) == len(answers) and not ahead.limited
+    return Forecast(start, _typical(begun) if begun and whole else None)
 
 
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
@@ -279,8 +282,8 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
     kinds: dict[Hashable, Left | None] = {}
     for name, row in scheduler.jobs.items():
         record = context.jobs.records.get(name)
-        if name == job or record is None:
-            continue
+        if name == job or record is None or row.phase is Phase.CANCELLING:
+            continue  # What is cancelled ends within its grace, however long it was.
         kind = _kind(context, record, row)
         if kind not in kinds:
             if len(kinds) >= KINDS_MAX:
@@ -314,10 +317,12 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _typical(begun: Sequence[Begin]) -> Begin:
-    """The one in the middle, at the moment that half of them come before."""
+    """With the jobs whose ends free its devices most often, and half of such starts before it."""
     ordered = sorted(begun)
-    in_s = _quantile([begin.in_s for begin in ordered], 0.5)
-    return ordered[len(ordered) // 2]._replace(in_s=in_s)
+    freed_by, _ = Counter(begin.freed_by for begin in ordered).most_common(1)[0]
+    alike = [begin for begin in ordered if begin.freed_by == freed_by]
+    in_s = _quantile([begin.in_s for begin in alike], 0.5)
+    return alike[len(alike) // 2]._replace(in_s=in_s)
 
 
 def _first(scheduler: Scheduler, endless: Sequence[JobId]) -> list[JobId]:

@@ -10,7 +10,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
-from treadle.control.api.queue_order import InOrder, free_devices
+from treadle.control.api.queue_order import STOPPING, InOrder, idle_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
@@ -50,7 +50,6 @@ REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` s
 REASONS_S = 0.05  # of the processor, for all of them
 WAIT_S = 0.5
 RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
-STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
 
 class Queries:
@@ -280,7 +279,7 @@ class Queries:
             url=facts.url,
             policy=context.charge.policy,
             devices=context.cluster.device_count,
-            free=free_devices(scheduler),
+            free=idle_devices(scheduler),
             running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
             waiting=waiting,
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,

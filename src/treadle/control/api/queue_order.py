@@ -4,9 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
+from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+
+STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
+_LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
 
 
 def free_devices(scheduler: Scheduler) -> int:
@@ -15,6 +19,29 @@ def free_devices(scheduler: Scheduler) -> int:
     if not closed:
         return free.total
     return sum(1 for device in free if device not in closed)
+
+
+def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:
+    """The devices that a job has; while it is being stopped, those that it has not released."""
+    if job.allocation is not None:
+        return job.allocation.devices
+    leaving = scheduler.kept(job.id).leaving
+    return () if leaving is None else leaving.allocations[-1].devices
+
+
+def idle_devices(scheduler: Scheduler) -> int:
+    """How many devices no job has.
+
+    One that a job is still leaving can be given to another, which then waits, and is not idle.
+    """
+    left: set[Device] = set()
+    for job in scheduler.jobs.values():
+        if job.phase in _LEAVING and (leaving := scheduler.kept(job.id).leaving) is not None:
+            left.update(device for each in leaving.allocations for device in each.devices)
+    if not left:
+        return free_devices(scheduler)
+    closed = scheduler.closed
+    return sum(1 for each in scheduler.tenancy.free if each not in closed and each not in left)
 
 
 def in_queue(scheduler: Scheduler, identity: JobId) -> bool:

@@ -59,16 +59,18 @@ def _higher(context: Context, row: Job) -> str:
     twin = _after(context, [JobUpdated(replace(row.spec, priority=wanted))], row.id)
     if twin is None:
         return ""
-    stopped = [
-        name
-        for name, job in twin.jobs.items()
-        if job.allocation is None and scheduler.jobs[name].allocation is not None
-    ]
+    before = {name: job.size for name, job in scheduler.jobs.items() if job.allocation is not None}
+    after = {name: job.size for name, job in twin.jobs.items() if job.allocation is not None}
+    stopped = [name for name in before if name not in after]
+    resized = [name for name, size in before.items() if after.get(name, size) != size]
     admins = " (for admins)" if wanted > 0 else ""
     order = f"treadle priority {row.id} {wanted}{admins} starts it now"
-    if not stopped:
-        return order
-    return f"{order} and stops {named_jobs(stopped, NAMED_MAX)}"
+    parts = [
+        f"{verb} {named_jobs(names, NAMED_MAX)}"
+        for verb, names in (("stops", stopped), ("resizes", resized))
+        if names
+    ]
+    return " and ".join([order, *parts])
 
 
 def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler | None:

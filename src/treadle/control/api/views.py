@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
+from treadle.control.api.queue_order import held_devices
 from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
 from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count
 from treadle.control.loop import wall
@@ -54,7 +55,7 @@ def _ending(context: Context, record: JobRecord) -> JobView:
 
 
 def _view(context: Context, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
-    devices = () if row.allocation is None else tuple(map(str, row.allocation.devices))
+    devices = tuple(map(str, held_devices(context.scheduler, row)))
     held_s = 0.0 if record.began_s is None else max(0.0, context.clock.now() - record.began_s)
     return JobView(
         id=record.id,

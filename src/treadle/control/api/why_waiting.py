@@ -13,7 +13,15 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
-from treadle.control.api.queue_order import free_devices, in_queue, position, sharers
+from treadle.control.api.queue_order import (
+    STOPPING,
+    free_devices,
+    held_devices,
+    idle_devices,
+    in_queue,
+    position,
+    sharers,
+)
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.sizes import why_small
 from treadle.control.api.why_ended import how_it_ended
@@ -23,6 +31,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
 from treadle.core.wording import (
+    are,
     devices,
     free_devices_of,
     free_of,
@@ -41,7 +50,6 @@ from treadle.wire.jobs import StartEstimate, Why
 
 NAMED_MAX = 4
 ENDING = ("ending", "it has ended; that is being written to the store")
-_STOPPING = (Phase.STOPPING, Phase.CANCELLING)
 _FOLLOWS = ("dependency", "array")
 _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
@@ -84,7 +92,9 @@ def why(context: Context, record: JobRecord) -> Why:
         position=_place(context, record, start) if queued else None,
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=start,
-        length=length_of(expectation(context, record, row), row.spec, record.time_limit_s),
+        length=None
+        if row.phase in STOPPING
+        else length_of(expectation(context, record, row), row.spec, record.time_limit_s),
         end=end_of(context, record, row),
         company=_company(context, record, row) if decided else "",
         reservation=_reservation(context, row) if decided else "",
@@ -410,14 +420,20 @@ def _the(count: int) -> str:
 
 def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     scheduler = context.scheduler
-    held = [job for job in scheduler.jobs.values() if job.allocation is not None]
-    running = sum(1 for job in held if job.phase not in _STOPPING)
-    total = context.cluster.device_count
-    hold = jobs(running, "holds devices", "hold devices") if running else "no job holds devices"
-    stopping = sum(1 for job in scheduler.jobs.values() if job.phase in _STOPPING)
-    if stopping:
-        hold += f", {jobs(stopping, 'is being stopped', 'are being stopped')}"
-    free = free_devices_of(free_devices(scheduler), total)
+    held = [
+        job
+        for job in scheduler.jobs.values()
+        if job.allocation is not None or (job.phase in STOPPING and held_devices(scheduler, job))
+    ]
+    starting = [job for job in held if job.phase is Phase.STARTING]
+    next_up = [job for job in starting if scheduler.in_the_way(job.id)]
+    total, holding = context.cluster.device_count, len(held) - len(next_up)
+    hold = jobs(holding, "holds devices", "hold devices") if holding else "no job holds devices"
+    if stopping := sum(1 for job in held if job.phase in STOPPING):
+        hold += f" ({stopping} of them {are(stopping)} being stopped)"
+    if next_up:
+        hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
+    free = free_devices_of(idle_devices(scheduler), total)
     queued = len(scheduler.ranking.queue)
     wait = jobs(queued, "waits", "wait") if queued else "no job waits"
     if limited := sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY}):
