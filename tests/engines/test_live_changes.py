@@ -14,7 +14,7 @@ from tests.engines.warm import WarmStory
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Host
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.events import AttemptEnded, JobStarted, TrainingEnded
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
@@ -365,6 +365,8 @@ def test_an_attempt_whose_training_is_over_ends_by_itself(tmp_path: Path) -> Non
         await bench.until(lambda: bench.ends)
         assert [(end.how, end.code, end.action) for end in bench.ends] == [(How.EXITED, 0, 2)]
         assert job.starts(2) == []
+        (over,) = [fact for fact in bench.jobs.facts if isinstance(fact, TrainingEnded)]
+        assert (over.job, over.action) == ("a", 1)
 
     tell(tmp_path, story)
 

@@ -131,6 +131,13 @@ def _progressed(state: SchedulerState, event: facts.JobProgressed, now: float) -
     state.ranking.put(job, now)
 
 
+def _training_ended(state: SchedulerState, event: facts.TrainingEnded, now: float) -> None:
+    """It changes no decision: what the job holds is free when it has ended."""
+    job = _current(state, event)
+    if job is not None and job.allocation is not None and job.over_at is None:
+        state.rows[event.job] = job._replace(over_at=now)
+
+
 def _stopped(state: SchedulerState, event: facts.JobStopped, now: float) -> None:
     leaving = state.leaving.get(event.job)
     if leaving is not None and event.action >= leaving.action:
@@ -267,6 +274,7 @@ _APPLY: Mapping[type, Callable[..., None]] = {
     facts.JobsLearned: _learned,
     facts.JobStarted: _started,
     facts.JobProgressed: _progressed,
+    facts.TrainingEnded: _training_ended,
     facts.JobStopped: _stopped,
     facts.JobFinished: _finished,
     facts.JobFailed: _failed,

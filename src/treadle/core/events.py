@@ -92,6 +92,14 @@ class JobProgressed:
 
 
 @value
+class TrainingEnded:
+    """The job's members said that their training is over: the attempt is about to end by itself."""
+
+    job: JobId
+    action: int
+
+
+@value
 class JobStopped:
     """The job released its devices and can resume from iterations_done."""
 
@@ -199,7 +207,9 @@ class DeviceOpened:
     device: Device
 
 
-Report = JobStarted | JobProgressed | JobStopped | JobFinished | JobFailed | AttemptEnded
+Report = (
+    JobStarted | JobProgressed | TrainingEnded | JobStopped | JobFinished | JobFailed | AttemptEnded
+)
 Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated | JobsLearned
 Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened
 Event = Wish | Report | Machine

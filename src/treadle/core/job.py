@@ -150,6 +150,8 @@ class Job(NamedTuple):
     failures: int = 0
     ready_at: float = 0.0  # after a failure: when another try makes sense
     avoid: tuple[str, ...] = ()  # after a failure: nodes and devices where it makes none
+    # Since when the training of the present attempt is over: it is about to end by itself.
+    over_at: float | None = None
 
     @property
     def id(self) -> JobId:
@@ -195,7 +197,7 @@ class Job(NamedTuple):
         waited_s = now - self.since_at
         begun = (action, action, now, waited_s, self.starts + 1)
         row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
-        return tuple.__new__(Job, (*row, *self[9:11], *begun, *self[16:]))
+        return tuple.__new__(Job, (*row, *self[9:11], *begun, *self[16:19], None))
 
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
         """The same job, brought up to now, once it reports that it runs."""

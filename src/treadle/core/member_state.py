@@ -60,6 +60,11 @@ class MemberState:
         return row is not None and row.finished and row.leaving
 
     @property
+    def is_over(self) -> bool:
+        """Whether the training came to its end, and members end by themselves."""
+        return self._finished and self.phase in (Phase.DRAINING, Phase.ENDED)
+
+    @property
     def due(self) -> float | None:
         """The next moment at which it needs a `Tick`."""
         moments = [row.until for row in self._rows.values()]

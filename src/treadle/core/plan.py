@@ -57,6 +57,11 @@ class Plan:
         words += [f"x{self.accumulate}"] if self.accumulate > 1 else []
         return " ".join(words)
 
+    @property
+    def name(self) -> str:
+        """The plan as people are shown it: the default has a name too."""
+        return self.text or "data parallel"
+
 
 DATA_PARALLEL = Plan()
 

@@ -209,6 +209,7 @@ class SchedulerState:
             allocation=None,
             iterations_done=iterations_done,
             iterations_per_s=0.0,
+            over_at=None,
         )
         self.rows[job.id] = job
         self.enqueue(job, now)

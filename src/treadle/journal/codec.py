@@ -85,6 +85,7 @@ _KINDS: Mapping[str, type] = {
         events.JobsLearned,
         events.JobStarted,
         events.JobProgressed,
+        events.TrainingEnded,
         events.JobStopped,
         events.JobFinished,
         events.JobFailed,

@@ -28,6 +28,7 @@ from treadle.core.events import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    TrainingEnded,
 )
 from treadle.core.job import JobId, JobSpec
 from treadle.core.lifecycle import Phase
@@ -453,12 +454,13 @@ class Recorder:
                 self._updated(JobUpdated(event.applied(history.spec)), now)
 
     def _pass_over(self, event: Event, now: float) -> None:
-        """Nodes and devices have no history of their own."""
+        """Nodes and devices have no history of their own, and an end is counted when it comes."""
 
     _EVENTS: Mapping[type, Callable[..., None]] = {
         JobSubmitted: _submitted,
         JobStarted: _observed,
         JobProgressed: _observed,
+        TrainingEnded: _pass_over,
         JobStopped: _stopped,
         JobFailed: _failed,
         JobFinished: _finished,

@@ -206,6 +206,9 @@ class JobView:
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
+    plan: str = described(
+        "", "Its execution plan while it runs, of jobs that say which plans they can have."
+    )
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
     guaranteed: bool = True

@@ -71,6 +71,7 @@ lines: st.SearchStrategy[Line] = st.one_of(
     st.builds(events.JobsLearned, after, numbers, specs.map(lambda spec: spec.profile)),
     st.builds(events.JobStarted, names, ids, numbers, numbers),
     st.builds(events.JobProgressed, names, ids, numbers, numbers),
+    st.builds(events.TrainingEnded, names, ids),
     st.builds(events.JobStopped, names, ids, numbers),
     st.builds(events.JobFinished, names, ids),
     st.builds(events.JobFailed, names, ids, numbers, st.text()),
@@ -147,8 +148,8 @@ def test_a_line_reads_as_a_person_would_write_it() -> None:
 
 KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
-    "JobHeld, JobReleased, JobUpdated, JobsLearned, JobStarted, JobProgressed, JobStopped, "
-    "JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, "
+    "JobHeld, JobReleased, JobUpdated, JobsLearned, JobStarted, JobProgressed, "
+    "TrainingEnded, JobStopped, JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, "
     "DeviceOpened, ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, "
     "DependenciesDropped, Start, Change, Stop"
 )

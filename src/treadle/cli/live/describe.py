@@ -99,6 +99,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
         ("user", f"{plain(view.user)}{tenant}"),
         ("array", array),
         ("devices", f"{devices_text(view)}{held}"),
+        ("plan", plain(view.plan)),
         ("progress", _progress(view)),
         ("a step", step_text({} if view.progress is None else view.progress.stages)),
         ("end", "" if view.end is None else range_text(view.end, "in ")),

@@ -68,6 +68,7 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         lambda v, _: plain(", ".join(v.devices)),
         lambda v, _: ", ".join(v.devices),
     ),
+    "plan": JobColumn(Column("PLAN"), lambda v, _: plain(v.plan), lambda v, _: v.plan or None),
     "priority": JobColumn(
         Column("PRIORITY", right=True), lambda v, _: str(v.priority), lambda v, _: v.priority
     ),

@@ -255,6 +255,7 @@ _SENTENCES = {
     "DependencyBroken": "job {job} can never start: {reason}",
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobProgressed": "job {job} reports progress",
+    "TrainingEnded": "job {job} has ended its training and is about to end",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
     "NodeLost": "node {node} was lost",

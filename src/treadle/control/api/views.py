@@ -68,6 +68,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         because=because,
         devices=devices,
         beside=beside(context, row),
+        plan=_plan(record, row),
         sizes=row.spec.sizes,
         priority=row.spec.priority,
         guaranteed=row.spec.guaranteed,
@@ -86,6 +87,14 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         command=record.command,
         model=record.model,
     )
+
+
+def _plan(record: JobRecord, row: Job) -> str:
+    """The plan of a job whose processes follow one; how any other splits its work is unknown."""
+    if row.allocation is None or not record.running:
+        return ""
+    plan = row.allocation.plan
+    return plan.name if record.changes or plan.text else ""
 
 
 def ended_view(record: JobRecord) -> JobView:

@@ -391,6 +391,9 @@ def _stopping(context: Context, record: JobRecord, row: Job) -> Finding:
 
 def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     now = context.clock.now()
+    if row.over_at is not None:
+        since = span(now - row.over_at)
+        return Finding("running", f"it ended its training {since} ago and is about to end")
     text = f"it has run on {devices(row.size)} for {span(now - row.since_at)}"
     if row.spec.elastic and row.size < row.spec.sizes[-1]:
         text += f" and could use up to {row.spec.sizes[-1]}: {why_small(context, row)}"

@@ -53,7 +53,7 @@ from treadle.journal.facts import (
     RecordFact,
 )
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import FailureView, State
+from treadle.wire.jobs import FailureView, Progress, State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
 
@@ -181,6 +181,7 @@ class Reducer:
             record.started_at = record.started_at or max(started_at, record.submitted_at)
             record.began_s, record.counted_s = now - (at - started_at), 0.0
             record.starts += 1
+            record.progress = _to_build_on(record.progress, record.safe)
             attempt = started(attempt, started_at)
             self._jobs.put_attempt(attempt)
             self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
@@ -438,6 +439,17 @@ def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:
     if because := why_alone(fact):
         record.alone_because, record.mps_failed = because, server_failed(fact)
         record.memory_failed = out_of_memory(fact)
+
+
+def _to_build_on(said: Progress | None, safe: float) -> Progress | None:
+    """What a new attempt has of the progress of the one before, until it speaks for itself.
+
+    One that begins from scratch has none of it. One that is started again after its last step
+    may begin anywhere: that it is done would be wrong.
+    """
+    if said is None or not 0.0 < safe < 1.0:
+        return None
+    return said if not said.total else replace(said, step=min(said.step, safe * said.total))
 
 
 def _metered(fact: JobProgressed) -> bool:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event, JobStarted
+from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
@@ -78,6 +78,7 @@ class JobRunner:
         self._asked: Launching | None = None  # the running attempt was given this order
         self._asked_launch: Launch | None = None
         self._announced: tuple[str, ...] = ()  # what was reported of what it can change
+        self._over: LiveAttempt | None = None  # its training was reported to have ended
         self._waiting = False  # for other attempts to release devices
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -115,6 +116,7 @@ class JobRunner:
         self._announced = live.changes
         live.on_members = self.announced
         self.go_on()
+        self.announced(live)
 
     def go_on(self) -> None:
         self._woken.set()
@@ -246,6 +248,9 @@ class JobRunner:
         waits = self._stop is not None or self._launch is not None
         if known and live.changes != self._announced and not waits:
             self._tell_started(live, self._launch_of(live))
+        if known and live.ending and self._over is not live:
+            self._over = live
+            self._machine.tell(TrainingEnded(self.job, self._newest))
 
     async def _either(self, wanted: Awaitable[object]) -> bool:
         """Wait for it or for an order; whether it came."""

@@ -126,7 +126,7 @@ class LiveAttempt:
     @property
     def ending(self) -> bool:
         """Whether it said that its training is over: it ends by itself."""
-        return bool((self.members.get("refused") or {}).get("ends"))
+        return bool(self.members.get("over"))
 
     # -- listening ------------------------------------------------------------------------------
 

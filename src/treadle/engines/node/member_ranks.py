@@ -85,6 +85,7 @@ class MemberRanks:
             "can": [],
             "stall_s": None,
             "refused": None,
+            "over": False,  # the training has ended: its members end by themselves
             "why": "",
         }
 
@@ -238,7 +239,7 @@ class MemberRanks:
         self._open = False
         self._places = tuple((str(number),) for number in self._reached["devices"])
         self._plan = self._reached["plan"]
-        self._reached["refused"] = {"action": action, "why": why, "ends": self._ends}
+        self._reached["refused"] = {"action": action, "why": why}
         self._save_holds()
         self._write()
 
@@ -265,6 +266,10 @@ class MemberRanks:
         return self.members.machine.phase in (Phase.DRAINING, Phase.ENDED)
 
     @property
+    def _over(self) -> bool:
+        return self.members.machine.is_over
+
+    @property
     def _wanted(self) -> set[int]:
         return {int(place[0]) for place in self._places}
 
@@ -274,8 +279,8 @@ class MemberRanks:
 
     def _announce(self) -> None:
         can = [*self.members.can, HOST] if self.members.can else []
-        if can and can != self._reached["can"]:
-            self._reached["can"] = can
+        if (can and can != self._reached["can"]) or self._over != self._reached["over"]:
+            self._reached["can"] = can or self._reached["can"]
             self._write()
 
     def _pin(self, group: Iterable[Member]) -> None:
@@ -299,6 +304,7 @@ class MemberRanks:
 
     def _write(self) -> None:
         """Tell the engine, and its successor."""
+        self._reached["over"] = self._over
         with suppress(OSError):
             through = self._attempt / f"{REACHED}.new"
             through.write_text(json.dumps(self._reached))

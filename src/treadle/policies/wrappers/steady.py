@@ -2,12 +2,14 @@
 
 A job that cannot resume would lose its work if it were stopped, so it is not stopped. Any other job
 keeps what it was given for a while: a restart costs time, and a policy that changes its mind every
-second would pay it every second. The inner policy does not see jobs that are left alone, nor their
+second would pay it every second. One whose training is over ends by itself, and a stop would only
+cost what it still does: it is left alone until then. The inner policy does not see jobs that are left alone, nor their
 devices, so that it decides about the rest only.
 
 A rest is for jobs that are no more urgent. If one of a higher priority waits and cannot start
 otherwise, the inner policy is asked again: it sees the jobs of lower priorities that rest, and of
-those that wait only the urgent ones, so that no other gains by it.
+those that wait only the urgent ones, so that no other gains by it. A job whose training is over
+makes way for an urgent one only if it has not ended OVER_S later.
 """
 
 from collections.abc import Sequence
@@ -27,6 +29,7 @@ from treadle.policies.wrappers.wrapper import Wrapper, worn
 _NAMED_MAX = 3
 AGAIN_S = 1.0  # jobs that are not urgent are looked at so soon after an urgent one has started
 REST_MIN_S = 5.0
+OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
 COSTS = 50.0  # a job that is changed again after this many times what a change costs loses 2 %
 
 
@@ -67,19 +70,26 @@ class Steady(Wrapper):
     def decide(self, snapshot: Snapshot) -> Schedule:
         ends = self._ends(snapshot)
         alone = [job for job, _ in ends]
-        until = min((end for _, end in ends), default=inf)
+        until = min((self._next_look(job, end, snapshot.now) for job, end in ends), default=inf)
         seen = snapshot.keeping(alone)
         if seen.free.total or seen.tenants:
             schedule = self.inner.decide(seen)
         else:
             # Nothing to dispose of: a long queue need not be looked at to find that out.
             schedule = Schedule({}, inf, snapshot.memory)
-        resting = [job for job, end in ends if end < inf]
+        resting = [job for job, end in ends if end < inf or _has_lingered(job, snapshot.now)]
         urgent = self._urgent(snapshot, schedule, resting)
         schedule = schedule if urgent is None else urgent
         if until >= schedule.valid_until:
             return schedule
         return Schedule(schedule.changes, until, schedule.memory)
+
+    @staticmethod
+    def _next_look(job: Job, end: float, now: float) -> float:
+        """When a job that is left alone is to be looked at again."""
+        if job.over_at is None or now >= job.over_at + OVER_S:
+            return end
+        return min(end, job.over_at + OVER_S)
 
     def _ends(self, snapshot: Snapshot) -> list[tuple[Job, float]]:
         """Jobs that are left alone, and until when."""
@@ -126,7 +136,8 @@ class Steady(Wrapper):
         row = snapshot.jobs[job]
         if row.allocation is not None:
             return self.inner.why(snapshot, job)
-        return self._settling(snapshot, job) or self.inner.why(self.inside(snapshot), job)
+        found = _about_to_end(snapshot, row) or self._settling(snapshot, job)
+        return found or self.inner.why(self.inside(snapshot), job)
 
     def left_alone_s(self, job: Job, now: float) -> float:
         return max(0.0, self._until(job) - now)
@@ -160,7 +171,7 @@ class Steady(Wrapper):
 
     def _until(self, job: Job) -> float:
         """Until when it is left alone; what never resumes, for ever."""
-        if not job.spec.resumable or job.phase is Phase.STARTING:
+        if not job.spec.resumable or job.phase is Phase.STARTING or job.over_at is not None:
             return inf
         if job.phase is not Phase.RUNNING:
             return inf  # It is on its way out.
@@ -168,6 +179,27 @@ class Steady(Wrapper):
         if cost_s > 0:  # measured
             rest_s = min(rest_s, max(REST_MIN_S, COSTS * cost_s))
         return max(job.begun_at + self._run_s, job.since_at + rest_s)
+
+
+def _has_lingered(job: Job, now: float) -> bool:
+    """Whether its training is over and it has not ended for so long that an urgent one may go."""
+    resumes = job.spec.resumable and job.phase is Phase.RUNNING
+    return resumes and job.over_at is not None and now >= job.over_at + OVER_S
+
+
+def _about_to_end(snapshot: Snapshot, waiting: Job) -> Reason | None:
+    """The jobs that end by themselves in a moment, if their devices are enough for this one."""
+    over = [job for job in snapshot.holding() if job.over_at is not None]
+    least = waiting.spec.sizes[0] if waiting.spec.elastic else waiting.spec.asked
+    free = snapshot.free.total
+    if not over or not free < least <= free + sum(job.size for job in over):
+        return None
+    have = "has ended its" if len(over) == 1 else "have ended their"
+    return Reason(
+        "settling",
+        f"{named_jobs([job.id for job in over], _NAMED_MAX)} {have} training and "
+        f"{are(len(over))} about to end",
+    )
 
 
 def _devices(job: Job) -> tuple[Device, ...]:
