@@ -136,6 +136,7 @@ class Run:
         """Epoch numbers, from where this run stands."""
         self._epochs = count
         self._enter()
+        over = self.position.epoch >= count  # an earlier attempt did all of it
         try:
             while self.position.epoch < count:
                 self._jumped = False
@@ -147,9 +148,19 @@ class Run:
             if self.elastic is not None:
                 self.elastic.finish(wait=False)
             self.group.abort()
+            self._saving.finish(self.position.applied)
             raise
+        self._finish(save=not over)
+
+    def _finish(self, *, save: bool) -> None:
+        """After the last step, with a checkpoint: what follows may be stopped and started again."""
+        assert self._planned is not None
+        if save and self._planned.split:  # All write, so it comes while a loss is still seen.
+            self._save(wait=False)
         if self.elastic is not None:
             self.elastic.finish(wait=True)
+        if save and not self._planned.split:  # Now: the first rank may be another.
+            self._save(wait=False)
         self._saving.finish(self.position.applied)
         self._moves.forget_carried()
         self.group.leave()
