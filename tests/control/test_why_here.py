@@ -325,7 +325,7 @@ def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
         ),
         (
             "exit 7",
-            {"retries": 0},
+            {},
             ("failed", "it failed with exit code 7", None),
         ),
     ],

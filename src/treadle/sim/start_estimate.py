@@ -172,7 +172,7 @@ def starts_in(
     if found_s is None:
         return None
     freed_by = departures.before(job)
-    return Begin(found_s, len(before), tuple(dict.fromkeys(freed_by)), len(freed_by))
+    return Begin(found_s, len(before), tuple(sorted({*freed_by})), len(freed_by))
 
 
 def ends_in(

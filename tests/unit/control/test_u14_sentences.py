@@ -33,7 +33,7 @@ def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path
         await here.settle()
         change = (await here.live.why(gang)).change
         assert change == (
-            f"wait: jobs {one}, 3 are expected to end within about 10 min, which frees 2 devices "
+            f"wait: jobs 3, {one} are expected to end within about 10 min, which frees 2 devices "
             f"for it; job {one} starts before it"
         )
 

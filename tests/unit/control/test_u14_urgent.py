@@ -41,3 +41,21 @@ def test_u14_an_urgent_job_disturbs_no_more_jobs_that_rest_than_it_needs(tmp_pat
         assert sorted(here.state(job) for job in resting) == [State.PENDING, *[State.RUNNING] * 3]
 
     play(story, tmp_path, devices=4, policy="srtf")
+
+
+def test_u14_a_job_that_rests_is_left_alone_where_that_would_not_help_the_urgent_one(
+    tmp_path: Path,
+) -> None:
+    """The gang also needs the device of a job that cannot resume."""
+
+    async def story(here: Bench) -> None:
+        for resumable in (False, True):
+            job = await here.submit("forever", resumable=resumable)
+            await here.reached(job, State.RUNNING)
+        gang = await here.submit("forever", devices="2", priority=10)
+        await here.settle()
+        assert here.state(gang) is State.PENDING
+        assert here.state(job) is State.RUNNING
+        assert (await here.live.why(gang)).because == "it asks for 2 devices and both are taken"
+
+    play(story, tmp_path, devices=2, policy="srtf")

@@ -87,11 +87,11 @@ def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler |
 
 def _next_end(context: Context, begin: Begin) -> str:
     """Whose ends free the devices that it will be given."""
-    names, in_s = begin.freed_by, begin.in_s
+    rows, in_s = context.scheduler.jobs, begin.in_s
+    later = [name for name in begin.freed_by if rows[name].allocation is None]
+    names = [*(name for name in begin.freed_by if name not in later), *later]
     if not names:
         return ""
-    rows = context.scheduler.jobs
-    later = [name for name in names if name not in rows or rows[name].allocation is None]
     who = f"{named_jobs(names, NAMED_MAX)} {are(len(names))} expected to end"
     when = "any moment" if in_s < 1 else f"{'in' if len(names) == 1 else 'within'} about "
     when += "" if in_s < 1 else span(in_s)

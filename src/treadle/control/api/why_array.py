@@ -62,7 +62,8 @@ def _end(context: Context, live: Sequence[JobRecord], waiting: Sequence[JobRecor
     for record in waiting:
         found = barred(context, record, context.scheduler.jobs[record.id])
         if found is not None:
-            return Estimate(because=f"job {record.id} does not start: {found.because}")
+            does = ": " if found.never else " does not start: "
+            return Estimate(because=f"job {record.id}{does}{found.because}")
     return end_of_all(context, {record.id for record in live})
 
 

@@ -48,7 +48,7 @@ def _again(record: JobRecord, failure: FailureView) -> str:
         failed = f"it failed {times(record.failures)} and may fail again"
         return f"find the cause before it is submitted again; {failed}"
     if failure.kind == Kind.UNKNOWN:
-        more = "" if record.retries else "; submitted with --retries it is tried again"
+        more = "" if record.retry_unknown else "; submitted with --retries it is tried again"
         return f"treadle logs {record.id} shows what it printed{more}"
     _, more, what = failure.advice.partition(" with more ")
     return f"submit it again{more}{what}"
