@@ -28,7 +28,8 @@ def test_following_each_change_gives_what_making_it_anew_gives(
 ) -> None:
     """1. Jobs of twelve users end, one by one. 2. Each time the forecasts are asked for. 3. In the
     end some users are forgotten."""
-    even, users = EvenUsers(), {}
+    even = EvenUsers()
+    users: dict[str, History] = {}
     for turn, (user, seconds, cut_off) in enumerate(runs):
         name = f"user{user}/"
         history = users.setdefault(name, History())
