@@ -182,14 +182,16 @@ def test_unknown_lengths_and_beliefs_that_contradict_each_other_are_refused() ->
 # -- lengths that are learned ---------------------------------------------------------------------
 
 
-def told_by(lengths: str, jobs: Sequence[JobSpec]) -> dict[str, list[float]]:
+def told_by(
+    lengths: str, jobs: Sequence[JobSpec], *, field: str = "iterations"
+) -> dict[str, list[float]]:
     """What policies were told of each job's work, in order."""
     told: dict[str, list[float]] = {}
 
     def listen(now, events, actions, scheduler) -> None:
         for event in events:
             if isinstance(event, JobSubmitted | JobUpdated):
-                told.setdefault(event.spec.id, []).append(event.spec.iterations)
+                told.setdefault(event.spec.id, []).append(getattr(event.spec, field))
 
     run = experiment(jobs, policy="srtf", belief="learned", lengths=lengths)
     run.simulation.observe(listen)
@@ -209,7 +211,9 @@ def alike(count: int, length_s: float) -> list[JobSpec]:
 
 def test_a_job_that_reports_is_known_once_it_runs_and_its_like_from_then_on() -> None:
     told = told_by("steps", alike(9, 500.0))
-    assert told["j0"][0] == pytest.approx(equivalent_s(philly(1))), "nothing was known"
+    ordered = told_by("steps", alike(9, 500.0), field="order_work")
+    assert told["j0"][0] == pytest.approx(philly(1).mean()), "nothing was known"
+    assert ordered["j0"][0] == pytest.approx(equivalent_s(philly(1)))
     assert told["j0"][-1] == 500.0
     assert told["j8"][0] == pytest.approx(500.0, rel=0.5)
 
@@ -218,8 +222,9 @@ def test_jobs_that_wait_are_ordered_by_how_soon_they_may_end_and_not_by_their_me
     """Nine of ten like it took 10 s. Its mean is a quarter of an hour, so by that it would wait for
     every job with ten minutes left, though it is likely to end, or to say its length, at once."""
     jobs = [*alike(9, 10.0), *alike(10, 10_000.0)[9:], *alike(21, 10.0)[20:]]
-    told = told_by("steps", jobs)
-    assert told["j20"][0] == pytest.approx(10.0, rel=0.5)
+    told, ordered = (told_by("steps", jobs, field=name) for name in ("iterations", "order_work"))
+    assert ordered["j20"][0] == pytest.approx(10.0, rel=0.5)
+    assert told["j20"][0] > 900.0
 
 
 def test_a_silent_job_is_expected_to_take_longer_the_longer_it_runs() -> None:
