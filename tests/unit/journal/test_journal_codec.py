@@ -149,9 +149,9 @@ def test_a_line_reads_as_a_person_would_write_it() -> None:
 KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
     "JobHeld, JobReleased, JobUpdated, JobsLearned, JobStarted, JobProgressed, "
-    "TrainingEnded, JobStopped, JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, NodeDrained, DeviceClosed, "
-    "DeviceOpened, ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, "
-    "DependenciesDropped, Start, Change, Stop"
+    "TrainingEnded, JobStopped, JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, "
+    "NodeDrained, DeviceClosed, DeviceOpened, ControllerBegan, JobAccepted, JobEdited, "
+    "CodeChanged, DependencyBroken, DependenciesDropped, Start, Change, Stop"
 )
 
 

@@ -3,8 +3,8 @@
 A job that cannot resume would lose its work if it were stopped, so it is not stopped. Any other job
 keeps what it was given for a while: a restart costs time, and a policy that changes its mind every
 second would pay it every second. One whose training is over ends by itself, and a stop would only
-cost what it still does: it is left alone until then. The inner policy does not see jobs that are left alone, nor their
-devices, so that it decides about the rest only.
+cost what it still does: it is left alone until then. The inner policy does not see jobs that are
+left alone, nor their devices, so that it decides about the rest only.
 
 A rest is for jobs that are no more urgent. If one of a higher priority waits and cannot start
 otherwise, the inner policy is asked again: it sees the jobs of lower priorities that rest, and of
