@@ -1,5 +1,6 @@
 """Logs: ranks, attempts, tails, following, and what a terminal is spared."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -45,6 +46,36 @@ def test_a_file_gets_every_byte_and_a_terminal_does_not(capsys, monkeypatch) -> 
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\n"
     assert treadle(client, "logs", "9", "--raw") == 0
     assert capsys.readouterr().out == "\x1b[31mred\x1b[0m\x1b[2J\x07\n"
+
+
+@pytest.mark.parametrize("words", [(), ("-f",)])
+def test_of_ranks_that_train_together_one_is_shown_and_that_is_said(words, capsys) -> None:
+    client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
+    client.logs = {(1, 0): "a\n", (1, 1): "a\n"}
+    assert treadle(client, "logs", "9", *words) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "a\n"
+    assert "only rank 0 of 2 is shown: all run the same script (--rank all)\n" in shown.err
+    assert treadle(client, "logs", "9", "--rank", "all", *words) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "[0] a\n[1] a\n"
+    assert "only rank 0" not in shown.err
+
+
+def test_a_program_gets_the_same_rank(capsys) -> None:
+    client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
+    client.logs = {(1, 0): "a\n", (1, 1): "a\n"}
+    for words, ranks in (((), [0]), (("--rank", "all"), [0, 1])):
+        assert treadle(client, "logs", "9", "--json", *words) == 0
+        assert [piece["rank"] for piece in json.loads(capsys.readouterr().out)] == ranks
+
+
+def test_a_job_that_trains_is_followed_by_its_first_rank(capsys) -> None:
+    client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
+    client.logs = {(1, 0): "a\n", (1, 1): "b\n"}
+    session = Session(connect=lambda: client, pause=lambda _: None)
+    Follower(session, "9", Printer(raw=True)).run()
+    assert capsys.readouterr().out == "a\n"
 
 
 def test_several_ranks_have_their_number_before_each_line(capsys) -> None:

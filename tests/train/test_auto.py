@@ -163,6 +163,27 @@ def test_what_cannot_be_shared_is_refused_with_one_sentence(case: str) -> None:
     assert classify(result.errors, Exit.of(2)).rule == "elastic-auto-refused"
 
 
+def test_a_script_that_trains_nothing_is_refused_if_several_ran_it() -> None:
+    result = run(Scenario("unmodified", ("a", "b"), [], _options("no_training.py")))
+    assert result.codes == {"m0": 2, "m1": 2}
+    words = "refused: the script has ended and made no optimizer of torch, so each process did all"
+    assert words in result.errors
+    alone = run(Scenario("unmodified", ("a",), [], _options("no_training.py")))
+    assert alone.codes == {"m0": 0}
+
+
+def test_one_that_may_be_given_more_devices_later_is_refused_at_once() -> None:
+    script = str(SCRIPTS / "cases.py")
+    ended = subprocess.run(
+        [sys.executable, "-m", "treadle.train.auto", script, "iterable"],
+        env={**os.environ, "TREADLE_SIZE_MAX": "4"},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (2, b"")
+    assert f"refused: {REFUSED['iterable']}\n" in ended.stderr.decode()
+
+
 @pytest.mark.parametrize("case", FORBIDDEN)
 def test_what_shows_only_in_the_loop_is_refused_there(case: str) -> None:
     result = run(Scenario("unmodified", ("a", "b"), [], _options("cases.py", case)))

@@ -32,13 +32,13 @@ class Telling:
                 return
             yield batch
 
-    def stepped(self, step: int, total: int, rank: int) -> None:
+    def stepped(self, step: int, total: int | None, rank: int) -> None:
         """A step is applied."""
         self.stages.step_done()
         if rank == 0 and monotonic() - self._told_at >= EVERY_S:
             self.tell(step, total)
 
-    def tell(self, step: int, total: int, loss: float | None = None) -> None:
+    def tell(self, step: int, total: int | None, loss: float | None = None) -> None:
         self._told_at = monotonic()
         times = self.stages.times()
         stages: dict[str, float] = {}  # The group is new: what was said of another counts no more.

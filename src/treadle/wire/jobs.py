@@ -257,6 +257,9 @@ class JobDetail:
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
     retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
     changes: tuple[str, ...] = ()  # what the running attempt can change without a restart
+    uses_train: bool = described(
+        False, "Its processes train together by treadle.train, each with the same script."
+    )
     stall_s: float | None = None  # how long it stood still for the last such change
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import click
 
 from treadle.cli.live.exit_codes import FAILED, NOT_ENDED, end_sentence, exit_code, never_text
+from treadle.cli.live.log_ranks import RankChoice
 from treadle.cli.live.session import Session, note
 from treadle.cli.show.wording import log_text, plain
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -163,7 +164,7 @@ class NeverRunsError(TreadleError):
 
 
 class Follower:
-    """Follows one job: all ranks unless given, from the newest attempt if `attempt` is 0."""
+    """Follows one job: the usual ranks unless given, from the newest attempt if `attempt` is 0."""
 
     def __init__(
         self,
@@ -171,14 +172,14 @@ class Follower:
         identity: str,
         printer: Printer,
         *,
-        ranks: Sequence[int] | None = None,
+        choice: RankChoice | None = None,
         attempt: int = 0,
         tail: int = 0,
     ) -> None:
         self._session = session
         self._identity = identity
         self._printer = printer
-        self._ranks = ranks
+        self._choice = RankChoice() if choice is None else choice
         self._attempt = attempt
         self._only = attempt > 0
         self._tail = tail
@@ -252,7 +253,7 @@ class Follower:
 
     def _print(self, detail: JobDetail) -> bool:
         """Print new output of all ranks; whether there was any."""
-        ranks = self._ranks if self._ranks is not None else range(max(1, detail.ranks))
+        ranks = self._choice.of(detail)
         if self._printer.prefix is None:
             self._printer.prefix = len(ranks) > 1
         new = False

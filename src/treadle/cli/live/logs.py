@@ -1,10 +1,18 @@
 """`treadle logs`: a job's output by rank and attempt, and live with -f."""
 
+from collections.abc import Sequence
+
 import click
 
 from treadle.cli.live.exit_codes import end_sentence, exit_code
 from treadle.cli.live.job_selection import job_argument, one_job
-from treadle.cli.live.log_following import PIECE, Follower, Printer, show
+from treadle.cli.live.log_following import (
+    PIECE,
+    Follower,
+    Printer,
+    show,
+)
+from treadle.cli.live.log_ranks import RankChoice
 from treadle.cli.live.session import Session, json_option, note, session
 from treadle.cli.live.session import echo_json as as_json_text
 from treadle.cli.show.clock import date_text
@@ -19,7 +27,11 @@ from treadle.wire.retention import size_text
 @click.command()
 @job_argument
 @click.option("-f", "--follow", is_flag=True, help="Follow the output until the job has ended.")
-@click.option("--rank", default="all", metavar="N|all", show_default=True, help="Which rank.")
+@click.option(
+    "--rank",
+    metavar="N|all",
+    help="Which rank; default: all, or 0 of jobs that use treadle.train or --elastic auto.",
+)
 @click.option(
     "--attempt", type=click.IntRange(1), metavar="N", help="Which attempt; default: newest."
 )
@@ -31,7 +43,7 @@ from treadle.wire.retention import size_text
 def logs(
     job: str,
     follow: bool,
-    rank: str,
+    rank: str | None,
     attempt: int | None,
     since: str | None,
     tail: int | None,
@@ -42,6 +54,7 @@ def logs(
     """Print the output of JOB. On a terminal, control characters other than colours are removed."""
     here = session()
     since_s = None if since is None else duration(since, "--since")
+    choice = RankChoice(rank)
     if attempt and since:
         raise click.UsageError("--attempt and --since cannot be combined")
     identity = one_job(here, job)
@@ -49,7 +62,7 @@ def logs(
     if detail.logs_pruned_at is not None:
         date = date_text(detail.logs_pruned_at)
         raise NotFoundError(f"the log of job {plain(detail.job.id)} was pruned on {date}")
-    ranks = _ranks(rank, detail)
+    ranks = choice.of(detail)
     if attempt and (not follow or detail.job.state.ended):
         _check_attempt(detail, attempt)
     if as_json:
@@ -57,9 +70,8 @@ def logs(
         return 0
     printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
     if follow and not detail.job.state.ended:
-        chosen = None if rank == "all" else ranks
         follower = Follower(
-            here, identity, printer, ranks=chosen, attempt=attempt or 0, tail=tail or 0
+            here, identity, printer, choice=choice, attempt=attempt or 0, tail=tail or 0
         )
         return follower.follow()
     numbers = _attempts(here, detail, attempt, since_s)
@@ -71,14 +83,6 @@ def logs(
     if ended:
         note(end_sentence(detail.job))
     return exit_code(detail.job) if ended else 0
-
-
-def _ranks(text: str, detail: JobDetail) -> list[int]:
-    if text == "all":
-        return list(range(max(1, detail.ranks)))
-    if not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise click.UsageError(f"--rank is {plain(text)}; expected a number from 0, or all")
-    return [int(text)]
 
 
 def _check_attempt(detail: JobDetail, attempt: int) -> None:
@@ -113,7 +117,7 @@ def _attempts(
     return [run.number for run in ran]
 
 
-def _print_json(here: Session, identity: str, attempt: int, ranks: list[int]) -> None:
+def _print_json(here: Session, identity: str, attempt: int, ranks: Sequence[int]) -> None:
     """Print the newest piece of each rank, as the server gives it."""
     pieces = [
         here.client.log(identity, attempt=attempt, rank=rank, offset=-PIECE, limit=PIECE)

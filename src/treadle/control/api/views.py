@@ -174,5 +174,6 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         alone_because=record.alone_because,
         enforced=enforced_limits(context),
         changes=record.changes,
+        uses_train=record.uses_train or bool(record.elastic),
         stall_s=record.stall_s,
     )

@@ -165,6 +165,7 @@ class Reducer:
         if PLAN in fact.changes and fact.changes != record.changes:
             self._learner.announced(record.id)
         record.changes, record.running, record.resizing = fact.changes, number, False
+        record.uses_train = record.uses_train or bool(fact.changes)
         if fact.stall_s is not None:
             record.stall_s = fact.stall_s
             self._learner.seen.changed(record.id, fact.stall_s)

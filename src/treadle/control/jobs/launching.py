@@ -111,6 +111,8 @@ class Launcher:
             "TREADLE_TENANT": record.tenant,
             "TREADLE_API_URL": self._address,
         }
+        if record.elastic:
+            own["TREADLE_SIZE_MAX"] = str(record.sizes[-1])
         if record.member is not None:
             own["TREADLE_ARRAY_INDEX"] = str(record.member)
             own["TREADLE_ARRAY_SIZE"] = str(record.array_size)

@@ -71,6 +71,7 @@ class JobRecord:
     running: int = 0  # the attempt that runs now; 0: none
     launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
+    uses_train: bool = False  # an attempt of it spoke the protocol of treadle.train
     stall_s: float | None = None  # how long the newest attempt stood still for its last change
     size: int = 0  # devices of the newest attempt
     resizes: int = 0

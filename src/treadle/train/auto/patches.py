@@ -34,6 +34,11 @@ from treadle.train.auto.made import Made, Roots
 from treadle.train.auto.script_run import ScriptRun
 from treadle.train.auto.support import notes, problem, refuse, say
 
+NO_TRAINING = (
+    "the script has ended and made no optimizer of torch, so each process did all of its work; "
+    "submit it without --elastic auto"
+)
+
 
 class Watched:
     """The script as it is seen from outside."""
@@ -66,13 +71,15 @@ class Watched:
             return self._alone(found)
         for note in notes(self.made):
             say(note)
-        self.run = ScriptRun(self.made, self._files, timeout_s=self._timeout_s)
+        self.run = ScriptRun(self.made, self._files, timeout_s=self._timeout_s, folder=self.folder)
         return None
 
     def _alone(self, why: str) -> None:
         """One process may go on as it would without us; several must not."""
         env = os.environ
-        size = max(int(env.get(name) or 1) for name in ("WORLD_SIZE", "TREADLE_ASKED"))
+        # One that may be given more devices later would be refused only then.
+        names = ("WORLD_SIZE", "TREADLE_ASKED", "TREADLE_SIZE_MAX")
+        size = max(int(env.get(name) or 1) for name in names)
         if size > 1 or env.get("TREADLE_JOINS") == "1":
             refuse(why)
         say(f"runs as one process that cannot be resized: {why}")
@@ -211,6 +218,8 @@ class Watched:
         """The script has ended."""
         if self.run is not None:
             self.run.end(well=well)
+        elif well and not self.rigid and not self.made.optimizers.count:
+            self._alone(NO_TRAINING)
 
 
 def _wrapped(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader
 
 from treadle.report import report
 from treadle.train.auto.agreement import Agreement
+from treadle.train.auto.epochs import Total, loops_around
 from treadle.train.auto.files import Files
 from treadle.train.auto.loading import Batches, Order, draw, peek, stream, whole
 from treadle.train.auto.made import Made
@@ -45,8 +46,13 @@ END_S = 5.0  # for all scripts to end, once one of them has
 class ScriptRun(Run):
     """One process of the run."""
 
-    def __init__(self, made: Made, files: Files, *, timeout_s: float) -> None:
+    def __init__(self, made: Made, files: Files, *, timeout_s: float, folder: str = "") -> None:
+        """folder: of the script."""
         super().__init__(timeout_s=timeout_s)
+        self._telling.stages.leave_turns()  # What it does between two batches is not known.
+        self._folder = folder
+        self._whole = Total()
+        self._told = 0  # the last step that was counted
         self.made, self.files = made, files
         self.order = Order()
         self.catching_up = False  # the script passes what is already done
@@ -86,6 +92,7 @@ class ScriptRun(Run):
             self._entered = True
             self._enter()
         drawn = self._draw(loader, number)
+        loops = loops_around(sys._getframe(1), self._folder)
         if not self._entered or number < self.position.epoch:
             self._catch_up(True)
             self.loader = loader
@@ -97,6 +104,7 @@ class ScriptRun(Run):
         if number > self.position.epoch:  # The others went back, and a script cannot.
             say(f"this member is at pass {number} and the others at {self.position.epoch}")
             exit_now(1)
+        self._whole.begin_pass(loops, self.position.applied, self.position.offset)
         yield from self._pass(loader, number, drawn)
 
     def _pass(self, loader: DataLoader[Any], number: int, drawn: Batches) -> Iterator[Any]:
@@ -110,8 +118,9 @@ class ScriptRun(Run):
                     break
                 first = position.offset
                 shared = stream(loader, order.batches, first, rank=self.rank, size=self.size)
-                for self.index, share, content in shared:
-                    self._weight = share.weight
+                for index, share, content in self._telling.loaded(shared):
+                    self.index, self._weight = index, share.weight
+                    self._telling.stages.enter("compute")
                     yield content
                     self._account(self.index + 1)
                     if self._void or self._may_change():
@@ -121,6 +130,7 @@ class ScriptRun(Run):
         finally:
             # Also if the script left its loop early.
             self.loader = None
+            self._telling.stages.enter(None)
             if position.epoch == number:
                 position.epoch, position.offset, order.partial = number + 1, 0, 0
             else:
@@ -230,7 +240,8 @@ class ScriptRun(Run):
             original(sequence, weights, **options)
         finally:
             self._inside = False
-        self._agree()
+        with self._telling.stages.stage("sync"):
+            self._agree()
         if not self._void and (what := self._agreement.broken()):
             refuse(what)
 
@@ -303,8 +314,13 @@ class ScriptRun(Run):
             )
         self._stepped_now = {}
         self.position.offset, self.order.partial = following, 0
+        applied, whole = self.position.applied, self._whole
+        whole.account(applied, following, len(self.order.batches))
+        for step in range(max(self._told, applied - 1) + 1, applied + 1):
+            self._telling.stepped(step, whole.steps, self.rank)
+        self._told = applied
         if self.rank == 0:
-            report(self.position.applied, loss=self._loss_sum)
+            report(applied, whole.steps, loss=self._loss_sum)
 
     # -- boundaries and members --------------------------------------------------------------------
 
