@@ -9,6 +9,7 @@ same answer at the same step.
 """
 
 import atexit
+import builtins
 import os
 import signal
 import sys
@@ -71,31 +72,49 @@ def end_without_teardown() -> None:
 
     A survivor of a lost peer did not leave the interpreter in 3 of 10 trials, with threads of gloo
     that wait for each other; with `os._exit` in 12 of 12. Nothing tells an exit handler the exit
-    code, so it is noted on the way.
+    code, so it is noted on the way: here, and by what runs a script (`note_exit`). A script that
+    Python itself runs can still `raise SystemExit(3)` unnoticed.
     """
-    found = [0]
-    usual_hook, usual_exit = sys.excepthook, sys.exit
+    usual_hook = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        found[0] = 1
+        _END.code = 1
         usual_hook(kind, error, trace)
 
-    def leave_with(status: Any = 0) -> NoReturn:  # noqa: ANN401
-        found[0] = status if isinstance(status, int) else int(status is not None)
-        usual_exit(status)
+    def noting(usual: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
+        def leave_with(status: Any = None) -> NoReturn:  # noqa: ANN401
+            note_exit(status)
+            usual(status)
+
+        return leave_with
 
     sys.excepthook = hook
-    sys.exit = leave_with
-    _LAST.append(lambda: os._exit(found[0]))
+    sys.exit = noting(sys.exit)
+    for name in ("exit", "quit"):  # not there under `python -S`
+        if usual := getattr(builtins, name, None):
+            setattr(builtins, name, noting(usual))
+    _END.without_teardown = True
 
 
-_LAST: list[Callable[[], None]] = []
+def note_exit(status: Any) -> None:  # noqa: ANN401
+    """The process is about to end with this status of a `SystemExit`."""
+    _END.code = status if isinstance(status, int) else int(status is not None)
+
+
+class _End:
+    """How this process is to end."""
+
+    code = 0
+    without_teardown = False
+
+
+_END = _End()
 
 
 def _end() -> None:
-    for action in _LAST:
+    if _END.without_teardown:
         _flush()
-        action()
+        os._exit(_END.code)
 
 
 atexit.register(_end)  # so early that the exit handlers of others run before it
@@ -109,7 +128,7 @@ def _flush() -> None:
 
 def exit_now(code: int) -> NoReturn:
     """End without the interpreter's teardown, which may block after a peer has died."""
-    _LAST.clear()
+    _END.without_teardown = False
     with suppress(Exception):
         atexit._run_exitfuncs()
     _flush()

@@ -177,6 +177,9 @@ def run(task: Task) -> None:
     if error is None:
         return
     if isinstance(error, SystemExit):
+        library = sys.modules.get("treadle.train.stop")
+        if library is not None:  # It may end this process itself, and cannot see the exit code.
+            library.note_exit(error.code)
         raise error
     # Not while the exception is handled: a hook of the script's must not see that.
     _report(error)

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from treadle.train.stop import note_exit
+
 if TYPE_CHECKING:
     from treadle.train.auto.patches import Watched
 
@@ -48,6 +50,7 @@ def run(watched: "Watched", words: list[str], *, module: bool = False) -> None:
         well = True
     except SystemExit as end:
         well = not end.code
+        note_exit(end.code)
         raise
     finally:
         watched.end(well=well)
