@@ -6,6 +6,7 @@ Each writes a row for each applied step: which samples it took, and the loss ove
 import json
 import os
 import resource
+import runpy
 import sys
 from typing import Any
 
@@ -197,3 +198,13 @@ def unmodified(
     watched = Watched(timeout_s=timeout_s)
     sys.stdout = _Rows(said, place, watched, held_at)
     run(watched, [script, *words])
+
+
+def scripted(said: int, place: tuple[str, ...], *, file: str) -> None:
+    """A script of a test's own; it says rows with `say`."""
+    torch.set_num_threads(1)
+
+    def say(**row: Any) -> None:
+        os.write(said, json.dumps({"place": place[0], **row}).encode() + b"\n")
+
+    runpy.run_path(file, {"say": say, "place": place[0]})

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,39 @@ def test_a_damaged_one_is_passed_over(checkpoints: Checkpoints, capfd) -> None:
     path.write_bytes(content)
     assert checkpoints.load() == {"step": 1}
     assert "it is damaged" in capfd.readouterr().err
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+def test_one_that_another_user_put_there_is_not_unpickled(
+    checkpoints: Checkpoints, tmp_path: Path, capfd
+) -> None:
+    checkpoints.save(1, {"step": 1})
+    path = checkpoints.save(2, {"step": 2})
+    os.chown(path, 12345, -1)
+    assert checkpoints.load() == {"step": 2}  # None but its own user can write to the folder.
+    tmp_path.chmod(0o777)
+    assert checkpoints.load() == {"step": 1}
+    assert "checkpoint-000000000002 is passed over: it belongs to another user" in (
+        capfd.readouterr().err
+    )
+
+
+def test_a_pipe_in_the_place_of_one_is_not_waited_for(
+    checkpoints: Checkpoints, tmp_path: Path, capfd
+) -> None:
+    checkpoints.save(1, {"step": 1})
+    os.mkfifo(tmp_path / "checkpoint-000000000002")
+    assert checkpoints.load() == {"step": 1}
+    assert "it is no file" in capfd.readouterr().err
+
+
+def test_a_draft_is_not_written_through_a_link(checkpoints: Checkpoints, tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.write_text("of another")
+    (tmp_path / f".checkpoint-{os.getpid()}.part").symlink_to(precious)
+    checkpoints.save(1, {"step": 1})
+    assert precious.read_text() == "of another"
+    assert checkpoints.load() == {"step": 1}
 
 
 def test_without_any_there_is_nothing_to_resume(checkpoints: Checkpoints) -> None:
@@ -196,19 +230,17 @@ def test_the_clock_of_the_machine_does_not_choose_the_newest(
 
 
 def test_a_slow_disk_does_not_hold_up_the_training(tmp_path: Path) -> None:
-    """A pipe stands for the disk: the write waits until its other end is read."""
-    checkpoints = Checkpoints(tmp_path)
-    draft = tmp_path / f".checkpoint-{os.getpid()}.part"
-    os.mkfifo(draft)
+    """Its content stands for the disk: the write waits until it is there."""
+    checkpoints, arrives = Checkpoints(tmp_path), threading.Event()
     writer = CheckpointWriter(checkpoints)
-    writer.write(1, lambda: {"step": 1})
+    writer.write(1, lambda: {"step": 1} if arrives.wait(60) else {})
     assert writer.busy, "the training goes on, and no second one is begun"
     assert writer.taken() is None
     assert checkpoints.load() is None
-    with draft.open("rb") as disk:
-        assert disk.read().endswith(b"treadle-checkpoint-1\n")
+    arrives.set()
     writer.wait()
     assert not writer.busy
+    assert checkpoints.load() == {"step": 1}
 
 
 def test_what_is_written_is_the_state_of_the_moment_it_was_asked_for(tmp_path: Path) -> None:

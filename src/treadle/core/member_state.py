@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from treadle.core.member_facts import (
+    Changed,
     Dismiss,
     Ended,
     Limits,
@@ -74,6 +75,17 @@ class MemberState:
     @property
     def members(self) -> dict[Member, Place]:
         return {member: row.place for member, row in self._rows.items()}
+
+    def _settle(self) -> None:
+        """The group is what it should be."""
+        self.phase = Phase.RUNNING
+        if not self._reported:
+            self._reported = True
+            self._out.append(
+                Changed(
+                    self.order, self.version, self.group, self._step, 0.0, plan=self._group_plan
+                )
+            )
 
     def _give_up(self, why: str, now: float) -> None:
         """Stay with the present group."""

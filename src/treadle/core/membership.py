@@ -141,17 +141,6 @@ class Membership(MemberState):
             return self._settle()
         return self._approach(now)
 
-    def _settle(self) -> None:
-        """The group is what it should be."""
-        self.phase = Phase.RUNNING
-        if not self._reported:
-            self._reported = True
-            self._out.append(
-                Changed(
-                    self.order, self.version, self.group, self._step, 0.0, plan=self._group_plan
-                )
-            )
-
     def _approach(self, now: float) -> None:
         """Begin the next switch if all that it needs are ready."""
         newcomers = [m for m in self._wanted if m not in self.group]
@@ -418,10 +407,15 @@ class Membership(MemberState):
         self.phase = Phase.DRAINING
         self._give_up("the training ends", now)
         rows = [self._rows[member] for member in self.group if member in self._rows]
-        if all(row.finished for row in rows):
+        ends = all(row.finished for row in rows)
+        if ends:
             self._tell(self.group, Done())
-            for row in rows:
-                row.leaving = True  # in its own time: it may evaluate or save its model
+        for row in rows:
+            row.leaving |= ends  # in its own time: it may evaluate or save its model
+            if row.finished:
+                row.until = None
+            elif row.until is None:  # As long as one that hangs in a step is waited for.
+                row.until = now + 2 * row.timeout_s
 
     # -- answers and deadlines ---------------------------------------------------------------------
 
@@ -469,24 +463,29 @@ class Membership(MemberState):
                 self._no_answer(switch, now)
             else:
                 late = [m for m in switch.halting(self.group) if m not in switch.arrived]
-                for member in late:
-                    why = "it did not arrive where the others wait"
-                    self._dismiss(member, why, now, at_once=True)
-                    self._out.append(Lost(member))
-                    if member in self._wanted:
-                        self._wanted.remove(member)
-                self._recover(now)
+                self._lose(late, "it did not arrive where the others wait", now)
         for member, row in list(self._rows.items()):
             if row.until is None or now < row.until:
                 continue
             row.until = None
             if row.leaving:
                 self._dismiss(member, "it was told to leave", now)
+            elif member in self.group:
+                self._lose([member], "it did not finish, and the others wait", now)
             else:
                 self._dismiss(member, "it did not become ready", now)
                 if member in self._wanted:
                     self._wanted.remove(member)
                     self._newcomer_lost(member, "did not become ready", now)
+
+    def _lose(self, late: list[Member], why: str, now: float) -> None:
+        """Members that hang: the others go on without them."""
+        for member in late:
+            self._dismiss(member, why, now, at_once=True)
+            self._out.append(Lost(member))
+            if member in self._wanted:
+                self._wanted.remove(member)
+        self._recover(now)
 
     def _no_answer(self, switch: Switch, now: float) -> None:
         """A member that does not take part makes the job rigid; it is not killed for that."""

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from treadle.train.checkpoint import CARRIED
 from treadle.train.checkpoint import folder as checkpoint_folder
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
@@ -21,7 +22,6 @@ from treadle.train.state import share_text
 
 DOCUMENT = "document"
 SPARE = 0.5  # of the memory that is free: more goes to a disk
-_PREFIX = ".carried-"
 
 
 def choose(name: str, bytes_needed: int) -> Path:
@@ -30,12 +30,12 @@ def choose(name: str, bytes_needed: int) -> Path:
     if memory is not None:
         try:
             if bytes_needed < SPARE * shutil.disk_usage(memory).free:
-                return Path(memory) / f"{_PREFIX}{name}"
+                return Path(memory) / f"{CARRIED}{name}"
         except OSError:
             pass
     if "TREADLE_CHECKPOINT_DIR" in os.environ:
-        return checkpoint_folder() / f"{_PREFIX}{name}"
-    return Path(tempfile.mkdtemp(prefix=_PREFIX))  # alone or under torchrun, on one machine
+        return checkpoint_folder() / f"{CARRIED}{name}"
+    return Path(tempfile.mkdtemp(prefix=CARRIED))  # alone or under torchrun, on one machine
 
 
 def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> str:
@@ -101,7 +101,7 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 def remove(folder: Path) -> None:
     """After all have read it; a checkpoint stays."""
-    if folder.name.startswith(_PREFIX):
+    if folder.name.startswith(CARRIED):
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -15,6 +15,7 @@ import os
 import pickle
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
 _PARTS = re.compile(r"parts-(\d{12})$")
 _DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
+CARRIED = ".carried-"  # folders with the state of a change of plan (carry.py)
 _ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
@@ -46,7 +48,9 @@ class Checkpoints:
         draft = self.folder / f".checkpoint-{os.getpid()}.part"
         self._sweep()
         try:
-            with draft.open("wb") as file:
+            # Made anew: a link that another user put there would lead elsewhere.
+            draft.unlink(missing_ok=True)
+            with draft.open("xb") as file:
                 digest = _Digest(file)
                 _dump(content, digest)
                 digest.finish()
@@ -102,6 +106,13 @@ class Checkpoints:
             else:
                 return content
         return None
+
+    def forget_carried(self) -> None:
+        """At the start of a run: what members that were killed during a change have left."""
+        with suppress(OSError):
+            for entry in list(self.folder.iterdir()):
+                if entry.name.startswith(CARRIED):
+                    shutil.rmtree(entry, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove parts without their file, and what a writer that was killed has left."""
@@ -194,7 +205,7 @@ def _dump(content: object, file: Any) -> None:  # noqa: ANN401
 
 
 def _read(path: Path) -> Any:  # noqa: ANN401
-    data = path.read_bytes()
+    data = _own_bytes(path)
     tail = data[-_TAIL:]
     if len(data) < _TAIL or not tail.endswith(MARK):
         raise ValueError("it is truncated")
@@ -202,12 +213,26 @@ def _read(path: Path) -> Any:  # noqa: ANN401
     size = int.from_bytes(tail[-len(MARK) - 8 : -len(MARK)], "big")
     if size != len(body) or hashlib.sha256(body).digest() != tail[:32]:
         raise ValueError("it is damaged")
-    # The folder is the job's own: what lies there may be trusted as its script is.
+    # It is of the job's own user: it may be trusted as the script is.
     if body[: len(_ZIP)] == _ZIP:
         import torch  # noqa: PLC0415  (scripts that save no tensors need none)
 
         return torch.load(BytesIO(body), map_location="cpu", weights_only=False)
     return pickle.loads(body)
+
+
+def _own_bytes(path: Path) -> bytes:
+    """The content of a file that no other user can have put there: to unpickle it runs code."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # Without it, a pipe is waited for.
+    with os.fdopen(descriptor, "rb") as file:
+        found, around = os.fstat(descriptor), path.parent.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no file")
+        ours = (0, os.geteuid())
+        shut = around.st_uid in ours and not around.st_mode & stat.S_IWOTH
+        if found.st_uid not in ours and not shut:
+            raise ValueError("it belongs to another user, who could run code by it")
+        return file.read()
 
 
 def _copy(file: Path, folder: Path) -> str:

@@ -123,6 +123,20 @@ class Data:
                 return max(1, len(value))
         return 1
 
+    def state_dict(self) -> dict[str, int]:
+        """By what the samples of each step are chosen."""
+        return {"samples": self.count, "batch_size": self.batch_size, "seed": self.seed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Refuse to go on with other data: samples would come twice, or never."""
+        ours = self.state_dict()
+        for name, theirs in state.items():
+            if ours[name] != theirs:
+                raise InvalidInputError(
+                    f"{name} is {ours[name]} here and was {theirs} when the run began; it must "
+                    "stay the same while a run changes its members or resumes from a checkpoint"
+                )
+
     @property
     def steps(self) -> int:
         """Steps of an epoch."""

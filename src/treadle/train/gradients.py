@@ -4,6 +4,9 @@ Buckets are filled in the reverse order of the parameters and sent in that order
 each as soon as it is full. The model itself is not wrapped: it keeps its class, its methods and the
 names of its parameters, and a change of the group touches nothing of it.
 
+A parameter may get its gradient in several parts: one that reentrant checkpoints share, for one.
+So the first pass in a group sends nothing before its end, and later ones neither if that was seen.
+
 The last bucket also carries this step's loss, whether a rank was asked to stop, and which
 parameters were used, so that all ranks agree on them without a collective of their own.
 """
@@ -58,6 +61,9 @@ class Gradients:
         self._hooks: list[Any] = []
         self._active = False
         self._sent = 0
+        self._had: set[int] = set()  # parameters that got a gradient in this pass
+        self._in_parts = False  # some got theirs in parts: none is complete before the end
+        self._overlaps = False  # with the backward pass
         self._works: list[dist.Work] = []
         self._error: BrokenGroupError | None = None
         self._tail = torch.zeros(0)
@@ -68,6 +74,7 @@ class Gradients:
             hook.remove()
         self._hooks, self._buckets, self._works = [], [], []
         self._error, self._active = None, False
+        self._overlaps = self._in_parts = False
 
     def rebuild(self) -> None:
         """After a change of the group: a group of one needs no hooks and pays nothing."""
@@ -94,6 +101,7 @@ class Gradients:
             self.rebuild()
         self._active = last and self._group.size > 1
         self._sent, self._error, self._works = 0, None, []
+        self._had.clear()
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
 
@@ -116,7 +124,7 @@ class Gradients:
             raise self._error
         works.append(self._group.start_sum(self._tail))
         self._group.finish(works, abandon=abandon)
-        self._active = False
+        self._active, self._overlaps = False, not self._in_parts
         self._take(used)
         return self._tail[0].clone(), self._tail[1].clone()
 
@@ -126,8 +134,18 @@ class Gradients:
             return
         if parameter.grad is not None and parameter.grad.is_sparse:
             raise InvalidInputError("sparse gradients cannot be added up; use sparse=False")
+        if id(parameter) in self._had:
+            self._in_parts = True
+            if index < self._sent:
+                raise InvalidInputError(
+                    "a parameter got a gradient again after it was added up over all ranks; "
+                    "checkpoint with use_reentrant=False"
+                )
+            return
+        self._had.add(id(parameter))
         self._buckets[index].missing -= 1
-        self._send_full()
+        if self._overlaps:
+            self._send_full()
 
     def _send_full(self, *, all_of_them: bool = False) -> None:
         while self._sent < len(self._buckets) and self._error is None:

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import DATA_PARALLEL, Plan, plan_of
+from treadle.train.agreement import Agreement
 from treadle.train.data import Batch, Data
 from treadle.train.elastic import Elastic, Move
 from treadle.train.gradients import Gradients
@@ -50,6 +51,9 @@ class Run:
         self._planned: Planned | None = None
         self._micro_batch: int | None = None
         self._gradients = Gradients((), self.group)
+        self._agreement = Agreement(
+            self, "give its scheduler to run.keep, or go by run.step_count or the epoch"
+        )
         self._clip_norm: float | None = None
         self._rehearse: Callable[[nn.Module, Batch], Tensor] | None = None
         self._epochs = 0
@@ -115,7 +119,7 @@ class Run:
         self._data = Data(
             dataset, batch_size=batch_size, seed=seed, micro_batch=most, device=self.device
         )
-        self._state = State(model, optimizer, self._kept, self.position)
+        self._state = State(model, optimizer, self._kept, self.position, self._data)
         self._planned = Planned(model, optimizer, self.device)
         self._planned.failed = self._call_failed
         self._clip_norm, self._rehearse = clip_norm, rehearse
@@ -211,6 +215,7 @@ class Run:
         if batch.share.last and self.size > 1:
             with self._telling.stages.stage("sync"):
                 self._agree()
+            self._compare()
         elif batch.share.last:
             self._agree()
 
@@ -222,6 +227,11 @@ class Run:
         """Apply the step, at its last pass; or step a scheduler if a step was applied."""
         assert self._state is not None, "run.prepare comes first"
         if thing is not self._state.optimizer:
+            if not any(thing is kept for kept in self._kept.values()):
+                raise InvalidInputError(
+                    f"run.step got a {type(thing).__name__} that would not move along with the "
+                    "run; call run.keep(scheduler=...) with it before the loop"
+                )
             if self._stepped or (self._batch is None and not self._jumped):
                 thing.step()
             return
@@ -274,6 +284,12 @@ class Run:
             self._give_up(error)
             return
         self._signals = (loss, stop)
+
+    def _compare(self) -> None:
+        """A newcomer whose learning rate is another would make another model of it."""
+        assert self._state is not None
+        if not self._void and (what := self._agreement.broken([self._state.optimizer])):
+            raise InvalidInputError(what)
 
     def _give_up(self, error: BrokenGroupError) -> None:
         """A collective of this step failed: without a coordinator that ends the run."""

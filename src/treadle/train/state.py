@@ -45,6 +45,7 @@ class State:
     optimizer: torch.optim.Optimizer
     kept: dict[str, Kept]
     position: Position
+    data: Kept | None = None  # what the position counts
 
     def read(self, device: torch.device) -> dict[str, Any]:
         """Everything as one document. Its tensors are the live ones, not copies."""
@@ -65,17 +66,20 @@ class State:
             "trains": {name: p.requires_grad for name, p in self.model.named_parameters()},
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
             "position": asdict(self.position),
+            "data": None if self.data is None else self.data.state_dict(),
             "random": random_state(device),
         }
 
     def write(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
         """Take over such a document; exact: with its random numbers, for one rank alone."""
+        self._check_data(document)
         self.model.load_state_dict(document["model"])
         self.optimizer.load_state_dict(document["optimizer"])
         self.write_rest(document, device, exact=exact)
 
     def write_rest(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
         """Take over what `rest` gave."""
+        self._check_data(document)
         for group, saved in zip(self.optimizer.param_groups, document["groups"], strict=True):
             group.update(saved)
         trains = document.get("trains", {})  # Older checkpoints do not say it.
@@ -88,6 +92,11 @@ class State:
             setattr(self.position, name, value)
         if exact:
             set_random_state(document["random"], device)
+
+    def _check_data(self, document: dict[str, Any]) -> None:
+        saved = document.get("data")  # Older checkpoints do not say it.
+        if self.data is not None and saved is not None:
+            self.data.load_state_dict(saved)
 
 
 def send(document: dict[str, Any], group: Group) -> None:

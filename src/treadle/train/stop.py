@@ -28,16 +28,22 @@ class StopSignal:
     def __init__(self) -> None:
         self.asked = False
         self.at_once: Callable[[], bool] = lambda: False  # nothing is lost if it ends now
-        self._installed = False
+        self._pid = 0  # of the process that takes the signal
 
     def install(self) -> None:
         """Take the signal from now on; only the main thread can."""
-        if self._installed or threading.current_thread() is not threading.main_thread():
+        if self._pid == os.getpid():
             return
-        self._installed = True
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._pid = os.getpid()
         signal.signal(signal.SIGTERM, self._ask)
 
-    def _ask(self, _number: int, _frame: FrameType | None) -> None:
+    def _ask(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:  # one that the script forked: its parent wants it to end
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         self.asked = True
         if self.at_once():
             os._exit(STOPPED)

@@ -319,6 +319,21 @@ def test_members_end_together_when_all_have_finished() -> None:
     assert story.gone("m1") == [Ended(finished=True, why="finished")]
 
 
+def test_a_member_that_hangs_at_the_end_is_not_waited_for_longer_than_in_a_step() -> None:
+    story = Story().started("ab")
+    assert story.says("m0", Finished()) == []
+    assert story.machine.due == 60.0  # the timeout of the members, twice
+    assert story.tick(60.0) == [
+        Dismiss("m1", "it did not finish, and the others wait", at_once=True),
+        Lost("m1"),
+        Send("m0", Halt(2, None)),
+    ]
+    assert story.gone("m1") == []
+    story.says("m0", Arrived(2, 8))
+    assert Send("m0", Done()) in story.says("m0", Switched(2, 8))
+    assert story.gone("m0") == [Ended(True, "finished")]
+
+
 def test_the_end_of_training_cancels_a_change_in_flight() -> None:
     story = Story().started("a")
     story.order(2, "ab")

@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
 from treadle.report import report
-from treadle.train.auto.agreement import Agreement
+from treadle.train.agreement import Agreement
 from treadle.train.auto.epochs import Total, loops_around
 from treadle.train.auto.files import Files
 from treadle.train.auto.loading import Batches, Order, draw, peek, stream, whole
@@ -53,13 +53,15 @@ class ScriptRun(Run):
         self._folder = folder
         self._whole = Total()
         self._told = 0  # the last step that was counted
+        self._agreement = Agreement(
+            self, "use a scheduler of torch, enumerate(loader) or the epoch"
+        )
         self.made, self.files = made, files
         self.order = Order()
         self.catching_up = False  # the script passes what is already done
         self.index = 0  # of the batch that the script has
         self.loader: DataLoader[Any] | None = None  # of the pass that is under way
         self.warming = False
-        self._agreement = Agreement(self)
         self._notes = Notes(self.elastic.me) if self.elastic else None
         self._count = -1  # what was made when the state was put together
         self._passes = 0
@@ -242,7 +244,7 @@ class ScriptRun(Run):
             self._inside = False
         with self._telling.stages.stage("sync"):
             self._agree()
-        if not self._void and (what := self._agreement.broken()):
+        if not self._void and (what := self._agreement.broken(self.made.optimizers)):
             refuse(what)
 
     def _went(self, tensors: Any) -> None:  # noqa: ANN401

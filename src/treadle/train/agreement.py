@@ -1,14 +1,16 @@
 """Whether the ranks still do the same: a script may count in variables of its own."""
 
 import zlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
+from torch.optim import Optimizer
 
 from treadle.train.group import BrokenGroupError
 
 if TYPE_CHECKING:
-    from treadle.train.auto.script_run import ScriptRun
+    from treadle.train.session import Run
 
 FIRST, EVERY = 4, 32  # backward passes after a change of the group
 MODULUS = 65_521  # sums of up to 256 ranks are exact in float32
@@ -17,12 +19,13 @@ MODULUS = 65_521  # sums of up to 256 ranks are exact in float32
 class Agreement:
     """Compares, now and then, how many steps were applied and with which settings."""
 
-    def __init__(self, run: "ScriptRun") -> None:
-        self._run = run
+    def __init__(self, run: "Run", instead: str) -> None:
+        """instead: what the script should do."""
+        self._run, self._instead = run, instead
         self._version = -1
         self._count = 0
 
-    def broken(self) -> str:
+    def broken(self, optimizers: Iterable[Optimizer]) -> str:
         """What is not the same on all ranks; empty if all is."""
         run = self._run
         version = run.elastic.version if run.elastic else 0
@@ -31,7 +34,7 @@ class Agreement:
         self._count += 1
         if self._count > FIRST and self._count % EVERY:
             return ""
-        mine = self._digest()
+        mine = self._digest(optimizers)
         total = torch.tensor([float(mine)], device=run.device)
         try:
             abandon = run.elastic.abandons if run.elastic else None
@@ -43,18 +46,17 @@ class Agreement:
         return (
             f"the ranks differ after step {run.position.applied} in the steps applied or in the "
             "settings of the optimizer (learning rate, ...): the script computes them from a "
-            "variable of its own, which a newcomer does not have; use a scheduler of torch, "
-            "enumerate(loader) or the epoch"
+            f"variable of its own, which a newcomer does not have; {self._instead}"
         )
 
-    def _digest(self) -> int:
+    def _digest(self, optimizers: Iterable[Optimizer]) -> int:
         settings = [
             sorted(
                 (name, repr(value))
                 for name, value in group.items()
                 if isinstance(value, int | float | tuple)
             )
-            for optimizer in self._run.made.optimizers
+            for optimizer in optimizers
             for group in optimizer.param_groups
         ]
         text = f"{self._run.position.applied} {settings}"
