@@ -15,6 +15,7 @@ from treadle.core.events import (
     TrainingEnded,
 )
 from treadle.core.job import JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
@@ -76,6 +77,25 @@ def test_its_devices_go_to_others_when_it_has_ended() -> None:
     action = scheduler.jobs["7"].action
     given = scheduler.step([JobFinished("7", action)], OVER_AT + 2.0)
     assert [action.job for action in given] == ["8"]
+
+
+def test_an_attempt_that_replaces_it_trains_again() -> None:
+    """It was stopped for a change of its size while its training ended."""
+    scheduler = over(name="afs", ends=False)
+    submit(scheduler, OVER_AT)
+    changed = scheduler.jobs["7"]
+    assert (changed.phase, changed.size) == (Phase.STARTING, 1)
+    scheduler.step([TrainingEnded("7", changed.action)], OVER_AT + 1.0)
+    assert scheduler.jobs["7"].over_at == OVER_AT + 1.0
+    scheduler.step([JobStarted("7", changed.action, 0.0, 1.0)], OVER_AT + 2.0)
+    assert scheduler.jobs["7"].over_at is None
+
+
+def test_what_it_says_of_itself_after_its_training_does_not_begin_it_again() -> None:
+    scheduler = over()
+    action = scheduler.jobs["7"].action
+    scheduler.step([JobStarted("7", action, 0.0, 1.0, ("size",))], OVER_AT + 1.0)
+    assert scheduler.jobs["7"].over_at == OVER_AT
 
 
 def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:
