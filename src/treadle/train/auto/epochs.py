@@ -11,10 +11,11 @@ import ast
 import operator
 import runpy
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any
 
 OWN = str(Path(__file__).parent)  # of this package
 RUNPY = ("<frozen runpy>", runpy.__file__)  # what runs the script
@@ -27,7 +28,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-class Loop(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Loop:
     count: int
     index: int  # of the present round
 
@@ -176,9 +178,9 @@ def _read(node: ast.expr, frame: FrameType) -> Any:  # noqa: ANN401
             return frame.f_globals[node.id]
         case ast.Attribute():
             return getattr(_read(node.value, frame), "__dict__", {}).get(node.attr)
-        case ast.Subscript(slice=ast.Constant()):
+        case ast.Subscript(slice=ast.Constant(value=key)):
             held = _read(node.value, frame)
-            return held.get(node.slice.value) if type(held) is dict else None
+            return held.get(key) if type(held) is dict else None
         case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = _value(node.left, frame), _value(node.right, frame)
             if isinstance(node.op, ast.FloorDiv) and right == 0:
