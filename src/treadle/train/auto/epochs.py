@@ -28,8 +28,8 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 
 
 class Loop(NamedTuple):
-    count: int
-    index: int  # of the present round
+    rounds: int
+    at: int  # the present round, from 0
 
 
 class Unknown(Exception):  # noqa: N818 - it is caught here, and no error
@@ -55,7 +55,7 @@ def passes_left(loops: list[Loop]) -> int:
     """With the present one, if each round of the innermost loop has one."""
     left = 0
     for loop in loops:
-        left = left * loop.count + loop.count - loop.index - 1
+        left = left * loop.rounds + loop.rounds - loop.at - 1
     return left + 1
 
 
@@ -76,13 +76,13 @@ class Total:
         if not loops:
             return
         outer, (index, before) = loops[0], self._round
-        if outer.index == index:
+        if outer.at == index:
             return
-        if outer.index == index + 1 and before is not None and before < applied:
+        if outer.at == index + 1 and before is not None and before < applied:
             self._measured = True
-            self._take(applied + (applied - before) * (outer.count - outer.index))
-        whole = not offset and not any(loop.index for loop in loops[1:])
-        self._round = (outer.index, applied if whole else None)
+            self._take(applied + (applied - before) * (outer.rounds - outer.at))
+        whole = not offset and not any(loop.at for loop in loops[1:])
+        self._round = (outer.at, applied if whole else None)
 
     def account(self, applied: int, done: int, batches: int) -> None:
         """So many of the pass's batches are done."""
@@ -169,9 +169,9 @@ def _read(node: ast.expr, frame: FrameType) -> Any:  # noqa: ANN401
             return frame.f_globals[node.id]
         case ast.Attribute():
             return getattr(_read(node.value, frame), "__dict__", {}).get(node.attr)
-        case ast.Subscript(slice=ast.Constant()):
+        case ast.Subscript(slice=ast.Constant(value=key)):
             held = _read(node.value, frame)
-            return held.get(node.slice.value) if type(held) is dict else None
+            return held.get(key) if type(held) is dict else None
         case ast.BinOp() if type(node.op) in _OPERATORS:
             left, right = _value(node.left, frame), _value(node.right, frame)
             if isinstance(node.op, ast.FloorDiv) and right == 0:
