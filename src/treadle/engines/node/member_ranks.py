@@ -119,14 +119,16 @@ class MemberRanks:
             return bool(rank.code)
         if self._ends:
             self._last_codes.append(rank.code)
+        failed = False
         if member not in self._dismissed:
-            if rank.code and self._is_failure(member, rank.code):
-                return True
-            if self._is_wanted(member):
+            if rank.code:
+                failed = self._is_failure(member, rank.code)
+            if not failed and self._is_wanted(member):
                 self._lost = rank.number
+        # Also then: the others wait for it, and could not stop before their grace is over.
         self.members.ended(member, now)
         self._save_holds()
-        return False
+        return failed
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
