@@ -2,7 +2,7 @@
 
 import socket
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,9 @@ import pytest
 
 from treadle.core.member_messages import (
     Answer,
+    Arrived,
+    Broken,
+    Finished,
     Halt,
     Hello,
     Message,
@@ -31,7 +34,8 @@ class Attempt:
         order: dict[str, Any] = {"folder": folder, "tag": "a", "ready_s": 60.0, "action": 1}
         order |= {"devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
         self.told: list[Mapping[str, Any]] = []
-        self.members = MemberRanks(order, tell=self.told.append, dismiss=lambda *_: None)
+        self.members = MemberRanks(order, tell=self.told.append, dismiss=self.dismiss)
+        self.dismissed: list[tuple[int, bool]] = []
         self.members.begin(0.0)
         self.ends: list[socket.socket] = []
         self.ranks: list[Rank] = []
@@ -42,6 +46,9 @@ class Attempt:
         self.members.starting.clear()
         self.say(Hello(("size", "devices"), 60.0), Ready())
         self.say(Switched(1, 0))
+
+    def dismiss(self, rank: Rank, at_once: bool) -> None:
+        self.dismissed.append((rank.number, at_once))
 
     def say(self, *answers: Answer) -> None:
         for end in self.ends:
@@ -57,14 +64,33 @@ class Attempt:
             end.close()
 
 
-def test_an_error_of_one_rank_fails_the_attempt_and_lets_the_others_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They wait for it in a step, and would be killed when their grace is over."""
+@pytest.fixture
+def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
     monkeypatch.setattr(member_folders, "MEMORY", tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     attempt = Attempt(tmp_path)
+    yield attempt
+    attempt.close()
+
+
+def test_a_rank_that_left_its_loop_and_did_not_end_fails_the_attempt(attempt: Attempt) -> None:
+    """Its script had an error, and hung before it ended."""
+    attempt.ends[1].sendall(encode(Finished()))
+    attempt.members.look(0.0)
+    attempt.ends[0].sendall(encode(Broken(1)))
+    attempt.members.look(0.0)
+    attempt.ends[0].sendall(encode(Arrived(2, 8)))
+    attempt.members.look(0.0)
+    attempt.members.look(60.0)
+    assert attempt.dismissed == [(1, True)]
+    attempt.ranks[1].code = 137
+    assert attempt.members.ended(attempt.ranks[1], 61.0)
+
+
+def test_an_error_of_one_rank_fails_the_attempt_and_lets_the_others_go(
+    attempt: Attempt,
+) -> None:
+    """They wait for it in a step, and would be killed when their grace is over."""
     attempt.ranks[1].code = 1
     assert attempt.members.ended(attempt.ranks[1], 1.0)
     assert attempt.heard(0)[-1] == Halt(2, None)
-    attempt.close()
