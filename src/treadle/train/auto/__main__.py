@@ -48,7 +48,7 @@ def run(watched: "Watched", words: list[str], *, module: bool = False) -> None:
         well = True
     except SystemExit as end:
         well = not end.code
-        raise
+        sys.exit(end.code)  # not `raise`: after a loss its code is noted there (stop.py)
     finally:
         watched.end(well=well)
 
