@@ -136,3 +136,39 @@ def test_a_second_change_before_a_step_removes_the_folder_of_the_first(
     assert [path.name for path in tmp_path.iterdir()] == [Path(folder).name]
     moves.forget_carried()
     assert not list(tmp_path.iterdir())
+
+
+def _leaves(said: Connection) -> None:
+    """Write the state for others, and wait to be killed before any of them reads it."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    planned = Planned(model, torch.optim.SGD(model.parameters(), lr=0.1), CPU)
+    carry.write_alone("1", planned, {"step": 1})
+    said.send("written")
+    signal.pause()
+
+
+@pytest.mark.parametrize("place", ["TREADLE_MEMORY_DIR", "TREADLE_CHECKPOINT_DIR"])
+def test_folders_of_killed_members_are_removed_at_the_next_start_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for name in ("TREADLE_MEMORY_DIR", "TREADLE_CHECKPOINT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(place, str(tmp_path))
+    fork = mp.get_context("fork")
+    heard, said = fork.Pipe(duplex=False)
+    writer = fork.Process(target=_leaves, args=(said,), daemon=True)
+    writer.start()
+    assert heard.poll(30)
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    planned, group = Planned(model, optimizer, CPU), Group(CPU, LIMIT_S)
+    state = State(model, optimizer, {}, Position())
+    left = {}
+    for alive in (True, False):
+        if not alive:
+            writer.kill()
+            writer.join()
+        moves = StateMoves(group, Saving(group, 600.0), CPU)
+        moves.take(Move(Plan(), spread=False, fresh=True), state, planned, seed=0)
+        left[alive] = [path.name for path in tmp_path.glob(".carried-*")]
+    assert left == {True: [".carried-1"], False: []}

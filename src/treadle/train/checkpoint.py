@@ -23,6 +23,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from treadle.core.errors import InvalidInputError
+
 MARK = b"treadle-checkpoint-1\n"
 _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
@@ -32,6 +34,7 @@ CARRIED = ".carried-"  # folders with the state of a change of plan (carry.py)
 _ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
+IN_USE: set[Path] = set()  # folders in which a run of this process writes by a thread of its own
 
 
 class Checkpoints:
@@ -151,6 +154,12 @@ def checkpoint(step: int | None = None) -> Iterator[Content]:
 
     If the block raises, nothing is saved. step: of the training; counted up if not given.
     """
+    if folder() in IN_USE:
+        raise InvalidInputError(
+            f"train.checkpoint() was called in a script with train.start(), whose run keeps "
+            f"checkpoints of its own in {folder()}; use run.save(), and run.keep(name=...) for "
+            "more state"
+        )
     content = Content()
     yield content
     if int(os.environ.get("RANK", "0")) != 0:

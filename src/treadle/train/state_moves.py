@@ -41,7 +41,8 @@ class StateMoves:
             self._remember(Path(folder), state.position.applied)
         else:
             planned.adapt(move.plan)
-        self._group.cover_parts()
+        if not move.plan.replicated:  # It has groups within the group.
+            self._group.cover_parts()
         self._has_trained = True
 
     def _remember(self, folder: Path, applied: int) -> None:
@@ -61,6 +62,8 @@ class StateMoves:
     def _spread(self, move: Move, state: State, planned: Planned, seed: int) -> str:
         """The state of one rank to all that need it; a folder, if they have to take it there."""
         mine = self._group.rank == move.source
+        if mine and move.fresh:
+            carry.sweep()
         folder = self._resume(state) if mine and move.fresh else ""
         if mine and not folder and not move.plan.replicated:
             name = f"start-{state.position.applied}"
