@@ -39,6 +39,7 @@ class Seen:
 
     spec: JobSpec
     submitted_at: float
+    live: bool = False  # of a live run, where speeds are assumed until they are measured
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
@@ -152,9 +153,9 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
 
 def _started(job: Seen, event: JobStarted, now: float) -> None:
     """A simulated attempt says how far the job is and how fast it goes; a live one assumes it."""
-    job.begun_at = now
+    job.begun_at, job.live = now, event.attempt > 0
     job.first_at = now if job.first_at is None else job.first_at
-    if event.attempt:
+    if job.live:
         return
     job.share = event.iterations_done / job.spec.iterations
     if job.ran:
@@ -171,6 +172,8 @@ def _progressed(job: Seen, event: JobProgressed) -> None:
     Live, a report whose job has not said enough carries the speed that was assumed of it.
     """
     said = event.progress
+    if said is None and job.live:
+        return
     job.share = event.iterations_done / job.spec.iterations if said is None else said.share
     per_s = event.iterations_per_s / job.spec.iterations if said is None else said.share_per_s
     if per_s:

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from treadle.train.checkpoint import CARRIED
 from treadle.train.checkpoint import folder as checkpoint_folder
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
 from treadle.train.state import share_text
 
+CARRIED = ".carried-"  # so begin the names of its folders
 DOCUMENT = "document"
 SPARE = 0.5  # of the memory that is free: more goes to a disk
 
@@ -115,7 +115,7 @@ def sweep() -> None:
     places = [Path(os.environ["TREADLE_MEMORY_DIR"])] if "TREADLE_MEMORY_DIR" in os.environ else []
     named = "TREADLE_CHECKPOINT_DIR" in os.environ
     places.append(checkpoint_folder() if named else Path(tempfile.gettempdir()))
-    for folder in [each for place in places for each in place.glob(f"{_PREFIX}*")]:
+    for folder in [each for place in places for each in place.glob(f"{CARRIED}*")]:
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY)
             try:

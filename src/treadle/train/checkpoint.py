@@ -30,7 +30,6 @@ _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
 _PARTS = re.compile(r"parts-(\d{12})$")
 _DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
-CARRIED = ".carried-"  # folders with the state of a change of plan (carry.py)
 _ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
@@ -109,13 +108,6 @@ class Checkpoints:
             else:
                 return content
         return None
-
-    def forget_carried(self) -> None:
-        """At the start of a run: what members that were killed during a change have left."""
-        with suppress(OSError):
-            for entry in list(self.folder.iterdir()):
-                if entry.name.startswith(CARRIED):
-                    shutil.rmtree(entry, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove parts without their file, and what a writer that was killed has left."""

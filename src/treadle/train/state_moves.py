@@ -83,8 +83,6 @@ class StateMoves:
     def _resume(self, state: State) -> str:
         """Take the newest checkpoint, if there is one; its folder, if it is in parts."""
         checkpoints = self._saving.checkpoints
-        if checkpoints is not None:
-            checkpoints.forget_carried()
         saved = checkpoints.load() if checkpoints is not None else None
         if checkpoints is None or saved is None:
             return ""

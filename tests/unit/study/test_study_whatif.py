@@ -7,6 +7,7 @@ import pytest
 
 from treadle.cli.study.journal_file import finish_with_journal
 from treadle.core.cluster import Cluster
+from treadle.core.events import JobProgressed, JobStarted
 from treadle.core.job import JobSpec, Profile
 from treadle.journal.journal import Journal, read
 from treadle.sim.experiment import prepare
@@ -122,4 +123,26 @@ def test_u11_a_job_that_is_said_to_run_longer_on_more_devices_is_not_believed() 
     assert contradicted(lives, {"vision": Lived(9.4, 9.4), "probe": Lived(12.0, 3.0)}) is None
     assert contradicted(lives, {"vision": Lived(151.8, 151.8), "probe": Lived(147.0, 3.0)}) == (
         "vision"
+    )
+
+
+def test_u11_a_speed_that_was_assumed_of_a_live_job_is_not_taken_for_measured(
+    tmp_path: Path,
+) -> None:
+    """It runs for 40 s, and what the scheduler believed of it meanwhile was an hour."""
+    journal = recorded(tmp_path / "j", "fifo", RIGID[:1])
+    steps = []
+    for step in journal.steps:
+        events = [
+            replace(event, attempt=1) if isinstance(event, JobStarted) else event
+            for event in step.events
+        ]
+        begun = [event for event in events if isinstance(event, JobStarted)]
+        assumed = [JobProgressed("a", event.action, 0.0, 40.0 / 3600.0) for event in begun]
+        steps.append(replace(step, events=(*events, *assumed)))
+    live = replace(journal, steps=tuple(steps))
+    assert observed(live)["a"].live
+    assert observed(live)["a"].lengths.by_size == {}
+    assert simulated(live, "fifo", lambda: 0.0)["a"].run_s == pytest.approx(
+        lives_of(live)["a"].run_s
     )
