@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.control.memory import Bench, play
 from treadle.control.learning.progress import TELL_S, ProgressWatch
 from treadle.core.events import Event, JobProgressed
@@ -40,6 +42,6 @@ def test_the_first_speed_at_a_size_is_told_at_once_and_later_ones_now_and_then(
         assert [len(facts) for facts in heard] == [1, 1, 2, 2, 2, 2, 2, 3]
         first = heard[2][-1].progress
         assert first is not None
-        assert first.per_s == 10.0
+        assert first.per_s == pytest.approx(10.0)
 
     play(story, tmp_path)

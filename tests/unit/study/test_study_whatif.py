@@ -139,7 +139,7 @@ def test_u11_a_speed_that_was_assumed_of_a_live_job_is_not_taken_for_measured(
         ]
         begun = [event for event in events if isinstance(event, JobStarted)]
         assumed = [JobProgressed("a", event.action, 0.0, 40.0 / 3600.0) for event in begun]
-        steps.append(replace(step, events=(*events, *assumed)))
+        steps.append(replace(step, events=[*events, *assumed]))
     live = replace(journal, steps=tuple(steps))
     assert observed(live)["a"].live
     assert observed(live)["a"].lengths.by_size == {}
