@@ -109,8 +109,8 @@ class Engine(Protocol):
 
     An engine is made with its `Controls` and a clock, and knows its nodes from then on. It tells
     `JobStarted`, `AttemptEnded` and, where it can know, `TrainingEnded` about jobs, and
-    `NodeJoined`, `NodeDrained`, `NodeLost`, `DeviceClosed`, `DeviceOpened` about machines. Ranks need not be child processes, and
-    devices need not be on this machine.
+    `NodeJoined`, `NodeDrained`, `NodeLost`, `DeviceClosed`, `DeviceOpened` about machines. Ranks
+    need not be child processes, and devices need not be on this machine.
     """
 
     def nodes(self) -> tuple[Node, ...]:
