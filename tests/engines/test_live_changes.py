@@ -100,6 +100,9 @@ def test_it_grows_and_shrinks_without_a_restart(tmp_path: Path) -> None:
         assert shrunk.attempt == 1
         await bench.until(lambda: job.held() == {2})
         await bench.until(lambda: set(job.pids()) == {"m2"})
+        # `treadle logs` shows the first process: it says where the output goes on.
+        assert "[treadle: rank 2 goes on from here: treadle logs --rank 2]\n" in job.log(0)
+        assert not any("[treadle:" in job.log(other) for other in (1, 2))
         assert job.bench.ends == []
 
     tell(tmp_path, story, slots=4)

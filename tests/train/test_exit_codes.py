@@ -10,6 +10,12 @@ from pathlib import Path
 import pytest
 
 SURVIVED = "from treadle.train.stop import end_without_teardown\nend_without_teardown()\n"
+CAUGHT = "import sys\ntry:\n    sys.exit(3)\nexcept SystemExit:\n    pass\n"
+OWN_HOOK = "import sys\nsys.excepthook = lambda *_: None\n1 / 0\n"
+IN_A_THREAD = (
+    "import sys, threading\none = threading.Thread(target=sys.exit, args=(3,))\n"
+    "one.start()\none.join()\n"
+)
 # As a warm interpreter runs a script, and as `python -m treadle.train.auto` does.
 WARM = """
 def main():  # `__main__` is emptied for the script
@@ -42,10 +48,12 @@ def _code(folder: Path, ending: str, runner: str = "") -> int:
     [
         ("pass", 0),
         ("1 / 0", 1),
+        (OWN_HOOK, 1),
         ("import sys; sys.exit(3)", 3),
         ("exit(3)", 3),
         ("quit('no data')", 1),
         ("exit()", 0),
+        (IN_A_THREAD, 0),
     ],
 )
 def test_the_exit_code_is_the_scripts(tmp_path: Path, ending: str, code: int) -> None:
@@ -53,7 +61,9 @@ def test_the_exit_code_is_the_scripts(tmp_path: Path, ending: str, code: int) ->
 
 
 @pytest.mark.parametrize("runner", [WARM, AUTO])
-@pytest.mark.parametrize(("ending", "code"), [("raise SystemExit(3)", 3), ("pass", 0)])
+@pytest.mark.parametrize(
+    ("ending", "code"), [("raise SystemExit(3)", 3), ("pass", 0), (CAUGHT, 0), (OWN_HOOK, 1)]
+)
 def test_what_runs_a_script_sees_a_system_exit(
     tmp_path: Path, runner: str, ending: str, code: int
 ) -> None:

@@ -14,13 +14,13 @@ from treadle.train.auto.epochs import Loop, Total, loops_around, passes_left
 HEAD = "from argparse import Namespace\nargs, N, c = Namespace(epochs=3), 3, {'n': 3}\n"
 
 
-def _seen(source: str, folder: Path) -> list[list[Loop] | None]:
-    """What is known of the loops at each call of `look` in a script."""
+def _seen(source: str, folder: Path, real: Path | None = None) -> list[list[Loop] | None]:
+    """What is known of the loops at each call of `look` in a script; real: its folder itself."""
     found: list[list[Loop] | None] = []
 
     def look() -> None:
         frame: FrameType | None = sys._getframe(1)
-        found.append(loops_around(frame, str(folder)))
+        found.append(loops_around(frame, str(real or folder)))
 
     (folder / "train.py").write_text(HEAD + source)
     runpy.run_path(str(folder / "train.py"), init_globals={"look": look})
@@ -34,6 +34,16 @@ def _seen(source: str, folder: Path) -> list[list[Loop] | None]:
 def test_the_rounds_of_a_loop_are_read(loop: str, tmp_path: Path) -> None:
     source = f"for epoch in {loop}:\n    if True:\n        look()\n"
     assert _seen(source, tmp_path) == [[Loop(3, 0)], [Loop(3, 1)], [Loop(3, 2)]]
+
+
+def test_a_script_is_known_by_a_link_to_its_folder_and_not_by_a_like_name(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "link").symlink_to("own")
+    source = "for epoch in range(1):\n    look()\n"
+    folder = tmp_path / "own"
+    assert _seen(source, tmp_path / "link", folder) == [[Loop(1, 0)]]
+    (tmp_path / "own2").mkdir()
+    assert _seen(source, tmp_path / "own2", folder) == [None]
 
 
 def test_a_pass_in_a_function_is_in_the_loop_of_its_caller(tmp_path: Path) -> None:
@@ -53,6 +63,13 @@ def test_a_pass_in_a_function_is_in_the_loop_of_its_caller(tmp_path: Path) -> No
         "for epoch in range(int('3')):\n    look()\n",
         "for epoch in range(N):\n    epoch = 'x'\n    look()\n",
         "import contextlib\nwith contextlib.ExitStack() as s:\n    s.callback(look)\n",
+        "for epoch in range(1000000000000 * 1000000000000):\n    look()\n    break\n",
+        "step = 1\nfor epoch in range(0, 3, step):\n    step = 0\n    look()\n",
+        (
+            "class Odd:\n    __slots__ = ()\n    def __getattr__(self, name):\n"
+            "        return {'n': 3}[name]\nodd = Odd()\n"
+            "for epoch in range(odd.n):\n    look()\n"
+        ),
     ],
 )
 def test_what_the_source_does_not_say_stays_unknown(source: str, tmp_path: Path) -> None:

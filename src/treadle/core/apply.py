@@ -116,6 +116,8 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
     state.leaving.pop(event.job, None)
     if job.observed_at != now:
         job = job.settled(now)
+    if job.over_at is not None and job.phase is Phase.STARTING:
+        job = job._replace(over_at=None)  # Of an attempt that this one has replaced.
     phase = TRANSITIONS[job.phase, "JobStarted"]
     job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
     state.rows[event.job] = job

@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn
 
 STOPPED = 128 + signal.SIGTERM  # the exit code of a job that stopped as it was asked to
@@ -78,23 +78,20 @@ def end_without_teardown() -> None:
 
     A survivor of a lost peer did not leave the interpreter in 3 of 10 trials, with threads of gloo
     that wait for each other; with `os._exit` in 12 of 12. Nothing tells an exit handler the exit
-    code, so it is noted on the way: here, and by what runs a script (`note_exit`). A script that
-    Python itself runs can still `raise SystemExit(3)` unnoticed.
+    code, so it is noted on the way: here, and by what runs a script (`note_exit`). In a script that
+    Python itself runs, `raise SystemExit(3)` is not noticed, nor that a `sys.exit(3)` was caught.
     """
-    usual_hook = sys.excepthook
-
-    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        _END.code = 1
-        usual_hook(kind, error, trace)
+    if _END.without_teardown:
+        return
 
     def noting(usual: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
         def leave_with(status: Any = None) -> NoReturn:  # noqa: ANN401
-            note_exit(status)
+            if threading.current_thread() is threading.main_thread():  # Else it ends a thread.
+                note_exit(status)
             usual(status)
 
         return leave_with
 
-    sys.excepthook = hook
     sys.exit = noting(sys.exit)
     for name in ("exit", "quit"):  # not there under `python -S`
         if usual := getattr(builtins, name, None):
@@ -103,7 +100,7 @@ def end_without_teardown() -> None:
 
 
 def note_exit(status: Any) -> None:  # noqa: ANN401
-    """The process is about to end with this status of a `SystemExit`."""
+    """The process is about to end with this status of a `SystemExit`; None: without one."""
     _END.code = status if isinstance(status, int) else int(status is not None)
 
 
@@ -120,7 +117,9 @@ _END = _End()
 def _end() -> None:
     if _END.without_teardown:
         _flush()
-        os._exit(_END.code)
+        # Python notes an error that ends it there, whatever hook the script has for it.
+        failed = getattr(sys, "last_value", None) is not None
+        os._exit(_END.code or int(failed))
 
 
 atexit.register(_end)  # so early that the exit handlers of others run before it

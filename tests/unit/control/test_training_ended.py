@@ -15,6 +15,7 @@ from treadle.core.events import (
     TrainingEnded,
 )
 from treadle.core.job import JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
@@ -53,6 +54,16 @@ def test_a_job_that_is_about_to_end_is_neither_stopped_nor_resized(name: str) ->
     assert over(name=name, ends=False).jobs["7"].over_at is None
 
 
+@pytest.mark.parametrize("name", ["afs", "fifo", "srtf"])
+def test_its_end_is_no_reason_of_a_job_that_would_not_start_then(name: str) -> None:
+    scheduler = over(name=name)
+    scheduler.step([JobSubmitted(JobSpec("8", 100.0, (2,), asked=2))], OVER_AT + 1.0)
+    scheduler.step([JobSubmitted(JobSpec("9", 1e5, (2,), asked=2))], OVER_AT + 2.0)
+    ends = "job 7 has ended its training and is about to end"
+    assert scheduler.why("8", OVER_AT + 3.0).sentence == ends
+    assert ends not in scheduler.why("9", OVER_AT + 3.0).sentence
+
+
 @pytest.mark.parametrize("name", ["afs", "max-min", "srtf"])
 def test_without_that_it_would_have_been(name: str) -> None:
     assert submit(over(name=name, ends=False), OVER_AT + 1000.0) != []
@@ -76,6 +87,25 @@ def test_its_devices_go_to_others_when_it_has_ended() -> None:
     action = scheduler.jobs["7"].action
     given = scheduler.step([JobFinished("7", action)], OVER_AT + 2.0)
     assert [action.job for action in given] == ["8"]
+
+
+def test_an_attempt_that_replaces_it_trains_again() -> None:
+    """It was stopped for a change of its size while its training ended."""
+    scheduler = over(name="afs", ends=False)
+    submit(scheduler, OVER_AT)
+    changed = scheduler.jobs["7"]
+    assert (changed.phase, changed.size) == (Phase.STARTING, 1)
+    scheduler.step([TrainingEnded("7", changed.action)], OVER_AT + 1.0)
+    assert scheduler.jobs["7"].over_at == OVER_AT + 1.0
+    scheduler.step([JobStarted("7", changed.action, 0.0, 1.0)], OVER_AT + 2.0)
+    assert scheduler.jobs["7"].over_at is None
+
+
+def test_what_it_says_of_itself_after_its_training_does_not_begin_it_again() -> None:
+    scheduler = over()
+    action = scheduler.jobs["7"].action
+    scheduler.step([JobStarted("7", action, 0.0, 1.0, ("size",))], OVER_AT + 1.0)
+    assert scheduler.jobs["7"].over_at == OVER_AT
 
 
 def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:

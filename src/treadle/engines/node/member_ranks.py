@@ -15,7 +15,7 @@ Part of the supervisor: it imports the standard library and the core's protocol 
 import json
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +68,7 @@ class MemberRanks:
         self.finished = False
         self._last_codes: list[int | None] = []  # of members that ended after the training
         self._ranks: dict[Member, Rank] = {}
+        self._first: Rank | None = None  # the one that is rank 0 of the group
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
         self._places: tuple[Place, ...] = ()
@@ -223,6 +224,7 @@ class MemberRanks:
                 if fact.stall_s or fact.why != "order":
                     self._reached["stall_s"] = fact.stall_s
                 self._open = self._open and fact.order is None
+                self._follow_first(fact.group)
                 if fact.order is not None and group == self._wanted:
                     self._reached |= {"action": self._actions[fact.order], "refused": None}
                     self._pin(fact.group)
@@ -234,6 +236,19 @@ class MemberRanks:
                 pass  # What is missing is seen when the others have gone on.
             case Ended():
                 self.finished = fact.finished
+
+    def _follow_first(self, group: Sequence[Member]) -> None:
+        """Say in the log of the first member where the output goes on, once it is another one.
+
+        Processes keep their numbers, and people are shown the output of the first alone.
+        """
+        before, now = self._first, self._ranks.get(group[0]) if group else None
+        self._first = now or before
+        if before is not None and now is not None and now is not before:
+            line = (
+                f"[treadle: rank {now.number} goes on from here: treadle logs --rank {now.number}]"
+            )
+            before.log.write(f"{line}\n".encode())
 
     def _refuse(self, action: int, why: str) -> None:
         """The group stays as it is."""

@@ -174,12 +174,12 @@ def run(task: Task) -> None:
     known = set(sys.modules)
     error = _raised_by(task)
     _tell_learned(task.learned, known)
+    library = sys.modules.get("treadle.train.stop")
+    if library is not None:  # It may end this process itself, and cannot see the exit code.
+        library.note_exit(error.code if isinstance(error, SystemExit) else None)
     if error is None:
         return
     if isinstance(error, SystemExit):
-        library = sys.modules.get("treadle.train.stop")
-        if library is not None:  # It may end this process itself, and cannot see the exit code.
-            library.note_exit(error.code)
         raise error
     # Not while the exception is handled: a hook of the script's must not see that.
     _report(error)

@@ -23,7 +23,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, named_jobs, span
 from treadle.policies.base.placement import Placement
-from treadle.policies.wrappers.views import starts
+from treadle.policies.wrappers.views import letting_go, starts
 from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 _NAMED_MAX = 3
@@ -136,11 +136,32 @@ class Steady(Wrapper):
         row = snapshot.jobs[job]
         if row.allocation is not None:
             return self.inner.why(snapshot, job)
-        found = _about_to_end(snapshot, row) or self._settling(snapshot, job)
+        found = self._about_to_end(snapshot, job) or self._settling(snapshot, job)
         return found or self.inner.why(self.inside(snapshot), job)
 
     def left_alone_s(self, job: Job, now: float) -> float:
         return max(0.0, self._until(job) - now)
+
+    def _about_to_end(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+        """The jobs that end by themselves in a moment, if this one would start then."""
+        over = [
+            other
+            for other in snapshot.holding()
+            if other.over_at is not None
+            and all(len(snapshot.tenants.get(device, ())) == 1 for device in _devices(other))
+        ]
+        if not over:
+            return None
+        names = [other.id for other in over]
+        alone = [other for other, _ in self._ends(snapshot) if other.id not in names]
+        ended = letting_go(snapshot, over).hiding(names)
+        if self.inner.decide(ended.keeping(alone)).changes.get(job) is None:
+            return None
+        have = "has ended its" if len(over) == 1 else "have ended their"
+        return Reason(
+            "settling",
+            f"{named_jobs(names, _NAMED_MAX)} {have} training and {are(len(over))} about to end",
+        )
 
     def _settling(self, snapshot: Snapshot, job: JobId) -> Reason | None:
         """The jobs that would make way if they were not left alone for a while, if that is it."""
@@ -185,21 +206,6 @@ def _has_lingered(job: Job, now: float) -> bool:
     """Whether its training is over and it has not ended for so long that an urgent one may go."""
     resumes = job.spec.resumable and job.phase is Phase.RUNNING
     return resumes and job.over_at is not None and now >= job.over_at + OVER_S
-
-
-def _about_to_end(snapshot: Snapshot, waiting: Job) -> Reason | None:
-    """The jobs that end by themselves in a moment, if their devices are enough for this one."""
-    over = [job for job in snapshot.holding() if job.over_at is not None]
-    least = waiting.spec.sizes[0] if waiting.spec.elastic else waiting.spec.asked
-    free = snapshot.free.total
-    if not over or not free < least <= free + sum(job.size for job in over):
-        return None
-    have = "has ended its" if len(over) == 1 else "have ended their"
-    return Reason(
-        "settling",
-        f"{named_jobs([job.id for job in over], _NAMED_MAX)} {have} training and "
-        f"{are(len(over))} about to end",
-    )
 
 
 def _devices(job: Job) -> tuple[Device, ...]:

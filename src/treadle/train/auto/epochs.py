@@ -41,12 +41,12 @@ def loops_around(frame: FrameType | None, folder: str) -> list[Loop] | None:
     found: list[Loop] = []
     try:
         while frame is not None and (file := frame.f_code.co_filename) not in RUNPY:
-            if file.startswith(folder) and "site-packages" not in file:
+            if _is_of_script(file, folder):
                 found = [*_in_frame(frame), *found]
             elif not (file.startswith(OWN) or "tqdm" in Path(file).parts):
                 return None
             frame = frame.f_back
-    except Unknown:
+    except Exception:  # Objects of the script may raise anything, and must not end it here.
         return None
     return found
 
@@ -96,6 +96,13 @@ class Total:
     def _take(self, steps: int) -> None:
         if self.steps is None or abs(steps - self.steps) > KEPT * self.steps:
             self.steps = steps
+
+
+@cache
+def _is_of_script(file: str, folder: str) -> bool:
+    """Whether it is in the folder of the script, also by a link, and not of a library there."""
+    path = Path(file).resolve()
+    return path.is_relative_to(folder) and "site-packages" not in path.parts
 
 
 def _in_frame(frame: FrameType) -> list[Loop]:
