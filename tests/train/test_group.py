@@ -7,6 +7,7 @@ import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -53,3 +54,20 @@ def test_a_cut_fails_what_waits_for_a_peer_and_spares_other_connections(tmp_path
     heard.send("end")
     for each in ranks:
         each.join(30)
+
+
+def test_with_nccl_the_watchdog_does_not_end_survivors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Torch's abort of a group asks for it. Without a GPU the group itself cannot be formed."""
+    if torch.cuda.is_available():
+        pytest.skip("the group would wait for its second rank")
+    names = ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "TORCH_NCCL_ENABLE_MONITORING")
+    for name in names:
+        monkeypatch.setenv(name, "")  # so that it is put back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TREADLE_BACKEND", "nccl")
+    group = Group(torch.device("cpu"), LIMIT_S)
+    with pytest.raises(BrokenGroupError, match="could not be formed"):
+        group.join(f"file:{tmp_path}/group", 0, 2)
+    assert [os.environ.get(name) for name in names] == ["0", "0"]

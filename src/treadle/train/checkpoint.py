@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
@@ -96,12 +96,17 @@ class Checkpoints:
         name = content.get("parts_folder")
         return None if name is None else self.folder / name
 
-    def load(self) -> Any:  # noqa: ANN401
-        """The newest that is whole; None if there is none."""
+    def load(self, unreadable: Collection[Path] = ()) -> Any:  # noqa: ANN401
+        """The newest that is whole; None if there is none.
+
+        unreadable: folders of parts that turned out to be so.
+        """
         for path in self._paths():
             try:
                 content = _read(path)
                 if isinstance(content, dict) and (folder := self.parts_of(content)) is not None:
+                    if folder in unreadable:
+                        continue
                     _check_parts(folder, content["parts"])
             except (OSError, ValueError) as error:
                 sys.stderr.write(f"checkpoint {path.name} is passed over: {error}\n")

@@ -25,6 +25,17 @@ POLL_S = 50e-6
 Abandon = Callable[[], bool]  # whether a wait in flight has to be given up
 
 
+def _spare_survivors() -> None:
+    """Before a group with NCCL whose members may be lost.
+
+    Its watchdog ends the process once a collective has failed or took too long. Here survivors
+    poll, give up by our own timeout, and abort the communicator (`Group.abort`): 0 leaves that to
+    us. The heartbeat monitor would end a process whose abort takes long.
+    """
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
+
+
 class BrokenGroupError(TreadleError):
     """A collective failed: a peer ended, hangs, or the network does."""
 
@@ -59,6 +70,8 @@ class Group:
         self._connections.begin()
         join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
+        if self.backend == "nccl" and kind != "env":
+            _spare_survivors()
         if kind == "file":
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             arguments |= {"store": FileStore(where, size), "rank": rank, "world_size": size}
@@ -89,8 +102,10 @@ class Group:
                 self._connections.note(self.rank, self.size)
             except (RuntimeError, ValueError) as error:
                 raise BrokenGroupError(str(error)) from None
+        # With NCCL our own timeout comes first: `finish` polls, and its caller aborts.
+        limit = self._timeout * (2 if self.backend == "nccl" else 1)
         for part in list(dist.distributed_c10d._world.pg_map):
-            dist.distributed_c10d._set_pg_timeout(self._timeout, part)
+            dist.distributed_c10d._set_pg_timeout(limit, part)
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether an error that came through other code is one of a collective."""
@@ -103,7 +118,7 @@ class Group:
 
         Gloo has no way to do so: its `abort` leaves a wait until its timeout (torch 2.13). But a
         connection that is shut down fails on both sides at once. With NCCL there is nothing to
-        do: a wait for it is polled, see `finish`.
+        do here: a wait for it is polled, see `finish`, and `abort` ends its communicators.
         """
         self._is_cut = True
         self._connections.shut()
