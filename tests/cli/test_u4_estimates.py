@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.control.daemons import Daemon, daemon
@@ -43,7 +44,7 @@ def row_of(here: Daemon, job: str) -> list[str]:
 
 
 def test_u4_a_known_job_has_one_range_wherever_it_is_shown(here: Daemon) -> None:
-    request = JobRequest(command=("bash", "-c", "sleep 3"))
+    request = JobRequest(command=("bash", "-c", "sleep 3"), workdir=str(Path.cwd()))
     here.ended(*(here.client.submit(request).id for _ in range(3)))
     first = submitted(here, "sleep 3")
     assert re.fullmatch(

@@ -116,6 +116,7 @@ class Supervisor:
         self.pids: dict[str, int] = {}
         self.codes: dict[str, int] = {}
         self.dismissed: set[str] = set()
+        self.killed: set[str] = set()  # perhaps not ended yet
         self.facts: list[dict[str, Any]] = []
         self.applied = 0
         self.order = 1
@@ -233,9 +234,12 @@ class Supervisor:
             elif event.stop:
                 self.members.stop(time.monotonic())
             elif event.kill is not None:
-                group = [m for m in self.members.machine.group if m not in self.codes]
+                ended = self.codes.keys() | self.killed
+                group = [m for m in self.members.machine.group if m not in ended]
                 if len(group) > 1:
-                    os.kill(self.pids[group[event.kill % len(group)]], event.number)
+                    chosen = group[event.kill % len(group)]
+                    self.killed |= {chosen} if event.number == signal.SIGKILL else set()
+                    os.kill(self.pids[chosen], event.number)
             else:
                 self.order += 1
                 places = tuple((place,) for place in event.places)

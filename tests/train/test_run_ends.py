@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 from tests.train.harness import Scenario, run
 from treadle import train
+from treadle.core.errors import InvalidInputError
 from treadle.train.checkpoint import Checkpoints
 from treadle.train.data import Data
 from treadle.train.session import Run
@@ -93,3 +94,17 @@ def test_an_attempt_after_the_last_step_goes_straight_to_what_follows(
         assert begun.step_count == 4
     assert steps == [(0, 1), (0, 2), (0, 3), (0, 4)]
     assert Checkpoints(tmp_path).load()["position"] == {"epoch": 2, "offset": 0, "applied": 4}
+
+
+def test_a_run_and_a_checkpoint_of_the_scripts_own_do_not_share_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both would write the same draft, and neither could read what the other wrote."""
+    monkeypatch.setenv("TREADLE_CHECKPOINT_DIR", str(tmp_path))
+    _begun()
+    with (
+        pytest.raises(InvalidInputError, match=r"use run\.save\(\)"),
+        train.checkpoint() as content,
+    ):
+        content["step"] = 1
+    assert not list(tmp_path.iterdir())

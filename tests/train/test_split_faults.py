@@ -19,6 +19,7 @@ from treadle.train.elastic import Move
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
 from treadle.train.saving import Saving
+from treadle.train.sharded_state import UnreadableError
 from treadle.train.state import Position, State
 from treadle.train.state_moves import StateMoves
 
@@ -136,3 +137,68 @@ def test_a_second_change_before_a_step_removes_the_folder_of_the_first(
     assert [path.name for path in tmp_path.iterdir()] == [Path(folder).name]
     moves.forget_carried()
     assert not list(tmp_path.iterdir())
+
+
+def _leaves(said: Connection) -> None:
+    """Write the state for others, and wait to be killed before any of them reads it."""
+    model = nn.Sequential(nn.Linear(4, 4))
+    planned = Planned(model, torch.optim.SGD(model.parameters(), lr=0.1), CPU)
+    carry.write_alone("1", planned, {"step": 1})
+    said.send("written")
+    signal.pause()
+
+
+@pytest.mark.parametrize("place", ["TREADLE_MEMORY_DIR", "TREADLE_CHECKPOINT_DIR"])
+def test_folders_of_killed_members_are_removed_at_the_next_start_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    for name in ("TREADLE_MEMORY_DIR", "TREADLE_CHECKPOINT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(place, str(tmp_path))
+    fork = mp.get_context("fork")
+    heard, said = fork.Pipe(duplex=False)
+    writer = fork.Process(target=_leaves, args=(said,), daemon=True)
+    writer.start()
+    assert heard.poll(30)
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    planned, group = Planned(model, optimizer, CPU), Group(CPU, LIMIT_S)
+    state = State(model, optimizer, {}, Position())
+    left = {}
+    for alive in (True, False):
+        if not alive:
+            writer.kill()
+            writer.join()
+        moves = StateMoves(group, Saving(group, 600.0), CPU)
+        moves.take(Move(Plan(), spread=False, fresh=True), state, planned, seed=0)
+        left[alive] = [path.name for path in tmp_path.glob(".carried-*")]
+    assert left == {True: [".carried-1"], False: []}
+
+
+@pytest.mark.parametrize("part", ["__0_0.distcp", ".metadata"])
+def test_parts_that_torch_cannot_read_are_passed_over_for_older_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Their digests are right: they were written so. Torch raises what is no Exception."""
+    monkeypatch.setenv("TREADLE_MEMORY_DIR", str(tmp_path / "memory"))
+    monkeypatch.setenv("TREADLE_CHECKPOINT_DIR", str(tmp_path / "kept"))
+    (tmp_path / "memory").mkdir()
+    model = nn.Sequential(nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    planned, group = Planned(model, optimizer, CPU), Group(CPU, LIMIT_S)
+    position = Position()
+    state, saving = State(model, optimizer, {}, position), Saving(group, 600.0)
+    assert saving.checkpoints is not None
+    for step in (1, 2):
+        position.applied = step
+        folder = Path(carry.write_alone("save", planned, state.rest(CPU)))
+        if step == 2:
+            (folder / part).write_bytes(b"not what torch writes")
+        saving.checkpoints.save_parts(step, folder, state.rest(CPU))
+    moves, start = StateMoves(group, saving, CPU), Move(Plan(), spread=False, fresh=True)
+    moves.take(start, state, planned, seed=0)
+    assert position.applied == 1
+    assert "parts-000000000001 is taken instead" in capfd.readouterr().err
+    (tmp_path / "kept" / "checkpoint-000000000001").unlink()
+    with pytest.raises(UnreadableError, match="parts-000000000002 cannot be loaded"):
+        StateMoves(group, saving, CPU).take(start, state, planned, seed=0)

@@ -108,9 +108,9 @@ class Engine(Protocol):
     """All that the controller knows of machines; docs/add-an-engine.md has the rules.
 
     An engine is made with its `Controls` and a clock, and knows its nodes from then on. It tells
-    `JobStarted` and `AttemptEnded` about jobs, and `NodeJoined`, `NodeDrained`, `NodeLost`,
-    `DeviceClosed` and `DeviceOpened` about machines. Ranks need not be child processes, and
-    devices need not be on this machine.
+    `JobStarted`, `AttemptEnded` and, where it can know, `TrainingEnded` about jobs, and
+    `NodeJoined`, `NodeDrained`, `NodeLost`, `DeviceClosed`, `DeviceOpened` about machines. Ranks
+    need not be child processes, and devices need not be on this machine.
     """
 
     def nodes(self) -> tuple[Node, ...]:

@@ -6,7 +6,9 @@ run itself if there was only one size. The rest of its time is its restart cost.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from treadle.core.actions import Stop
 from treadle.core.events import (
@@ -27,7 +29,7 @@ from treadle.models.learning.curves import SERIAL
 from treadle.models.learning.speeds import Speeds
 from treadle.sim.experiment import Stopwatch, prepare
 from treadle.sim.settings import Settings
-from treadle.study.own_orders import AsOrdered
+from treadle.study.own_orders import CLOSE, AsOrdered
 from treadle.traces.workload import Workload
 
 
@@ -37,11 +39,13 @@ class Seen:
 
     spec: JobSpec
     submitted_at: float
+    live: bool = False  # of a live run, where speeds are assumed until they are measured
     size: int = 0  # of the newest order
     begun_at: float | None = None  # of the present attempt's processes
     share: float = 0.0  # of the work that is done
     lengths: Speeds = field(default_factory=Speeds)  # by its progress
     ran: list[tuple[int, float, float]] = field(default_factory=list)  # size, seconds, share
+    first_at: float | None = None  # its first start
     ended_at: float | None = None
     finished: bool = False
 
@@ -66,10 +70,17 @@ def workload_of(journal: Journal, name: str = "recorded") -> Workload:
     return Workload.of(name, jobs)
 
 
-def completion_s(
+class Lived(NamedTuple):
+    """A job that finished, in seconds."""
+
+    completion_s: float  # from its submission to its end
+    run_s: float  # from its first start to its end
+
+
+def simulated(
     journal: Journal, policy: str, stopwatch: Stopwatch, made: Policy | None = None
-) -> dict[JobId, float]:
-    """Seconds from submission to end of each finished job, simulated under that policy."""
+) -> dict[JobId, Lived]:
+    """The finished jobs of a record under that policy."""
     workload = workload_of(journal)
     settings = Settings(policy=policy, restart_cost="profile", restart_charge="starts")
     # CPU slots are ordinary devices here: jobs on them were measured on them.
@@ -80,24 +91,36 @@ def completion_s(
     experiment = prepare(workload, cluster, settings, stopwatch=stopwatch, made=made)
     experiment.finish()
     return {
-        name: history.ended_at - history.submitted_at
+        name: Lived(history.ended_at - history.submitted_at, history.ended_at - first_at)
         for name, history in experiment.recorder.histories.items()
-        if history.ended_at is not None
+        if history.ended_at is not None and (first_at := history.first_start_at) is not None
     }
 
 
-def own_orders_s(journal: Journal, stopwatch: Stopwatch) -> dict[JobId, float]:
+def with_own_orders(journal: Journal, stopwatch: Stopwatch) -> dict[JobId, Lived]:
     """The same under the orders of the run itself, which says how true the model is."""
-    return completion_s(journal, "as recorded", stopwatch, AsOrdered(journal))
+    return simulated(journal, "as recorded", stopwatch, AsOrdered(journal))
 
 
-def recorded_s(journal: Journal) -> dict[JobId, float]:
-    """Seconds from submission to end of each finished job, as recorded."""
+def recorded(journal: Journal) -> dict[JobId, Lived]:
+    """The finished jobs as recorded."""
     return {
-        name: job.ended_at - job.submitted_at
+        name: Lived(job.ended_at - job.submitted_at, job.ended_at - job.first_at)
         for name, job in observed(journal).items()
-        if job.finished and job.ended_at is not None
+        if job.finished and job.ended_at is not None and job.first_at is not None
     }
+
+
+def contradicted(before: Mapping[JobId, Lived], largest: Mapping[JobId, Lived]) -> JobId | None:
+    """A job that is said to run longer with its largest size throughout than it did with less.
+
+    Its speeds were measured too briefly, or it is slower on more devices: either way nothing that
+    rests on them can be believed.
+    """
+    for name, lived in before.items():
+        if name in largest and largest[name].run_s > (1.0 + CLOSE) * lived.run_s:
+            return name
+    return None
 
 
 def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
@@ -110,8 +133,7 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             for name in jobs:
                 seen[name].spec = event.applied(seen[name].spec)
         case JobStarted(name):
-            _started(seen[name], event)
-            seen[name].begun_at = now
+            _started(seen[name], event, now)
         case JobProgressed(name):
             _progressed(seen[name], event)
         case JobStopped(name, _, done):
@@ -129,9 +151,11 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             pass
 
 
-def _started(job: Seen, event: JobStarted) -> None:
+def _started(job: Seen, event: JobStarted, now: float) -> None:
     """A simulated attempt says how far the job is and how fast it goes; a live one assumes it."""
-    if event.attempt:
+    job.begun_at, job.live = now, event.attempt > 0
+    job.first_at = now if job.first_at is None else job.first_at
+    if job.live:
         return
     job.share = event.iterations_done / job.spec.iterations
     if job.ran:
@@ -148,6 +172,8 @@ def _progressed(job: Seen, event: JobProgressed) -> None:
     Live, a report whose job has not said enough carries the speed that was assumed of it.
     """
     said = event.progress
+    if said is None and job.live:
+        return
     job.share = event.iterations_done / job.spec.iterations if said is None else said.share
     per_s = event.iterations_per_s / job.spec.iterations if said is None else said.share_per_s
     if per_s:

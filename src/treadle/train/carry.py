@@ -5,21 +5,23 @@ and optimizer as torch.distributed.checkpoint writes them, and a small document 
 supervisor of the attempt makes `TREADLE_MEMORY_DIR` and removes it with what is left there.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from treadle.train.checkpoint import CARRIED
 from treadle.train.checkpoint import folder as checkpoint_folder
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
 from treadle.train.state import share_text
 
+CARRIED = ".carried-"  # so begin the names of its folders
 DOCUMENT = "document"
 SPARE = 0.5  # of the memory that is free: more goes to a disk
 
@@ -105,9 +107,40 @@ def remove(folder: Path) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def sweep() -> None:
+    """Before the first group of a run: remove what members that were killed have left.
+
+    The process that wrote a folder holds a lock on it as long as it lives.
+    """
+    places = [Path(os.environ["TREADLE_MEMORY_DIR"])] if "TREADLE_MEMORY_DIR" in os.environ else []
+    named = "TREADLE_CHECKPOINT_DIR" in os.environ
+    places.append(checkpoint_folder() if named else Path(tempfile.gettempdir()))
+    for folder in [each for place in places for each in place.glob(f"{CARRIED}*")]:
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                remove(folder)
+            finally:
+                os.close(lock)
+
+
+_LOCKS: dict[Path, int] = {}  # of the folders that this process wrote
+
+
+def _lock(folder: Path) -> None:
+    """Until this process ends, or the folder is no more."""
+    for other in [each for each in _LOCKS if each == folder or not each.exists()]:
+        os.close(_LOCKS.pop(other))
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_SH)
+    _LOCKS[folder] = lock
+
+
 def _put(folder: Path, rest: dict[str, Any]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    _lock(folder)
     try:
         torch.save(rest, folder / DOCUMENT)
     except RuntimeError as error:  # torch's writer hides the system's own error.

@@ -17,21 +17,23 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO
+
+from treadle.core.errors import InvalidInputError
 
 MARK = b"treadle-checkpoint-1\n"
 _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
 _NAME = re.compile(r"checkpoint-(\d{12})$")
 _PARTS = re.compile(r"parts-(\d{12})$")
 _DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
-CARRIED = ".carried-"  # folders with the state of a change of plan (carry.py)
 _ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
+IN_USE: set[Path] = set()  # folders in which a run of this process writes by a thread of its own
 
 
 class Checkpoints:
@@ -94,25 +96,23 @@ class Checkpoints:
         name = content.get("parts_folder")
         return None if name is None else self.folder / name
 
-    def load(self) -> Any:  # noqa: ANN401
-        """The newest that is whole; None if there is none."""
+    def load(self, unreadable: Collection[Path] = ()) -> Any:  # noqa: ANN401
+        """The newest that is whole; None if there is none.
+
+        unreadable: folders of parts that turned out to be so.
+        """
         for path in self._paths():
             try:
                 content = _read(path)
                 if isinstance(content, dict) and (folder := self.parts_of(content)) is not None:
+                    if folder in unreadable:
+                        continue
                     _check_parts(folder, content["parts"])
             except (OSError, ValueError) as error:
                 sys.stderr.write(f"checkpoint {path.name} is passed over: {error}\n")
             else:
                 return content
         return None
-
-    def forget_carried(self) -> None:
-        """At the start of a run: what members that were killed during a change have left."""
-        with suppress(OSError):
-            for entry in list(self.folder.iterdir()):
-                if entry.name.startswith(CARRIED):
-                    shutil.rmtree(entry, ignore_errors=True)
 
     def _sweep(self) -> None:
         """Remove parts without their file, and what a writer that was killed has left."""
@@ -151,6 +151,12 @@ def checkpoint(step: int | None = None) -> Iterator[Content]:
 
     If the block raises, nothing is saved. step: of the training; counted up if not given.
     """
+    if folder() in IN_USE:
+        raise InvalidInputError(
+            f"train.checkpoint() was called in a script with train.start(), whose run keeps "
+            f"checkpoints of its own in {folder()}; use run.save(), and run.keep(name=...) for "
+            "more state"
+        )
     content = Content()
     yield content
     if int(os.environ.get("RANK", "0")) != 0:

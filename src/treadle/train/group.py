@@ -6,7 +6,6 @@ class is what has to change.
 """
 
 import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -19,22 +18,22 @@ from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 
 from treadle.core.errors import TreadleError
+from treadle.train.connections import Connections
 
 JOIN_S_MAX = 20.0  # a peer that dies while a group is formed is waited for that long
 POLL_S = 50e-6
 Abandon = Callable[[], bool]  # whether a wait in flight has to be given up
 
 
-def _sockets() -> dict[int, str]:
-    """The sockets of this process, by descriptor, with the kernel's names."""
-    found = {}
-    with suppress(OSError):
-        for entry in os.scandir("/proc/self/fd"):
-            with suppress(OSError):
-                name = os.readlink(entry.path)  # noqa: PTH115
-                if name.startswith("socket:"):
-                    found[int(entry.name)] = name
-    return found
+def _spare_survivors() -> None:
+    """Before a group with NCCL whose members may be lost.
+
+    Its watchdog ends the process once a collective has failed or took too long. Here survivors
+    poll, give up by our own timeout, and abort the communicator (`Group.abort`): 0 leaves that to
+    us. The heartbeat monitor would end a process whose abort takes long.
+    """
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
+    os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
 
 
 class BrokenGroupError(TreadleError):
@@ -50,8 +49,7 @@ class Group:
         self.size = 1
         self._timeout = timedelta(seconds=timeout_s)
         self._joined = False
-        self._sockets: dict[int, str] = {}  # of the present group
-        self._before: dict[int, str] = {}  # those that were there before it
+        self._connections = Connections()
         self._is_cut = False
 
     @property
@@ -69,9 +67,11 @@ class Group:
         if size == 1:
             return
         kind, _, where = rendezvous.partition(":")
-        self._before = _sockets()
+        self._connections.begin()
         join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
+        if self.backend == "nccl" and kind != "env":
+            _spare_survivors()
         if kind == "file":
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
             arguments |= {"store": FileStore(where, size), "rank": rank, "world_size": size}
@@ -83,7 +83,7 @@ class Group:
             dist.init_process_group(**arguments)
             self._joined = True
             self.cover_parts()
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, BrokenGroupError) as error:
             self.abort()
             raise BrokenGroupError(f"the group could not be formed: {error}") from None
         if self._is_cut:
@@ -91,13 +91,21 @@ class Group:
             raise BrokenGroupError("a member was lost while the group was formed")
 
     def cover_parts(self) -> None:
-        """After groups within this one were made: they are cut with it, and wait as long."""
+        """After groups within this one were made: they are cut with it, and wait as long.
+
+        All ranks call it.
+        """
         if not self._joined:
             return
-        now = _sockets()
-        self._sockets = {d: name for d, name in now.items() if self._before.get(d) != name}
+        if self.backend == "gloo":
+            try:
+                self._connections.note(self.rank, self.size)
+            except (RuntimeError, ValueError) as error:
+                raise BrokenGroupError(str(error)) from None
+        # With NCCL our own timeout comes first: `finish` polls, and its caller aborts.
+        limit = self._timeout * (2 if self.backend == "nccl" else 1)
         for part in list(dist.distributed_c10d._world.pg_map):
-            dist.distributed_c10d._set_pg_timeout(self._timeout, part)
+            dist.distributed_c10d._set_pg_timeout(limit, part)
 
     def is_failure(self, error: BaseException) -> bool:
         """Whether an error that came through other code is one of a collective."""
@@ -110,30 +118,23 @@ class Group:
 
         Gloo has no way to do so: its `abort` leaves a wait until its timeout (torch 2.13). But a
         connection that is shut down fails on both sides at once. With NCCL there is nothing to
-        do: a wait for it is polled, see `finish`.
+        do here: a wait for it is polled, see `finish`, and `abort` ends its communicators.
         """
         self._is_cut = True
-        if self.backend != "gloo":
-            return
-        now = _sockets()
-        for descriptor, name in self._sockets.items():
-            if now.get(descriptor) == name:  # not one that has the number by now
-                with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as found:
-                    # Gloo ends the process if its listening socket fails.
-                    if not found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
-                        found.shutdown(socket.SHUT_RDWR)
+        self._connections.shut()
 
     def leave(self) -> None:
         """After the last collective of all: nothing is in flight."""
         if self._joined or dist.is_initialized():
             self._joined = False
+            self._connections.forget()
             with suppress(RuntimeError, ValueError, AssertionError):
                 dist.destroy_process_group()
 
     def abort(self) -> None:
         """Drop the group with all that is in flight; peers that wait for us fail at once."""
         self.cut()
-        self._sockets = {}
+        self._connections.forget()
         if self._joined or dist.is_initialized():
             self._joined = False
             with suppress(RuntimeError, ValueError, AssertionError, AttributeError):

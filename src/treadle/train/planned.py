@@ -221,7 +221,11 @@ class Planned:
             self.plan = plan
 
     def _check(self, plan: Plan) -> None:
-        if problem := self.supports(plan):
+        problem = self.supports(plan)
+        added = len(self._optimizer.param_groups) - len(self._names)
+        if not problem and added and (self.split or not plan.replicated):
+            problem = f"{added} parameter groups were added to its optimizer after run.prepare"
+        if problem:
             raise InvalidInputError(
                 f"the model cannot be trained under the plan {plan.text!r}: {problem}"
             )

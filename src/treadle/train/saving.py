@@ -9,7 +9,7 @@ import torch
 
 from treadle.report import report
 from treadle.train import carry
-from treadle.train.checkpoint import Checkpoints, folder
+from treadle.train.checkpoint import IN_USE, Checkpoints, folder
 from treadle.train.checkpoint_writer import CheckpointWriter
 from treadle.train.group import Group
 from treadle.train.planned import Planned
@@ -24,6 +24,8 @@ class Saving:
         named = "TREADLE_CHECKPOINT_DIR" in os.environ
         self.checkpoints = Checkpoints(folder()) if named else None
         self._writer = CheckpointWriter(self.checkpoints) if self.checkpoints else None
+        if named:
+            IN_USE.add(folder())
         self._group = group
         self._every_s = every_s
         self._saved_at = monotonic()

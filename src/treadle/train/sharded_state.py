@@ -5,6 +5,7 @@ what it needs. The folder may be in memory (/dev/shm) for a change of plan, or o
 checkpoint.
 """
 
+import pickle
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from torch.distributed.checkpoint.state_dict_loader import load as read
 from torch.distributed.checkpoint.state_dict_saver import save as write
 from torch.optim import Optimizer
 
+from treadle.core.errors import InvalidInputError, TreadleError
+
 # One entry for each parameter: a stage of a pipeline knows only its own.
 FLAT = StateDictOptions(flatten_optimizer_state_dict=True)
 
@@ -44,8 +47,29 @@ def save(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool
         raise OSError("; ".join(str(each[0]) for each in error.failures.values())) from None
 
 
+class UnreadableError(TreadleError):
+    """A saved state cannot be read, on one rank at least; all ranks know it."""
+
+
 def load(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool) -> None:
-    """Into a model under any plan; together: on all ranks of the group."""
+    """Into a model under any plan; together: on all ranks of the group.
+
+    UnreadableError: a part is missing or damaged. InvalidInputError: it is of another model.
+    """
+    try:
+        _load(folder, model, optimizer, together=together)
+    except CheckpointException as error:  # not an Exception: scripts and hooks would not see it
+        causes = [each[0] for each in error.failures.values()]
+        first = (str(causes[0]) or type(causes[0]).__name__).splitlines()[0]
+        said = f"the state in {folder} cannot be loaded: {first}"
+        if all(isinstance(each, ValueError) or "Missing key" in str(each) for each in causes):
+            raise InvalidInputError(f"{said}; was it saved with another model?") from None
+        raise UnreadableError(said) from None
+    except (OSError, EOFError, pickle.UnpicklingError) as error:
+        raise UnreadableError(f"the state in {folder} cannot be loaded: {error}") from None
+
+
+def _load(folder: Path, model: nn.Module, optimizer: Optimizer, *, together: bool) -> None:
     names = FileSystemReader(folder).read_metadata().state_dict_metadata
     found: dict[str, Any]
     if not any(name.startswith("optimizer.") for name in names):

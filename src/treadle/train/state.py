@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from treadle.core.errors import InvalidInputError
 from treadle.train.group import Group
 from treadle.train.random_numbers import random_state, set_random_state
 
@@ -62,6 +63,7 @@ class State:
                 {name: value for name, value in group.items() if name != "params"}
                 for group in self.optimizer.param_groups
             ],
+            "members": self._members(),
             # A newcomer has not run the lines that froze or thawed parts of the model.
             "trains": {name: p.requires_grad for name, p in self.model.named_parameters()},
             "kept": {name: kept.state_dict() for name, kept in self.kept.items()},
@@ -74,12 +76,34 @@ class State:
         """Take over such a document; exact: with its random numbers, for one rank alone."""
         self._check_data(document)
         self.model.load_state_dict(document["model"])
+        self._add_groups(document)
         self.optimizer.load_state_dict(document["optimizer"])
         self.write_rest(document, device, exact=exact)
+
+    def _members(self) -> list[list[str | None]]:
+        """The names of the parameters in each group of the optimizer."""
+        names = {parameter: name for name, parameter in self.model.named_parameters()}
+        return [[names.get(each) for each in g["params"]] for g in self.optimizer.param_groups]
+
+    def _add_groups(self, document: dict[str, Any]) -> None:
+        """Groups that the script added in its loop: a newcomer has not run those lines."""
+        ours, theirs = len(self.optimizer.param_groups), len(document["groups"])
+        parameters = dict(self.model.named_parameters())
+        members = document.get("members", [])[ours:]  # Older checkpoints do not say it.
+        if ours + len(members) != theirs or any(n not in parameters for m in members for n in m):
+            raise InvalidInputError(
+                f"the optimizer has {ours} parameter groups and the state that it is to take over "
+                f"{theirs}; groups that are added in the loop can only have parameters of the "
+                "model: add all others before run.prepare"
+            )
+        for options, names in zip(document["groups"][ours:], members, strict=True):
+            added = {"params": [parameters[name] for name in names], **options}
+            self.optimizer.add_param_group(added)
 
     def write_rest(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
         """Take over what `rest` gave."""
         self._check_data(document)
+        self._add_groups(document)
         for group, saved in zip(self.optimizer.param_groups, document["groups"], strict=True):
             group.update(saved)
         trains = document.get("trains", {})  # Older checkpoints do not say it.

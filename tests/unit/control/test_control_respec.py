@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.unit.control.memory import HOME, ME, Bench, play
 from tests.unit.control.test_control_on_memory import check_replay, rebuilt
-from treadle.control.jobs.respec import A_LOOK, AT_ONCE
+from treadle.control.jobs.respec import A_LOOK, AT_ONCE, LIVE_CHANGE_S
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
 from treadle.core.events import Event, JobProgressed, JobsLearned, JobStarted, JobUpdated
@@ -144,3 +144,17 @@ def test_u2_a_running_job_teaches_its_speed_once_and_what_it_uses(tmp_path: Path
         check_replay(here)
 
     play(story, tmp_path, devices=1)
+
+
+def test_a_job_that_can_be_resized_as_it_runs_is_not_taken_to_need_a_restart(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench) -> None:
+        words = ("announce", "size", ";", "forever")
+        job = await here.submit(*words, devices="1..4", resumable=True, ranks="one")
+        await here.reached(job, State.RUNNING)
+        await here.settle()
+        spec = here.live.context.scheduler.jobs[job].spec
+        assert spec.profile.restart_s == LIVE_CHANGE_S
+
+    play(story, tmp_path)

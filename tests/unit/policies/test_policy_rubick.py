@@ -1,5 +1,7 @@
 """Rubick: curves, promises, and moves that are made whole or not at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.stories import Story
@@ -17,6 +19,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.rubick.curves import Curves, _steps
 from treadle.policies.rubick.holdings import Holdings, layouts, less
+from treadle.policies.rubick.rubick import Rubick
 from treadle.testing.builders import job, policy
 
 PLANNER = standard()
@@ -323,6 +326,30 @@ class TestDecisions:
             assert told.scheduler.unfit["b"] == "it asks for 1 device and the cluster has 0"
             told.tell(3.0, NodeJoined(Node("n1", 8)))
             assert held(told)["b"]
+
+    def test_a_job_whose_changes_were_measured_to_cost_little_grows_soon(self):
+        """1. Two share eight devices. 2. One ends: the other has all, and is asked for soon."""
+        told = story("rubick?gate=0.9")
+        known = planned("a", "bert", 8, Plan(data=8))
+        known = replace(known, profile=replace(known.profile, restart_s=0.5))
+        told.tell(0.0, JobSubmitted(known))
+        told.runs(0.0, "a")
+        told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
+        told.runs(100.0, "a", "b")
+        told.tell(101.0, JobFinished("b", told.scheduler.jobs["b"].action))
+        assert held(told) == {"a": 8}
+
+    def test_it_says_how_long_a_job_is_left_alone(self):
+        told = story("rubick?gate=0.9")
+        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8))))
+        told.runs(0.0, "a")
+        told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
+        told.runs(100.0, "a", "b")
+        told.tell(200.0, JobFinished("b", told.scheduler.jobs["b"].action))
+        assert isinstance(told.scheduler.policy, Rubick)
+        said = told.scheduler.policy.why_no_more(told.scheduler.snapshot(200.0), "a")
+        kept = "and rubick keeps 90% of its time free of changes; it may grow in"
+        assert said.startswith(f"a change costs it 1.3 min, {kept} ")
 
     def test_a_gate_leaves_jobs_alone_that_lost_too_much_time(self):
         gated, free = story("rubick?gate=0.9"), story("rubick?gate=0")

@@ -9,9 +9,11 @@ from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
 from treadle.core.wording import devices, free_of, named_jobs, several, span
+from treadle.policies.rubick.rubick import Rubick
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
 from treadle.policies.wrappers.reserve import reservations
 from treadle.policies.wrappers.steady import left_alone_s
+from treadle.policies.wrappers.wrapper import innermost
 
 NAMED_MAX = 3
 TRIED_MAX = 1000  # jobs that a trial does without
@@ -53,6 +55,11 @@ def _by_the_policy(context: Context, row: Job) -> str:
     if waiting and _grows(context, row, without=waiting[:TRIED_MAX]):
         first = several(len(waiting), "job that waits comes", "jobs that wait come")
         return f"{first} first under {context.charge.policy}"
+    asked = innermost(context.scheduler.policy)
+    if isinstance(asked, Rubick):
+        found = asked.why_no_more(context.scheduler.snapshot(context.clock.now()), row.id)
+        if found:
+            return found
     return f"{context.charge.policy} gives it no more"
 
 

@@ -41,7 +41,6 @@ from treadle.core.events import (
 )
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
-from treadle.core.live_plans import PLAN
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
     CodeChanged,
@@ -162,7 +161,7 @@ class Reducer:
         attempt = self._jobs.open.get(AttemptKey(record.id, number))
         if attempt is None:
             return
-        if PLAN in fact.changes and fact.changes != record.changes:
+        if fact.changes and fact.changes != record.changes:
             self._learner.announced(record.id)
         record.changes, record.running, record.resizing = fact.changes, number, False
         record.uses_train = record.uses_train or bool(fact.changes)

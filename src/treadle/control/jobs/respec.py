@@ -23,6 +23,8 @@ AT_ONCE = 16  # jobs that are looked at in the step that learned something
 A_LOOK = 200  # and in every look at running jobs: about 20 ms
 DRIFT = 0.2  # a length that is so much different replaces the one before
 LEFT_MIN_S = 0.1  # a job that runs has something left
+SIZE = "size"  # announced by attempts that are resized without a restart
+LIVE_CHANGE_S = 2.0  # what such a change is taken to cost until one is measured: 0.05 to 1.9 s
 NEARLY_DONE = 0.9  # a job whose estimate is nearly over, and that does not say where it is
 
 
@@ -116,6 +118,8 @@ class Respec:
         found = expected.profile
         if record.stall_s:  # Its own last change, before what its kind has shown.
             found = replace(found, restart_s=record.stall_s)
+        elif SIZE in record.changes and not found.restart_s:
+            found = replace(found, restart_s=LIVE_CHANGE_S)
         profile = spec.profile if _alike(spec.profile, found) else found
         iterations, order_work = spec.iterations, spec.order_work
         if expected.known and not record.metered:

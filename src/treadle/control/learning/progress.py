@@ -170,6 +170,8 @@ class ProgressWatch:
         self._learner.hear(row.id, said)
         self._learner.seen.progressed(row.id, now)
         news = checkpoint is not None and (before is None or before.checkpoint != checkpoint)
+        # The first speed at a size: policies have gone by an assumption until now.
+        news |= share_per_s is not None and (before is None or before.share_per_s is None)
         self._untold.add(row.id)
         if news or now - self._told_at.get(row.id, -TELL_S) >= TELL_S:
             self._told_at[row.id] = now

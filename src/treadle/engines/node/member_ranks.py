@@ -14,6 +14,7 @@ Part of the supervisor: it imports the standard library and the core's protocol 
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ from treadle.engines.node.ranks import Rank
 
 REPLACED_MAX = 3  # members of one attempt
 KILLED_BY_SIGNAL = 128
+KILLED = KILLED_BY_SIGNAL + signal.SIGKILL
 HOST = "host"  # cores can change, whatever the members are
 
 
@@ -121,14 +123,13 @@ class MemberRanks:
             return bool(rank.code)
         if self._ends:
             self._last_codes.append(rank.code)
-        if member not in self._dismissed:
-            if rank.code and self._is_failure(member, rank.code):
-                return True
-            if self._is_wanted(member):
-                self._lost = rank.number
+        failed = self._fails_by(member, rank.code or 0)
+        if not failed and member not in self._dismissed and self._is_wanted(member):
+            self._lost = rank.number
+        # Also then: the others wait for it, and could not stop before their grace is over.
         self.members.ended(member, now)
         self._save_holds()
-        return False
+        return failed
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
@@ -261,6 +262,13 @@ class MemberRanks:
     def _is_settled(self) -> bool:
         """Whether no change is in flight or owed."""
         return not self._open and self.members.machine.phase is Phase.RUNNING
+
+    def _fails_by(self, member: Member, code: int) -> bool:
+        if member in self._dismissed:
+            # It left its loop, perhaps by an error, and took too long to end: it is not known how
+            # its script ended, and a job must not be said to have succeeded then.
+            return code == KILLED and self.members.machine.is_done(member)
+        return bool(code) and self._is_failure(member, code)
 
     def _is_failure(self, member: Member, code: int) -> bool:
         """Whether it fails the attempt: an error of the script's own, also after its training.

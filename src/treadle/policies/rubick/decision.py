@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
+from treadle.core.wording import span
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.restarts import Restarts
 from treadle.policies.rubick.curves import ENOUGH, Curve, Curves
@@ -46,6 +47,11 @@ class Rules:
     moves: bool = True  # devices may be taken from one job for another
     promises: bool = True
     quotas: Quotas | None = None  # None: the whole cluster
+
+    def change_s(self, job: Job) -> float:
+        """What a change costs a job: as it was measured, if that is less than is usual."""
+        measured_s = job.spec.profile.restart_s
+        return min(self.restart_s, measured_s) if measured_s > 0 else self.restart_s
 
 
 class Decision:
@@ -355,23 +361,58 @@ class Decision:
 
     def may_change(self, job: Job) -> bool:
         """Whether enough of a running job's time would not be lost to restarts."""
+        return self.gated_s(job) <= 0.0
+
+    def gated_s(self, job: Job) -> float:
+        """How long a running job is left alone before another restart costs it little enough."""
         held_s = job.held_at(self._snapshot.now)
-        lost_s = (self.restarts.of(job) + 1) * self._rules.restart_s
-        return held_s - lost_s >= self._rules.gate * held_s
+        lost_s = (self.restarts.of(job) + 1) * self._rules.change_s(job)
+        if held_s - lost_s >= self._rules.gate * held_s:
+            return 0.0
+        return inf if self._rules.gate >= 1.0 else lost_s / (1.0 - self._rules.gate) - held_s
 
     def _may_shrink(self, job: Job) -> bool:
         """Whether devices may be taken from a job where no promise is at stake."""
         if job.allocation is None:
             return True  # It has not even begun.
         rules, now = self._rules, self._snapshot.now
-        if job.iterations_per_s and job.remaining_at(now) < rules.restart_s * job.iterations_per_s:
+        change_s = rules.change_s(job)
+        if job.iterations_per_s and job.remaining_at(now) < change_s * job.iterations_per_s:
             return False
         held_s = job.held_at(now)
-        return held_s - self.restarts.of(job) * rules.restart_s >= rules.gate * held_s
+        return held_s - self.restarts.of(job) * change_s >= rules.gate * held_s
 
     def _pays(self, job: Job, before: float, after: float) -> bool:
         """Whether a running job ends sooner for being stopped and made faster."""
         if not job.iterations_per_s or not before:
             return after > before  # It is starting, and its end is unknown.
         left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
-        return left_s * before / after + self._rules.restart_s < left_s
+        return left_s * before / after + self._rules.change_s(job) < left_s
+
+    def next_gate_at(self) -> float:
+        """When the next job may change that is left alone and whose changes were measured.
+
+        Of others the cost is a guess, and the next event is soon enough.
+        """
+        now = self._snapshot.now
+        gates = (
+            self.gated_s(job)
+            for job in self._snapshot.holding()
+            if job.spec.profile.restart_s > 0 and len(self._curves.of(job.spec).sizes) > 1
+        )
+        return now + min((gate_s for gate_s in gates if gate_s > 0.0), default=inf)
+
+    def why_no_more(self, job: Job) -> str:
+        """Why a running job is not given free devices, as a clause; empty: another reason."""
+        rules, curve = self._rules, self._curves.of(job.spec)
+        above = curve.above(job.size)
+        if not above:
+            return "more are expected to bring it little"
+        cost = f"a change costs it {span(rules.change_s(job))}"
+        if (gate_s := self.gated_s(job)) > 0.0:
+            kept = f"keeps {rules.gate:.0%} of its time free of changes"
+            return f"{cost}, and rubick {kept}; it may grow in {span(gate_s)}"
+        speed = self._speed(job, self.holdings.held.get(job.id, NOTHING))
+        if not any(self._pays(job, speed, step.speed) for step in above):
+            return f"{cost} and does not pay before it ends"
+        return ""

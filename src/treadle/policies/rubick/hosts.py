@@ -23,6 +23,7 @@ from treadle.policies.rubick.holdings import Counts, counted, shape
 
 Changes = Mapping[JobId, Allocation | None]
 MayChange = Callable[[Job], bool]
+ChangeS = Callable[[Job], float]  # what a change costs a job
 CORES_EACH = 12.0  # cores for each device of a node that does not say: Rubick's servers
 
 
@@ -59,11 +60,11 @@ class Hosts:
     """The cores of all nodes while one decision is finished."""
 
     def __init__(
-        self, snapshot: Snapshot, curves: Curves, *, restart_s: float, may_change: MayChange
+        self, snapshot: Snapshot, curves: Curves, *, change_s: ChangeS, may_change: MayChange
     ) -> None:
         self._snapshot = snapshot
         self._curves = curves
-        self._restart_s = restart_s
+        self._change_s = change_s
         self._may_change = may_change
         self._with_devices: dict[str, float] = {}
         self._spare: dict[str, float] = {}
@@ -162,7 +163,7 @@ class Hosts:
             left_s = 0.0
             if job.iterations_per_s:
                 left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
-            if left_s * before / after + self._restart_s >= left_s:
+            if left_s * before / after + self._change_s(job) >= left_s:
                 self._move(tuned, begun - tuned.at)
 
     def _has_room(self, tuned: _Tuned) -> bool:

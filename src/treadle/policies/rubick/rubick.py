@@ -98,11 +98,16 @@ class Rubick(Policy):
             hosts = Hosts(
                 snapshot,
                 self._curves,
-                restart_s=self._rules.restart_s,
+                change_s=self._rules.change_s,
                 may_change=decision.may_change,
             )
             changes = hosts.settled(changes)
-        return Schedule(changes, memory=decision.restarts.after(changes))
+        return Schedule(changes, decision.next_gate_at(), memory=decision.restarts.after(changes))
+
+    def why_no_more(self, snapshot: Snapshot, job: JobId) -> str:
+        """Why a running job is not given free devices, as a clause; empty: another reason."""
+        self._curves.on(snapshot.cluster)
+        return Decision(snapshot, self._curves, self._rules).why_no_more(snapshot.jobs[job])
 
 
 def rubick(  # noqa: PLR0913  # one for each thing that a user may set
@@ -125,7 +130,7 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     promises: guaranteed jobs get the speed of what they asked for; off makes all best-effort.
     quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
     gate: change a running job only if it keeps this share of its time; restart_s is what one
-    change costs. 0 is no gate.
+    change costs, or less where it was measured. gate 0 is none.
     starve_s: a best-effort job that has waited so long takes from all jobs.
     knee: a device must bring this share of what a job's first device brings, or is left free.
     """

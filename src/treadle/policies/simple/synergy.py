@@ -33,7 +33,9 @@ class Synergy(Ordered):
     def decide(self, snapshot: Snapshot) -> Schedule:
         schedule = super().decide(snapshot)
         self._curves.on(snapshot.cluster)
-        hosts = Hosts(snapshot, self._curves, restart_s=self._restart_s, may_change=_always)
+        hosts = Hosts(
+            snapshot, self._curves, change_s=lambda _: self._restart_s, may_change=_always
+        )
         changes = {
             identity: None if new is None else self._as_asked(snapshot.jobs[identity], new)
             for identity, new in schedule.changes.items()

@@ -103,3 +103,10 @@ def worn(policy: Policy, kind: type[Worn]) -> Worn | None:
             return policy
         policy = policy.inner
     return None
+
+
+def innermost(policy: Policy) -> Policy:
+    """The policy itself, without wrappers."""
+    while isinstance(policy, Wrapper):
+        policy = policy.inner
+    return policy

@@ -11,11 +11,10 @@ import ast
 import operator
 import runpy
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 OWN = str(Path(__file__).parent)  # of this package
 RUNPY = ("<frozen runpy>", runpy.__file__)  # what runs the script
@@ -28,10 +27,9 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    count: int
-    index: int  # of the present round
+class Loop(NamedTuple):
+    rounds: int
+    at: int  # the present round, from 0
 
 
 class Unknown(Exception):  # noqa: N818 - it is caught here, and no error
@@ -57,7 +55,7 @@ def passes_left(loops: list[Loop]) -> int:
     """With the present one, if each round of the innermost loop has one."""
     left = 0
     for loop in loops:
-        left = left * loop.count + loop.count - loop.index - 1
+        left = left * loop.rounds + loop.rounds - loop.at - 1
     return left + 1
 
 
@@ -78,13 +76,13 @@ class Total:
         if not loops:
             return
         outer, (index, before) = loops[0], self._round
-        if outer.index == index:
+        if outer.at == index:
             return
-        if outer.index == index + 1 and before is not None and before < applied:
+        if outer.at == index + 1 and before is not None and before < applied:
             self._measured = True
-            self._take(applied + (applied - before) * (outer.count - outer.index))
-        whole = not offset and not any(loop.index for loop in loops[1:])
-        self._round = (outer.index, applied if whole else None)
+            self._take(applied + (applied - before) * (outer.rounds - outer.at))
+        whole = not offset and not any(loop.at for loop in loops[1:])
+        self._round = (outer.at, applied if whole else None)
 
     def account(self, applied: int, done: int, batches: int) -> None:
         """So many of the pass's batches are done."""

@@ -113,6 +113,7 @@ class ScriptRun(Run):
         position, order = self.position, self.order
         self._catch_up(False)
         self.loader = loader
+        given = False
         try:
             while position.epoch == number:
                 self._agree_on_order(number, drawn)
@@ -121,7 +122,7 @@ class ScriptRun(Run):
                 first = position.offset
                 shared = stream(loader, order.batches, first, rank=self.rank, size=self.size)
                 for index, share, content in self._telling.loaded(shared):
-                    self.index, self._weight = index, share.weight
+                    self.index, self._weight, given = index, share.weight, True
                     self._telling.stages.enter("compute")
                     yield content
                     self._account(self.index + 1)
@@ -129,6 +130,10 @@ class ScriptRun(Run):
                         break
                 else:
                     break  # Gradients of the last batches may wait for the next epoch.
+            if not given:  # It joined after the last batch: the body of its loop has to run once.
+                self._catch_up(True)
+                yield peek(loader, drawn)
+                self._catch_up(False)
         finally:
             # Also if the script left its loop early.
             self.loader = None

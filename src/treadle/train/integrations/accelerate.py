@@ -13,19 +13,33 @@ In the script:
 """
 
 import json
+import pickle
 import shutil
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
+from treadle.core.errors import InvalidInputError
 from treadle.train.checkpoint import folder
 
 PREFIX = "accelerate-"
 POSITION = "position.json"
 KEPT = 2
+# What json, torch and safetensors raise for a file that is missing, damaged or cut short.
+_DAMAGED = (
+    OSError,
+    ValueError,
+    LookupError,
+    RuntimeError,
+    EOFError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
 
 
 def save(accelerator: Any, **position: int) -> None:  # noqa: ANN401
@@ -48,11 +62,30 @@ def save(accelerator: Any, **position: int) -> None:  # noqa: ANN401
 
 
 def resumed(accelerator: Any) -> dict[str, int] | None:  # noqa: ANN401
-    """Load the newest checkpoint and say where it was written; None at the first start."""
+    """Load the newest checkpoint that can be read, and say where it was written; all ranks call it.
+
+    None: there is none, and the training begins.
+    """
     for path in _paths():
-        position: dict[str, int] = json.loads((path / POSITION).read_text())
-        accelerator.load_state(str(path))
-        return position
+        problem, position = "", {}
+        try:
+            position = json.loads((path / POSITION).read_text())
+            accelerator.load_state(str(path))
+        except _DAMAGED as error:
+            if "loading state_dict" in str(error):  # It is whole, and of another model.
+                raise
+            problem = (str(error) or type(error).__name__).splitlines()[0]
+        # All ranks go on from the same one: it may be damaged for one of them alone.
+        failed = torch.tensor([int(bool(problem))], device=accelerator.device)
+        if not accelerator.gather(failed).any():
+            return position
+        sys.stderr.write(
+            f"{path.name} is passed over: {problem or 'another rank cannot read it'}\n"
+        )
+    if _paths():  # The model may have a part of one.
+        raise InvalidInputError(
+            f"none of the checkpoints {PREFIX}* in {folder()} can be read; remove them to restart"
+        )
     return None
 
 

@@ -8,7 +8,7 @@ In the script:
 """
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from treadle.report import report
 from treadle.train.checkpoint import folder
-from treadle.train.data import permutation, shares
+from treadle.train.data import Share, permutation, shares
 from treadle.train.random_numbers import random_state, set_random_state
 from treadle.train.stop import leave, should_stop
 
@@ -37,6 +37,15 @@ class StopCallback(Callback):
         if self._random is not None:
             set_random_state(self._random, trainer.strategy.root_device)
             self._random = None
+
+    def on_before_backward(self, trainer: Any, _module: Any, loss: torch.Tensor) -> None:  # noqa: ANN401
+        """Let each sample of a batch count the same, since DDP lets each rank count the same.
+
+        A rank for which a short last batch has no sample was given one, which counts nothing.
+        """
+        weight = getattr(trainer.train_dataloader, "weight", 1.0)
+        if weight != 1.0:
+            loss.mul_(weight)
 
     def on_train_batch_end(self, trainer: Any, *_more: Any) -> None:  # noqa: ANN401
         if trainer.is_global_zero:
@@ -66,7 +75,8 @@ class StopCallback(Callback):
 class ResumableLoader(DataLoader[Any]):
     """A shuffled loader whose place in an epoch is part of the checkpoint.
 
-    The order depends on the seed and the epoch alone. batch_size: of all ranks together.
+    The order depends on the seed and the epoch alone. batch_size: of all ranks together. With
+    several ranks it needs the callback above, which weighs what each of them has.
     """
 
     def __init__(
@@ -79,11 +89,13 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self._batches = _Batches(len(dataset), batch_size, seed)  # type: ignore[arg-type]
         self._taken = 0
+        self.weight = 1.0  # of this rank's share of the batch, where 1 is that of all on average
         super().__init__(dataset, batch_sampler=self._batches, **options)
 
     def __iter__(self) -> Any:  # noqa: ANN401
         self._taken, self._batches.first = self._batches.first, 0
         for content in self._from(self._taken):
+            self.weight = self._batches.weight(self._taken)
             self._taken += 1
             yield content
         self._batches.epoch += 1
@@ -112,12 +124,24 @@ class _Batches:
         return (self._count + self._size - 1) // self._size
 
     def __iter__(self) -> Iterator[list[int]]:
-        joined = dist.is_available() and dist.is_initialized()
-        rank, size = (dist.get_rank(), dist.get_world_size()) if joined else (0, 1)
         order = permutation(self._count, self._seed, self.epoch)
         for number in range(self.start, len(self)):
-            batch = order[number * self._size : (number + 1) * self._size]
-            yield list(shares(batch, rank, size, len(batch))[0].indices)
+            yield list(self._share(order[number * self._size : (number + 1) * self._size]).indices)
+
+    def weight(self, number: int) -> float:
+        """How much this rank's share of a batch counts, where 1 is the mean of all ranks."""
+        count = min(self._size, self._count - number * self._size)
+        return self._share(range(count)).weight * _place()[1]
+
+    def _share(self, batch: Sequence[int]) -> Share:
+        rank, size = _place()
+        return shares(batch, rank, size, len(batch))[0]
+
+
+def _place() -> tuple[int, int]:
+    """The rank, and how many there are."""
+    joined = dist.is_available() and dist.is_initialized()
+    return (dist.get_rank(), dist.get_world_size()) if joined else (0, 1)
 
 
 def last_checkpoint() -> Path | None:
