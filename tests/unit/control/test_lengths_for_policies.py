@@ -7,6 +7,13 @@ import pytest
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
 from treadle.control.learning.learned_lengths import Profiles, Program, Question
+from treadle.core.cluster import Cluster
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.policies.base.placement import placement
+from treadle.policies.registry import policy
 from treadle.wire.jobs import State
 
 MINUTES_OR_HOURS = [*[60.0] * 4, 36_000.0, *[60.0] * 4, 36_000.0, *[60.0] * 8]
@@ -55,6 +62,19 @@ def test_the_same_job_is_ordered_by_how_soon_it_may_end(tmp_path: Path) -> None:
         assert here.state(steady) is State.PENDING
 
     play(story, tmp_path, devices=1, policy="afs")
+
+
+@pytest.mark.parametrize(
+    "name", ["sjf", "srtf", "srsf", "gittins", "afs", "altruistic", "muri-s", "aiturbo"]
+)
+def test_every_policy_that_orders_by_length_reads_the_one_for_order(name: str) -> None:
+    cluster = Cluster.grid(1, 1)
+    made = policy(name, placement("consolidate"), ScalingModel.on(cluster))
+    scheduler = Scheduler(made, cluster)
+    known = JobSpec("known", 600.0, (1,))
+    mixed = JobSpec("mixed", 4000.0, (1,), order_work=60.0)
+    actions = scheduler.step([JobSubmitted(known), JobSubmitted(mixed)], 0.0)
+    assert actions[0].job == "mixed"
 
 
 @pytest.mark.parametrize(

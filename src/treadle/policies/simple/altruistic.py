@@ -45,14 +45,22 @@ class _Claim:
     now: float
 
     @property
-    def remaining_s(self) -> float:
+    def fair_speed(self) -> float:
         """At the fair share, for as long as it is held."""
-        return self._remaining_s(self.ladder.sizes.index(self.fair))
+        return self.ladder.speeds[self.ladder.sizes.index(self.fair)]
+
+    @property
+    def remaining_s(self) -> float:
+        return self.job.remaining_at(self.now) / self.fair_speed
+
+    @property
+    def order_s(self) -> float:
+        """The length by which it comes before others."""
+        return self.job.order_at(self.now) / self.fair_speed
 
     @property
     def fair_end_at(self) -> float:
-        speed = self.ladder.speeds[self.ladder.sizes.index(self.fair)] * self.part
-        return self.job.submitted_at + self.job.spec.iterations / speed
+        return self.job.submitted_at + self.job.spec.iterations / (self.fair_speed * self.part)
 
     @property
     def late_at(self) -> float:
@@ -98,7 +106,7 @@ class Altruistic(Climbing):
 
     def _shortest_s(self, job: Job, now: float) -> float:
         """Remaining time at the largest size."""
-        return job.remaining_at(now) / self._ladders.of(job).speeds[-1]
+        return job.order_at(now) / self._ladders.of(job).speeds[-1]
 
     def _claims(self, snapshot: Snapshot) -> list[_Claim]:
         """One for each job that waits or holds devices, the shortest at its fair share first."""
@@ -112,7 +120,7 @@ class Altruistic(Climbing):
             _Claim(job, ladder, size, part, snapshot.now)
             for job, ladder, size in zip(jobs, ladders, fair, strict=True)
         ]
-        return sorted(claims, key=lambda claim: (claim.remaining_s, claim.job.sequence))
+        return sorted(claims, key=lambda claim: (claim.order_s, claim.job.sequence))
 
 
 def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
