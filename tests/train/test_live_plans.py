@@ -21,7 +21,7 @@ def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> N
     2. A second one becomes free: its optimizer is sharded there, which is the faster plan for what
     it says it is. 3. All four are free. Its state moves along, and it learns the same.
     """
-    expected = undisturbed(tmp_path / "alone")
+    expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
     request = JobRequest(

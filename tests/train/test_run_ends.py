@@ -1,10 +1,10 @@
 """What is left of a run when its loop is over, or was left early."""
 
-import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ from treadle.train.stop import STOP
 def _signals(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A run takes the stop signal of its process, which is that of all tests."""
     usual = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(STOP, "_installed", False)
+    monkeypatch.setattr(STOP, "_pid", 0)
     yield
     signal.signal(signal.SIGTERM, usual)
 
@@ -53,28 +53,27 @@ def test_a_split_model_is_whole_again_in_an_attempt_after_the_last_step(tmp_path
 def test_a_loop_that_is_left_waits_for_the_checkpoint_that_is_being_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pipe stands for a slow disk: its other end is read after the loop was left, or soon."""
+    """Its content stands for a slow disk: the write waits until it is there."""
     monkeypatch.setenv("TREADLE_CHECKPOINT_DIR", str(tmp_path))
     begun, model, optimizer, data = _begun()
-    draft = tmp_path / f".checkpoint-{os.getpid()}.part"
-    os.mkfifo(draft)
-    left, written = threading.Event(), []
+    writer, arrives = begun._saving._writer, threading.Event()
+    assert writer is not None
+    usual = writer.write
 
-    def disk() -> None:
-        left.wait(0.2)
-        written.append(draft.read_bytes())
+    def slow(step: int, content: Callable[[], dict[str, Any]]) -> None:
+        usual(step, lambda: content() if arrives.wait(60) else {})
+        threading.Timer(0.2, arrives.set).start()
 
-    slow = threading.Thread(target=disk)
-    slow.start()
+    monkeypatch.setattr(writer, "write", slow)
     for _ in begun.epochs(3):
         for batch in begun.batches(data):
             begun.backward(nn.functional.mse_loss(model(batch.x), batch.y))
             begun.step(optimizer)
         begun._save(wait=False)
         break
-    waited = bool(written) or not begun._saving._writer.busy  # type: ignore[union-attr]
-    left.set()
-    slow.join()
+    waited = arrives.is_set() and not writer.busy
+    arrives.set()
+    writer.wait()
     assert waited, "the process could have ended with half a checkpoint"
 
 
