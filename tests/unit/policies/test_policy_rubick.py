@@ -339,6 +339,20 @@ class TestDecisions:
         told.tell(101.0, JobFinished("b", told.scheduler.jobs["b"].action))
         assert held(told) == {"a": 8}
 
+    @pytest.mark.parametrize("begun_at", [0.1 * 3**power for power in range(1, 13)])
+    def test_a_job_that_was_left_alone_may_change_at_the_moment_it_said(self, begun_at: float):
+        """Whatever the rounding of the time between: an answer must hold for a while."""
+        told = story("rubick?gate=0.9")
+        known = planned("a", "bert", 8, Plan(data=8))
+        known = replace(known, profile=replace(known.profile, restart_s=0.37))
+        told.tell(begun_at, JobSubmitted(known))
+        told.runs(begun_at, "a")
+        told.scheduler.decide(begun_at + 1.0)
+        gate_at = told.scheduler.wake_at
+        assert gate_at == pytest.approx(begun_at + 0.37 / 0.1)
+        told.scheduler.decide(gate_at)
+        assert told.scheduler.wake_at > gate_at
+
     def test_it_says_how_long_a_job_is_left_alone(self):
         told = story("rubick?gate=0.9")
         told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8))))

@@ -24,6 +24,7 @@ from treadle.policies.rubick.holdings import NOTHING, Counts, Holdings, layouts,
 _SPARE_MIN, _SPARE_TIMES = 64, 8
 # To make way, at most so many times the fewest nodes are tried, and so many choices of them.
 _CLEARED_TIMES = 3
+_HAIR_S = 1e-3
 
 
 class _Holder(NamedTuple):
@@ -369,7 +370,11 @@ class Decision:
         lost_s = (self.restarts.of(job) + 1) * self._rules.change_s(job)
         if held_s - lost_s >= self._rules.gate * held_s:
             return 0.0
-        return inf if self._rules.gate >= 1.0 else lost_s / (1.0 - self._rules.gate) - held_s
+        if self._rules.gate >= 1.0:
+            return inf
+        left_s = lost_s / (1.0 - self._rules.gate) - held_s
+        # At the moment that was said before, rounding must not leave a rest that time cannot show.
+        return left_s if left_s > _HAIR_S else 0.0
 
     def _may_shrink(self, job: Job) -> bool:
         """Whether devices may be taken from a job where no promise is at stake."""
