@@ -105,3 +105,19 @@ def test_without_loops_there_is_no_total() -> None:
     total.account(1, 1, 10)
     total.account(2, 2, 10)
     assert total.steps is None
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ("    look()\n    if epoch == 9:\n        break\n", False),
+        ("    look()\n    for i in range(2):\n        pass\n    else:\n        break\n", False),
+        ("    look()\n    for i in range(2):\n        break\n", True),
+        ("    look()\n    def f():\n        return 1\n", True),
+    ],
+)
+def test_a_loop_that_may_be_left_early_says_no_total(
+    body: str, *, known: bool, tmp_path: Path
+) -> None:
+    seen = _seen(f"for epoch in range(3):\n{body}", tmp_path)
+    assert all((loops is not None) is known for loops in seen)

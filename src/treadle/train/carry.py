@@ -128,19 +128,22 @@ def sweep() -> None:
 _LOCKS: dict[Path, int] = {}  # of the folders that this process wrote
 
 
-def _lock(folder: Path) -> None:
-    """Until this process ends, or the folder is no more."""
+def _lock(made: Path, folder: Path) -> None:
+    """Until this process ends, or the folder, as it will be called, is no more."""
     for other in [each for each in _LOCKS if each == folder or not each.exists()]:
         os.close(_LOCKS.pop(other))
-    lock = os.open(folder, os.O_RDONLY)
+    lock = os.open(made, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_SH)
     _LOCKS[folder] = lock
 
 
 def _put(folder: Path, rest: dict[str, Any]) -> None:
+    """The folder is the user's alone, and locked before others can know it."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    _lock(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(prefix=".new-carried-", dir=folder.parent))
+    _lock(made, folder)
+    made.rename(folder)
     try:
         torch.save(rest, folder / DOCUMENT)
     except RuntimeError as error:  # torch's writer hides the system's own error.

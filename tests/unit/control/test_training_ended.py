@@ -50,7 +50,7 @@ def test_a_job_that_is_about_to_end_is_neither_stopped_nor_resized(name: str) ->
     scheduler = over(name=name)
     assert submit(scheduler, OVER_AT + 1000.0) == []
     said = scheduler.why("8", OVER_AT + 1000.0).sentence
-    assert said == "job 7 has ended its training and is about to end"
+    assert said == "job 7 has ended its training and is left to end by itself"
     assert over(name=name, ends=False).jobs["7"].over_at is None
 
 
@@ -59,7 +59,7 @@ def test_its_end_is_no_reason_of_a_job_that_would_not_start_then(name: str) -> N
     scheduler = over(name=name)
     scheduler.step([JobSubmitted(JobSpec("8", 100.0, (2,), asked=2))], OVER_AT + 1.0)
     scheduler.step([JobSubmitted(JobSpec("9", 1e5, (2,), asked=2))], OVER_AT + 2.0)
-    ends = "job 7 has ended its training and is about to end"
+    ends = "job 7 has ended its training and is left to end by itself"
     assert scheduler.why("8", OVER_AT + 3.0).sentence == ends
     assert ends not in scheduler.why("9", OVER_AT + 3.0).sentence
 

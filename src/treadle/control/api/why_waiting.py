@@ -46,6 +46,7 @@ from treadle.core.wording import (
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
+from treadle.policies.wrappers.steady import OVER_S
 from treadle.wire.jobs import StartEstimate, Why
 
 NAMED_MAX = 4
@@ -393,7 +394,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     now = context.clock.now()
     if row.over_at is not None:
         since = span(now - row.over_at)
-        return Finding("running", f"it ended its training {since} ago and is about to end")
+        now_is = "is about to end" if now < row.over_at + OVER_S else "still runs"
+        return Finding("running", f"it ended its training {since} ago and {now_is}")
     text = f"it has run on {devices(row.size)} for {span(now - row.since_at)}"
     if row.spec.elastic and row.size < row.spec.sizes[-1]:
         text += f" and could use up to {row.spec.sizes[-1]}: {why_small(context, row)}"

@@ -157,11 +157,10 @@ class Steady(Wrapper):
         ended = letting_go(snapshot, over).hiding(names)
         if self.inner.decide(ended.keeping(alone)).changes.get(job) is None:
             return None
-        have = "has ended its" if len(over) == 1 else "have ended their"
-        return Reason(
-            "settling",
-            f"{named_jobs(names, _NAMED_MAX)} {have} training and {are(len(over))} about to end",
-        )
+        said = "has ended its training and is left to end by itself"
+        if len(over) > 1:
+            said = "have ended their training and are left to end by themselves"
+        return Reason("settling", f"{named_jobs(names, _NAMED_MAX)} {said}")
 
     def _settling(self, snapshot: Snapshot, job: JobId) -> Reason | None:
         """The jobs that would make way if they were not left alone for a while, if that is it."""

@@ -10,7 +10,7 @@ the steps of a round are known.
 import ast
 import operator
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -139,11 +139,29 @@ def _holds(body: list[ast.stmt], line: int) -> bool:
 def _loop(node: ast.For | ast.AsyncFor | ast.While, frame: FrameType) -> Loop:
     if not isinstance(node, ast.For) or not isinstance(node.target, ast.Name):
         raise Unknown
+    if _may_end_early(node.body):
+        raise Unknown
     rounds = range(*(_value(each, frame) for each in _limits(node.iter)))
     now = frame.f_locals.get(node.target.id)
     if type(now) is not int or now not in rounds:
         raise Unknown
     return Loop(len(rounds), rounds.index(now))
+
+
+def _may_end_early(body: Sequence[ast.AST]) -> bool:
+    """Whether the loop can be left before its last round, e.g. once a loss has settled."""
+    for node in body:
+        if isinstance(node, ast.Break | ast.Return):
+            return True
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        children = list(ast.iter_child_nodes(node))
+        if isinstance(node, ast.For | ast.AsyncFor | ast.While):
+            # Its own breaks leave it alone, but for those of its `else`.
+            children = [*(c for c in ast.walk(node) if isinstance(c, ast.Return)), *node.orelse]
+        if _may_end_early(children):
+            return True
+    return False
 
 
 def _limits(node: ast.expr) -> list[ast.expr]:
