@@ -283,3 +283,17 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
         assert (far.runs, far.sentence) == (0, "29 jobs are ahead of it, too many to simulate")
 
     told(story, tmp_path, slots=1)
+
+
+def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        await runs(live, devices="1", estimate_s=60.0)
+        request = JobRequest(command=("/bin/sleep", "60"), array="0-11", estimate_s=60.0)
+        last = (await live.submit(ME, request)).jobs[-1]
+        await looked_at(live)
+        live.context.charge.decided(2.0, 0.001)
+        found = (await live.why(last)).estimate
+        assert found is not None
+        assert found.latest_s is not None
+
+    told(story, tmp_path, slots=1)

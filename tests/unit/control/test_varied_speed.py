@@ -1,12 +1,19 @@
 """Ranges of a job's end by its own steps: where its speed varies, and before it is measured."""
 
+from math import inf
 from random import Random
 
 import pytest
 
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.core.attempt import LastProgress
-from treadle.models.learning.expectation import FIRST_STEPS, OWN_STEPS, Remaining, remaining
+from treadle.models.learning.expectation import (
+    FIRST_STEPS,
+    OWN_STEPS,
+    STOPS_EARLY,
+    Remaining,
+    remaining,
+)
 from treadle.models.learning.kinds import by_command, numbers
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
@@ -100,3 +107,30 @@ def test_the_first_steps_of_a_job_overrule_one_run_with_other_words() -> None:
     assert left.span.low_s == pytest.approx(5.88)
     assert left.span.high_s == pytest.approx(176.4)
     assert left_of(measured(gauge), QUICK, QUICK).because == "1 run of the same command"
+
+
+@pytest.mark.parametrize(
+    ("ran", "runs_s", "age_s", "low_below_s"),
+    [
+        (QUICK, (6.0, 7.0), 4.0, 3.0),  # It may stop early as well.
+        (QUICK, (6.0, 7.0), 9.0, inf),  # It went on longer than these.
+        (QUICK, (30.0, 40.0), 4.0, inf),  # They did all their steps, perhaps a little faster.
+        (SLOW, (6.0, 7.0), 4.0, inf),  # Other commands stop where they do.
+    ],
+)
+def test_a_range_by_steps_allows_for_runs_of_the_command_that_stopped_early(
+    ran: tuple[str, ...], runs_s: tuple[float, ...], age_s: float, low_below_s: float
+) -> None:
+    """It says 10 of 100 steps at 2.5 steps a second: 36 s would be left."""
+    knowledge = Knowledge()
+    for seconds in runs_s:
+        knowledge.observe(by_command("ann", "", ran), Outcome(1, seconds, whole=True))
+    expected = knowledge.expect(by_command("ann", "", QUICK), 1)
+    left = remaining(expected, age_s, said=LastProgress(10.0, 100.0, 2.5, measured_s=4.0))
+    assert left.span.high_s > 36.0
+    assert left.because == (OWN_STEPS if low_below_s == inf else STOPS_EARLY)
+    if low_below_s < inf:
+        assert left.span.low_s < low_below_s
+        assert left.mean_s < 10.0
+    else:
+        assert left.span.low_s > 20.0

@@ -207,8 +207,8 @@ def _not_known(jobs: Sequence[JobId]) -> str:
 def _steps(context: Context, scheduler: Scheduler) -> int:
     """How many steps a simulation may take."""
     steps = max(20, STEPS // (1 + len(scheduler.ranking.queue)))
-    if context.charge.last_s > 0:
-        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / context.charge.last_s)))
+    if context.charge.worked_s > 0:
+        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / context.charge.worked_s)))
     return steps
 
 

@@ -18,9 +18,9 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, several
 from treadle.models.learning.expectation import (
+    BY_STEPS,
     COVERAGE,
     FIRST_STEPS,
-    OWN_STEPS,
     Remaining,
     remaining,
 )
@@ -112,7 +112,7 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     left = _left(context, record, row, expected)
     if not left.known:
         return None
-    if left.because == OWN_STEPS or _counted(record, row):
+    if left.because in BY_STEPS or _counted(record, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
@@ -135,16 +135,16 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
-    if left.because != OWN_STEPS and _counted(record, row):
+    if left.because not in BY_STEPS and _counted(record, row):
         return _at_new_size(context, row)
     left = _naming_size(left, expected, row.spec)
-    return left if expected.known or left.because == OWN_STEPS else replace(left, known=False)
+    return left if expected.known or left.because in BY_STEPS else replace(left, known=False)
 
 
 def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remaining:
     """That runs like it had other sizes: it may be as fast as these, and its range holds both."""
     measured = expected.profile.measured
-    if not measured or spec.asked in measured or left.because in (OWN_STEPS, FIRST_STEPS):
+    if not measured or spec.asked in measured or left.because in (*BY_STEPS, FIRST_STEPS):
         return left
     if expected.learned.source not in CLOSE:
         return left

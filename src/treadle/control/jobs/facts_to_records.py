@@ -309,10 +309,6 @@ class Reducer:
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
             record.state, record.exit = State.SUCCEEDED, 0
-            said = record.progress
-            if said is not None and said.total and said.step != said.total:
-                # The loss was of an earlier step.
-                record.progress = replace(said, step=said.total, loss=None)
         elif phase is Phase.FAILED:
             record.state = State.TIMEOUT if record.how == "time-limit" else State.FAILED
         else:

@@ -74,7 +74,12 @@ def date_text(at: float) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(at))
 
 
+def worked_s() -> float:
+    """Seconds of the processor that this thread has used."""
+    return time.thread_time()
+
+
 def worked_for(seconds: float) -> Callable[[], bool]:
     """Whether this thread has used that much of the processor from now on."""
-    ends_at = time.thread_time() + seconds
-    return lambda: time.thread_time() > ends_at
+    ends_at = worked_s() + seconds
+    return lambda: worked_s() > ends_at

@@ -11,13 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from treadle.control.jobs import Fact, core_facts
+from treadle.control.loop.clock import worked_s
 from treadle.core.actions import Action
 from treadle.core.events import AttemptEnded, Event
 from treadle.core.ports import Clock
 from treadle.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
-OnDecided = Callable[[float], None]  # called with the seconds that a decision took
+# Called with the seconds that a decision took, and those of the processor.
+OnDecided = Callable[[float, float], None]
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
 PACE = 4.0  # after a decision the loop listens for so many times as long as that took
@@ -122,6 +124,7 @@ class Controller:
 
     def _decide(self, now: float) -> Sequence[Action]:
         """A policy's mistake stops the decision and not the controller: what runs, runs on."""
+        began_s = worked_s()
         try:
             actions = self._scheduler.decide(now)
         except Exception as error:  # a third party's policy may raise anything
@@ -129,7 +132,7 @@ class Controller:
             self._on_error(now, error)
             return ()
         if self._on_decided is not None:
-            self._on_decided(self._clock.now() - now)
+            self._on_decided(self._clock.now() - now, worked_s() - began_s)
         return actions
 
     async def _gather(self) -> list[Fact]:

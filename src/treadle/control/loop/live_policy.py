@@ -43,6 +43,7 @@ class PolicyInCharge:
     error: str = ""  # of its last decision, if that failed
     trouble: str = ""  # of anything else it was asked; stays until another policy is set
     last_s: float = 0.0  # how long its last decision took
+    worked_s: float = 0.0  # the same of the processor alone, which other programs use too
     longest_s: float = 0.0
 
     @property
@@ -50,8 +51,8 @@ class PolicyInCharge:
         """What is wrong with it; empty if nothing is."""
         return self.error or self.trouble
 
-    def decided(self, spent_s: float) -> None:
-        self.last_s, self.error = spent_s, ""
+    def decided(self, spent_s: float, worked_s: float) -> None:
+        self.last_s, self.worked_s, self.error = spent_s, worked_s, ""
         self.longest_s = max(self.longest_s, spent_s)
 
     def make(self, text: str, place: str, belief: InterleavingModel) -> Policy:
@@ -71,7 +72,7 @@ class PolicyInCharge:
         self.policy, self.placement, self.wrapped = text, place, wrapped(text)
         self.since_at = wall()
         self.error = self.trouble = ""
-        self.last_s = self.longest_s = 0.0
+        self.last_s = self.worked_s = self.longest_s = 0.0
 
 
 def wrapped(text: str) -> str:

@@ -12,9 +12,12 @@ from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span, mix
 COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
+STOPS_EARLY = f"{OWN_STEPS}, or as soon as runs of the same command"
+BY_STEPS = (OWN_STEPS, STOPS_EARLY)  # at a speed that was measured
 FIRST_STEPS = "steps left at the speed of its first steps"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
+EARLY = 2.0  # times as long as such runs: more than a slower machine would explain
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
@@ -75,6 +78,10 @@ def remaining(
     own = None if said is None else _by_steps(said)
     if own is not None:
         mean_s, span = own
+        if _stops_early(expected, age_s, span):
+            either = Span(expected.left(age_s).low_s, span.high_s, COVERAGE)
+            usual_s = expected.after(age_s).mean()
+            return Remaining(either, usual_s, known=True, because=STOPS_EARLY)
         return Remaining(span, mean_s, known=True, because=OWN_STEPS)
     first = None if said is None or not _is_far(expected) else _by_first_steps(said)
     if first is not None:
@@ -82,6 +89,18 @@ def remaining(
         return Remaining(span, mean_s, known=True, because=FIRST_STEPS)
     mean_s = expected.after(age_s).mean()
     return Remaining(expected.left(age_s), mean_s, expected.known, _because(expected))
+
+
+def _stops_early(expected: Expectation, age_s: float, by_steps: Span) -> bool:
+    """Whether runs of the same command ended long before a job would that does all its steps.
+
+    Many jobs stop once they get no better. One that is older than such runs goes on, it seems.
+    """
+    if expected.source is not Source.SAME_COMMAND or not expected.runs:
+        return False
+    if age_s >= expected.span.high_s:
+        return False
+    return EARLY * expected.left(age_s).high_s < by_steps.low_s
 
 
 def _is_far(expected: Expectation) -> bool:
@@ -138,7 +157,7 @@ def _because(expected: Expectation) -> str:
             differ = "differs" if expected.runs <= 1 else "differ"
             return f"{runs} that {differ} in numbers or paths"
         case Source.SAME_SCRIPT:
-            return f"{runs} of the same script"
+            return f"{runs} of a script of the same name"
         case Source.SAME_USER:
             return f"{runs} of the same user"
         case Source.EVERYTHING:
