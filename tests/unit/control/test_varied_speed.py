@@ -134,3 +134,15 @@ def test_a_range_by_steps_allows_for_runs_of_the_command_that_stopped_early(
         assert left.mean_s < 10.0
     else:
         assert left.span.low_s > 20.0
+
+
+def test_what_follows_the_last_step_is_known_from_runs_of_the_same_command() -> None:
+    """Two runs went on for 15 s after their last step, with an evaluation."""
+    knowledge, done = Knowledge(), LastProgress(100.0, 100.0, 25.0, measured_s=4.0)
+    nothing = knowledge.expect(by_command("ann", "", QUICK), 1)
+    assert remaining(nothing, 5.0, said=done).because == OWN_STEPS
+    for _ in range(2):
+        knowledge.observe(by_command("ann", "", QUICK), Outcome(1, 19.0, whole=True))
+    left = remaining(knowledge.expect(by_command("ann", "", QUICK), 1), 5.0, said=done)
+    assert left.span.low_s <= 14.0 <= left.span.high_s
+    assert left.because == "2 runs of the same command"

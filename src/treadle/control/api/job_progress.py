@@ -152,12 +152,14 @@ def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remai
 
 
 def _counted(record: JobRecord, row: Job) -> bool:
-    """Whether a running job said how many steps it has, and the scheduler counts its work in them.
+    """Whether a running job said that steps are left, and the scheduler counts its work in them.
 
     A total that was predicted from its losses is for policies alone.
     """
     said = record.progress
-    return row.phase is Phase.RUNNING and record.metered and said is not None and bool(said.total)
+    if said is None or not said.total or said.step >= said.total:
+        return False
+    return row.phase is Phase.RUNNING and record.metered
 
 
 def _at_new_size(context: Context, row: Job) -> Remaining:

@@ -75,7 +75,7 @@ def remaining(
     expected: Expectation, age_s: float, *, said: LastProgress | None = None
 ) -> Remaining:
     """What is left of a job that has run for so long: its own steps, else jobs like it."""
-    own = None if said is None else _by_steps(said)
+    own = None if said is None or _goes_on(expected, said) else _by_steps(said)
     if own is not None:
         mean_s, span = own
         if _stops_early(expected, age_s, span):
@@ -89,6 +89,12 @@ def remaining(
         return Remaining(span, mean_s, known=True, because=FIRST_STEPS)
     mean_s = expected.after(age_s).mean()
     return Remaining(expected.left(age_s), mean_s, expected.known, _because(expected))
+
+
+def _goes_on(expected: Expectation, said: LastProgress) -> bool:
+    """Whether all its steps are done, and runs of the same command say what follows them."""
+    done = said.total is not None and said.step >= said.total
+    return done and expected.source is Source.SAME_COMMAND and expected.runs > 0
 
 
 def _stops_early(expected: Expectation, age_s: float, by_steps: Span) -> bool:
