@@ -12,7 +12,7 @@ demo: $(STAMP)
 	$(BIN)/treadle demo
 
 test: $(STAMP)
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 --durations-min=15
 
 # As many crashes, kills and readers as a release should stand.
 test-thorough: $(STAMP)

@@ -74,7 +74,8 @@ def test_what_follows_an_epoch_is_the_same_for_a_newcomer() -> None:
             by_member[row["member"]][row["epoch"]] = row
     assert by_member["m0"].keys() == plain.keys()
     trained = [row["epoch"] for row in result.rows if "i" in row and row["member"] == "m1"]
-    assert 60 // 8 <= min(by_member["m1"]) == min(trained) < EPOCHS
+    # It may join after the last batch of an epoch, and then sees what follows it.
+    assert 60 // 8 <= min(by_member["m1"]) <= min(trained) <= min(by_member["m1"]) + 1
     for rows in by_member.values():
         for epoch, row in rows.items():
             assert (row["right"], row["rate"]) == (plain[epoch]["right"], plain[epoch]["rate"])
