@@ -156,6 +156,21 @@ def test_u5_a_jobs_own_steps_count_from_two_seconds_on(tmp_path: Path) -> None:
     play(story, tmp_path)
 
 
+def test_u5_no_end_is_promised_by_steps_that_are_all_done(tmp_path: Path) -> None:
+    """An evaluation may follow, and none was seen before."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.live.context.learner.hear(job, LastProgress(100.0, 100.0, 5.0, measured_s=20.0))
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert (end.low_s, end.high_s) == (None, None)
+        assert end.because.startswith("its steps are done, ")
+
+    play(story, tmp_path)
+
+
 def test_a_start_names_the_jobs_whose_length_is_not_known(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         for _ in range(2):

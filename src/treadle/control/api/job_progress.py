@@ -21,6 +21,7 @@ from treadle.models.learning.expectation import (
     BY_STEPS,
     COVERAGE,
     FIRST_STEPS,
+    OWN_STEPS,
     Remaining,
     remaining,
 )
@@ -29,6 +30,7 @@ from treadle.models.lengths.distribution import Lengths, Span
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
+STEPS_DONE = "its steps are done, and how long what follows them takes was not seen yet"
 SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
 MEDIAN = 0.5
 BELIEVED = 1.6  # a speed at a size that was not measured may be off by such a factor
@@ -57,10 +59,18 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     limit_s = limit_left_s(context, record)
     if not left.known:
         return _unknown(expected, limit_s)
+    if left.because == OWN_STEPS and _has_said_all(context, record):
+        return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=STEPS_DONE)
     because, sooner = left.because, _if_grown(context, record, row)
     if sooner < 1.0:
         because += ", or sooner if it grows"
     return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
+
+
+def _has_said_all(context: Context, record: JobRecord) -> bool:
+    """Whether its last step is done: an evaluation or the writing of a model may follow."""
+    said = context.learner.progress(record.id)
+    return said is not None and bool(said.total) and said.step >= (said.total or 0.0)
 
 
 def length_of(expected: Expectation, spec: JobSpec, limit_s: float | None) -> Estimate:
