@@ -316,8 +316,8 @@ class Membership(MemberState):
         among = switch.group if switch is not None and forming else self.group
         left = [member for member in among if self._rows.has(member)]
         leavers = [member for member in self.group if self._rows.has(member) and member not in left]
-        if not left:  # Members that were about to leave have the state.
-            left, leavers = leavers, []
+        if not any(member in self.group for member in left):  # One about to leave has the state.
+            left, leavers = leavers[:1] + left, leavers[1:]
         self._switch = None
         if len(left) < self._limits.least:
             return self._fail(f"{len(left)} members are left", now)

@@ -217,6 +217,22 @@ def test_a_second_loss_while_the_group_is_formed_again() -> None:
     ]
 
 
+def test_a_member_about_to_leave_is_kept_if_only_it_has_the_state() -> None:
+    """From a and b to a and c; the one on a is lost while it gives its state to the one on c."""
+    story = Story().started("ab")
+    story.order(2, "ac")
+    story.says("m2", Hello(("size",), 30.0), Ready())
+    story.says("m0", At(2, 5))
+    story.says("m1", At(2, 5), Arrived(2, 6))
+    assert [order for _, order in sent(story.says("m0", Arrived(2, 6)))] == 2 * [
+        Form(2, ("m0", "m2"), "m0", ("m2",), "file:/groups/2")
+    ]
+    assert sent(story.gone("m0")) == [("m1", Halt(3)), ("m2", Halt(3))]
+    story.says("m2", Arrived(3, None))
+    form = Form(3, ("m1", "m2"), "m1", ("m2",), "file:/groups/3")
+    assert sent(story.says("m1", Arrived(3, 6))) == [("m1", form), ("m2", form)]
+
+
 def test_a_collective_that_fails_without_a_death_is_a_loss_of_the_one_that_does_not_arrive() -> (
     None
 ):
