@@ -230,7 +230,7 @@ def test_all_that_a_script_may_have_moves_along() -> None:
         Event(90, ("c", "d")),
         STOP,
     ]
-    options = _options("mixed.py", "--epochs", "100000", held_at=20, timeout_s=60.0)
+    options = _options("mixed.py", "--epochs", "100000", held_at=20, timeout_s=30.0)
     result = run(Scenario("unmodified", ("a", "b"), events, options))
     # The next order may come before or after the loss is noticed.
     assert (_sizes(result)[:2], _sizes(result)[-1]) == ([2, 3], 2), result.errors

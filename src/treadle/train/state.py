@@ -74,11 +74,9 @@ class State:
 
     def write(self, document: dict[str, Any], device: torch.device, *, exact: bool) -> None:
         """Take over such a document; exact: with its random numbers, for one rank alone."""
-        self._check_data(document)
-        self.model.load_state_dict(document["model"])
-        self._add_groups(document)
-        self.optimizer.load_state_dict(document["optimizer"])
         self.write_rest(document, device, exact=exact)
+        self.model.load_state_dict(document["model"])
+        self.optimizer.load_state_dict(document["optimizer"])
 
     def _members(self) -> list[list[str | None]]:
         """The names of the parameters in each group of the optimizer."""

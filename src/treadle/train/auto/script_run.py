@@ -323,8 +323,8 @@ class ScriptRun(Run):
         self.position.offset, self.order.partial = following, 0
         applied, whole = self.position.applied, self._whole
         whole.account(applied, following, len(self.order.batches))
-        for step in range(max(self._told, applied - 1) + 1, applied + 1):
-            self._telling.stepped(step, whole.steps, self.rank)
+        if applied > self._told:
+            self._telling.stepped(applied, whole.steps, self.rank)
         self._told = applied
         if self.rank == 0:
             report(applied, whole.steps, loss=self._loss_sum)
