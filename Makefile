@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Half of all the tests wait for processes, so two workers on each core.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: demo test test-fast test-thorough mutants check bench replications hooks ci clean
+.PHONY: demo test test-fast test-thorough mutants check bench replications league hooks ci clean
 
 demo: $(STAMP)
 	$(BIN)/treadle demo
@@ -45,6 +45,10 @@ replications: $(STAMP)
 	$(BIN)/treadle replicate muri
 	$(BIN)/treadle replicate rubick
 	$(BIN)/treadle replicate philly
+
+# Results are cached by content: a second run only computes what has changed.
+league: $(STAMP)
+	$(BIN)/treadle league --html league.html --json league.json
 
 hooks:
 	printf '#!/bin/sh\nexec make check\n' > .git/hooks/pre-commit

@@ -1,13 +1,19 @@
 """Whether printed ranges hold: traces replayed in time order through the learner.
 
-    python benchmarks/calibration.py TRACES_FOLDER [TRACE ...] [--jobs N]
+    python benchmarks/calibration.py TRACES_FOLDER [TRACE ...] [--jobs N] [--starts N]
 
 At its submission, at its start and at some ages while it runs, each job is given an 80 % range of
-its end; at its submission also one of its start. Only what had ended by then is known. Counted are
-jobs of tenants of which ten jobs have ended before. Beside the share of ranges that held stands how
-wide they were (the median of high - low), and how wide the 10 to 90 % range of everything that had
-ended by then was, at the same age. The learner's ranges are about the narrowest with 80 %, which
-alone makes them narrower: `narrowest` is the ratio to overall ranges that are the narrowest, too.
+its end. Only what had ended by then is known. Counted are jobs of tenants of which ten jobs have
+ended before. Beside the share of ranges that held stands how wide they were (the median of
+high - low), and how wide the 10 to 90 % range of everything that had ended by then was, at the same
+age. The learner's ranges are about the narrowest with 80 %, which alone makes them narrower:
+`narrowest` is the ratio to overall ranges that are the narrowest, too.
+
+Ranges of starts are printed for jobs that wait, and rest on the queue: so the first `--starts` jobs
+queue on a cluster that is simulated (queued_starts.py). `overall` is then the range of all earlier
+waits of jobs that did not start at once; how often it held is printed below, as it may be narrow
+because it does not hold. `if lengths were known`: the same ranges from one simulation with the true
+lengths, which says what is lost by not knowing them.
 
 Where a trace has no starts, jobs are taken to start at their submission. Chronus' tenants are drawn
 at random, and ITP has none: all its jobs are one tenant's. A TRACE is a file of any format that
@@ -17,6 +23,7 @@ at random, and ITP has none: all its jobs are one tenant's. A TRACE is a file of
 import argparse
 import csv
 import gzip
+import sys
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable
@@ -32,10 +39,15 @@ from treadle.models.learning.expectation import COVERAGE, remaining
 from treadle.models.learning.kinds import numbers as numbers_of
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.start_errors import Range
 from treadle.models.lengths.coverage import AGES_S
 from treadle.models.lengths.distribution import SHORT_SHARES, Span
 from treadle.models.scaling import ScalingModel
 from treadle.traces.load import GENERATE, load
+
+# Started as a file, this folder is not a package.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, WithKnownLengths
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
 HEADER_MAX = 10_000  # characters
@@ -187,38 +199,52 @@ class Tally:
     overall: list[float] = field(default_factory=list)
     narrowest: list[float] = field(default_factory=list)  # the same, chosen as the learner does
     held: int = 0
+    overall_held: int = 0
     by_tenant: dict[str, list[bool]] = field(default_factory=dict)
 
     def count(
         self, tenant: str, span: Span, overall: "Overall", *, truth: float, age_s: float = 0.0
     ) -> None:
         held = span.low_s <= truth <= span.high_s
-        self.held += held
-        self.by_tenant.setdefault(tenant, []).append(held)
-        self.widths.append(span.high_s - span.low_s)
+        self.add(tenant, span.high_s - span.low_s, held=held)
         self.overall.append(overall.width_s(age_s, 0.5))
         self.narrowest.append(min(overall.width_s(age_s, below) for below in SHORT_SHARES))
 
+    def add(self, tenant: str, width_s: float, *, held: bool) -> None:
+        self.held += held
+        self.by_tenant.setdefault(tenant, []).append(held)
+        self.widths.append(width_s)
+
 
 class Overall:
-    """The lengths of everything that has ended."""
+    """The lengths of everything that has ended, or of all waits that are over."""
 
     def __init__(self) -> None:
         self._ended: list[float] = []
 
+    @property
+    def count(self) -> int:
+        return len(self._ended)
+
     def add(self, seconds: float) -> None:
         insort(self._ended, seconds)
 
+    def holds(self, below: float) -> Range:
+        """Leaves out a share `below` of what it leaves out at the short end."""
+        return self._between(0, below)
+
     def width_s(self, age_s: float, below: float) -> float:
-        """Of the range that leaves out a share `below` of what it leaves out at the short end."""
+        """Of such a range of those that were longer than this."""
         first = bisect_right(self._ended, age_s)
-        left = len(self._ended) - first
-        if not left:
+        if first == len(self._ended):
             return 2.0 * age_s
-        out = 1.0 - COVERAGE
+        low_s, high_s = self._between(first, below)
+        return high_s - low_s
+
+    def _between(self, first: int, below: float) -> Range:
+        left, out = len(self._ended) - first, 1.0 - COVERAGE
         shares = (out * below, 1.0 - out * (1.0 - below))
-        low, high = (self._ended[first + int(left * share)] for share in shares)
-        return high - low
+        return Range(*(self._ended[first + int(left * share)] for share in shares))
 
 
 class Replay:
@@ -226,14 +252,11 @@ class Replay:
 
     def __init__(self, jobs: list[TraceJob]) -> None:
         self.jobs = jobs
-        self.lengths, self.waits = Knowledge(), Knowledge()
+        self.lengths = Knowledge()
         self.tallies: dict[str, Tally] = {}
         self.unknown = 0
-        self._overall, self._overall_waits = Overall(), Overall()
+        self._overall = Overall()
         self._ended: Counter[str] = Counter()
-        self._begun: Counter[str] = Counter()
-        self._queue = 0  # devices that waiting jobs ask for
-        self._wait_kinds: dict[int, tuple[str, ...]] = {}
         self._moments: list[tuple[float, int, int, int]] = []
 
     def run(self) -> "Replay":
@@ -243,7 +266,6 @@ class Replay:
             at, what, number, which = heappop(self._moments)
             job = self.jobs[number]
             self.lengths.advance(at)
-            self.waits.advance(at)
             match what:
                 case 0:
                     self._end(number, job)
@@ -260,28 +282,8 @@ class Replay:
             self.unknown += 1
         begun_at = job.submit_at + (job.wait_s or 0.0)
         heappush(self._moments, (begun_at, _START, number, 0))
-        if job.wait_s is not None:
-            self._expect_start(number, job)
-
-    def _expect_start(self, number: int, job: TraceJob) -> None:
-        assert job.wait_s is not None
-        depth = self._queue.bit_length()
-        kinds = (f"{job.tenant}/wait/~{depth} {job.size}", f"{job.tenant}/", f"/wait/{depth}", "*")
-        self._wait_kinds[number] = kinds
-        wait = self.waits.expect(kinds, job.size)
-        self.waits.begin(str(number), kinds, job.size, now=job.submit_at)
-        if wait.known and self._begun[job.tenant] >= ENDED_MIN:
-            tally = self.tallies.setdefault("start, at submission", Tally())
-            tally.count(job.tenant, wait.span, self._overall_waits, truth=job.wait_s + 1.0)
-        self._queue += job.size
 
     def _start(self, number: int, job: TraceJob, at: float) -> None:
-        if job.wait_s is not None:
-            self._queue -= job.size
-            waited = Outcome(job.size, job.wait_s + 1.0, whole=True)
-            self.waits.observe(self._wait_kinds.pop(number), waited, name=str(number))
-            self._overall_waits.add(job.wait_s + 1.0)
-        self._begun[job.tenant] += 1
         self.lengths.begin(str(number), job.kinds, job.size, now=at, numbers=job.numbers)
         heappush(self._moments, (at + job.ran_s, _END, number, 0))
         for which, age_s in enumerate(AGES_S):
@@ -308,21 +310,54 @@ class Replay:
 _END, _SUBMIT, _START, _LOOK = range(4)
 
 
-def table(name: str, replay: Replay) -> None:
+def starts(jobs: list[TraceJob], kind: type[QueueReplay]) -> tuple[QueueReplay, Tally]:
+    queued = [QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs]
+    replay = kind(queued, Overall(), ended_min=ENDED_MIN).run()
+    tally = Tally()
+    for shown in replay.shown:
+        tally.add(shown.tenant, shown.high_s - shown.low_s, held=_held(shown, shown))
+        tally.overall_held += _held(shown, shown.overall)
+        tally.overall.append(shown.overall.high_s - shown.overall.low_s)
+        tally.narrowest.append(shown.narrowest_s)
+    return replay, tally
+
+
+def _held(shown: Shown, said: Shown | Range) -> bool:
+    """Printed times are rounded to seconds."""
+    return said.low_s - 1.0 <= shown.waited_s <= said.high_s + 1.0
+
+
+def table(name: str, replay: Replay, queued: int) -> None:
     print(f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown")
     head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
     print(f"{head}{'ratio':>7}{'narrowest':>10}  tenants that hold 75-90 %")
     for when, tally in sorted(replay.tallies.items()):
-        width, overall = median(tally.widths), median(tally.overall)
-        shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
-        good = sum(0.75 <= share <= 0.9 for share in shares)
-        ratio = width / overall if overall else 0.0
-        narrowest = median(tally.narrowest)
-        like = width / narrowest if narrowest else 0.0
+        _line(when, tally)
+    if queued:
+        queue, tally = starts(replay.jobs[:queued], QueueReplay)
+        _, known = starts(replay.jobs[:queued], WithKnownLengths)
+        if tally.widths:
+            _line("start, of jobs that wait", tally)
+            print(f"  {'  overall ranges':32}{tally.overall_held / len(tally.widths):7.1%}")
+        if known.widths:
+            _line("  if lengths were known", known)
         print(
-            f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
-            f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{like:10.2f}  {good} of {len(shares)}"
+            f"  {queue.waits:,} of the first {min(queued, len(replay.jobs)):,} jobs waited on "
+            f"{queue.devices:,} devices; without a range: {queue.unsure}"
         )
+
+
+def _line(when: str, tally: Tally) -> None:
+    width, overall = median(tally.widths), median(tally.overall)
+    shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
+    good = sum(0.75 <= share <= 0.9 for share in shares)
+    ratio = width / overall if overall else 0.0
+    narrowest = median(tally.narrowest)
+    like = width / narrowest if narrowest else 0.0
+    print(
+        f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
+        f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{like:10.2f}  {good} of {len(shares)}"
+    )
 
 
 def main() -> None:
@@ -330,6 +365,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("traces", nargs="*", default=DEFAULT)
     parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--starts", type=int, default=3_000, help="jobs that queue; 0: none")
     chosen = parser.parse_args()
     for name in chosen.traces:
         try:
@@ -337,7 +373,7 @@ def main() -> None:
             jobs = read(source, chosen.jobs)
         except InvalidInputError as error:
             parser.error(str(error))
-        table(name, Replay(jobs).run())
+        table(name, Replay(jobs).run(), chosen.starts)
 
 
 if __name__ == "__main__":

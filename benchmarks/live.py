@@ -124,10 +124,16 @@ def elapsed(command: list[str], environment: dict[str, str]) -> float:
     return time.perf_counter() - begun
 
 
+def _present(client: Client) -> int:
+    """Jobs that have not ended."""
+    status = client.status()
+    return status.running + status.starting + status.stopping + status.waiting
+
+
 def treadle_noop(client: Client, count: int) -> float:
     begun = time.perf_counter()
     jobs = [client.submit(JobRequest(command=("true",), retries=0)).id for _ in range(count)]
-    while client.status().running + client.status().waiting:
+    while _present(client):
         time.sleep(0.05)
     took_s = time.perf_counter() - begun
     assert client.job(jobs[-1]).job.code == 0

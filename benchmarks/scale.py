@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from treadle.client.client import Client
 from treadle.control.jobs.records import kept_of, record_of, row_of
 from treadle.core.errors import TreadleError
-from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow
+from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow, OutputRow
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest
 
@@ -173,6 +173,10 @@ def fill(url: str, done: str, waiting: str, *, ended: int, queued: int) -> None:
             for _ in range(ROWS):
                 model.add(batch, next(number), user=True)
             store.write(batch)
+            # As the daemon does after each end: it has looked what the job left, here nothing.
+            store.put_outputs(
+                [OutputRow(row.id, row.owner, row.ended_at or 0.0, 0) for row in batch.jobs]
+            )
         model = Model.of(store, waiting)
         sequence = 0
         for _ in range(0, queued, ROWS):

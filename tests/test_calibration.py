@@ -42,3 +42,16 @@ def test_what_is_no_trace_is_refused_in_one_sentence(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_starts_of_jobs_that_wait_are_judged_on_a_queue(tmp_path: Path) -> None:
+    """Of every four jobs the last two come in a burst, and jobs of one size take the same time."""
+    rows = [f"{400 * (n // 4) + (n % 4 > 1)},{300 + n % 3},1" for n in range(80)]
+    (tmp_path / "burst.csv").write_text("submission_time,duration,num_gpu\n" + "\n".join(rows))
+    done = calibrate(tmp_path, "burst.csv")
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    (start,) = [words for words in lines if words[:1] == ["start,"]]
+    (known,) = [words for words in lines if words[:2] == ["if", "lengths"]]
+    assert int(start[5]) == int(known[4]) > 10, "as many ranges"
+    assert float(known[5].rstrip("%")) > 90.0, "what is known is known"

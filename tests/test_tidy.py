@@ -64,16 +64,11 @@ CLOCK_READERS = {
     "engines/node/warm_template.py",
     "cli/show/progress_bar.py",
     "cli/study/simulate.py",
-    "cli/study/compare.py",
-}
-# Stopwatches, handed over as arguments.
-CLOCK_READERS |= {
-    "cli/study/explain.py",
-    "sim/sweep.py",
-    "replications/paper.py",
     "cli/study/replicate.py",
 }
-CLOCK_READERS |= {"cli/study/analyze.py"}
+# The CPU time of decisions, for all simulations.
+CLOCK_READERS |= {"sim/experiment.py"}
+CLOCK_READERS |= {"cli/study/analyze.py", "league/cell.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
 CLOCK_READERS |= {
     "engines/node/supervisor.py",

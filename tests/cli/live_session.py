@@ -248,6 +248,7 @@ class ValueClient:
             text=piece.decode(),
             ended=True,
             size=len(content),
+            ranks=1 + max(other for number, other in self.logs if number == attempt),
         )
 
     def nodes(self) -> tuple[NodeView, ...]:

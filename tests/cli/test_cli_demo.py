@@ -44,8 +44,8 @@ def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     kept = read(journal)
     lives = recorded(kept)
     assert len(lives) == 5
-    off = error(_completions(lives), _completions(with_own_orders(kept, lambda: 0.0)))
-    doubted = contradicted(lives, simulated(kept, "fifo", lambda: 0.0))
+    off = error(_completions(lives), _completions(with_own_orders(kept)))
+    doubted = contradicted(lives, simulated(kept, "fifo"))
     compared = any(line.startswith("average ") for line in lines)
     assert compared == (off <= CLOSE and doubted is None), done.stdout
     said = done.stdout.replace("\n", " ")

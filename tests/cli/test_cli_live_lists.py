@@ -14,7 +14,7 @@ from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, printe
 from treadle.core.machine import DeviceView, NodeView, ProcessView
 from treadle.version import __version__
 from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadView
-from treadle.wire.jobs import AttemptView, Code, Estimate, FailureView, Progress, State
+from treadle.wire.jobs import AttemptView, Code, Estimate, FailureView, JobPage, Progress, State
 from treadle.wire.machine import EventView, UsageRow
 
 BERT = running(
@@ -105,6 +105,22 @@ def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> N
         "ID  NAME  STATE    DEVICES  WAIT  REASON\n"
         "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
         "1 more of other users; treadle ps -A lists them\n"
+    )
+
+
+def test_ps_takes_no_job_that_was_just_submitted_for_one_of_other_users(capsys) -> None:
+    """One more job of hers arrives after her jobs were listed."""
+
+    class Arriving(ValueClient):
+        def job_page(self, **which: object) -> JobPage:
+            found = super().job_page(**which)
+            if self.pages == 1:
+                self.views = [*self.views, job("21", user="anna")]
+            return found
+
+    assert printed(capsys, Arriving(views=[BIG]), "ps", "-u", "anna") == (
+        "ID  NAME  STATE    DEVICES  WAIT  REASON\n"
+        "11  big   PENDING  0/8       10m  8 are asked for and 3 are free\n"
     )
 
 
@@ -254,6 +270,11 @@ def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
         "  socket   /run/user/1000/treadle/treadle.sock\n"
         "  url      http://127.0.0.1:8437\n"
     )
+
+
+def test_status_counts_jobs_that_start_apart_from_those_that_run(capsys) -> None:
+    text = printed(capsys, ValueClient(found=replace(STATUS, starting=2)), "status")
+    assert "  jobs     5 running, 2 starting, 12 waiting, 1 held\n" in text
 
 
 BOX = NodeView(

@@ -62,6 +62,15 @@ def test_of_ranks_that_train_together_one_is_shown_and_that_is_said(words, capsy
     assert "only rank 0" not in shown.err
 
 
+@pytest.mark.parametrize("words", [(), ("-f",)])
+def test_all_ranks_are_those_that_wrote_and_not_those_that_are_left(words, capsys) -> None:
+    """A job that was shrunk to one device: two of its ranks have left."""
+    client = ValueClient(details={"9": detail(DONE, ranks=1, uses_train=True)})
+    client.logs = {(1, 0): "a\n", (1, 1): "b\n", (1, 2): "c\n"}
+    assert treadle(client, "logs", "9", "--rank", "all", *words) == 0
+    assert capsys.readouterr().out == "[0] a\n[1] b\n[2] c\n"
+
+
 def test_a_program_gets_the_same_rank(capsys) -> None:
     client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
     client.logs = {(1, 0): "a\n", (1, 1): "a\n"}

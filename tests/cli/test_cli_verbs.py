@@ -329,6 +329,12 @@ def test_no_number_of_any_command_may_be_nan_or_infinite() -> None:
     assert [name for name, kind in options.items() if not isinstance(kind, Number)] == []
 
 
+def test_the_help_names_no_limits_of_a_number_that_has_none() -> None:
+    page = treadle("trace", "generate", "--help").output
+    assert "[default: 0.9]" in " ".join(page.split()), page
+    assert "None" not in page
+
+
 def test_the_demo_has_no_journal_to_keep_where_it_only_shares(tmp_path: Path) -> None:
     result = treadle("demo", "--only", "sharing", "--keep", str(tmp_path / "journal"))
     assert isinstance(result.exception, InvalidInputError)

@@ -10,7 +10,7 @@ from treadle.wire.jobs import State
 
 
 def recorded(path: Path) -> Recorder:
-    return replayed(path, lambda: 0.0).recorder
+    return replayed(path).recorder
 
 
 def test_every_way_to_end_has_its_own_word(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from tests.control.living import ME, bash, ended, living, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.api import commands as wishes_module
 from treadle.control.api import history as history_module
-from treadle.control.api.estimates import RUNS
+from treadle.control.api.start_draws import RUNS
 from treadle.control.jobs import job_table as table_module
 from treadle.testing.checks import check
 from treadle.wire.jobs import Code, JobRequest, State
@@ -269,7 +269,7 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
 def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("treadle.control.api.estimates.STEPS", 1)
+    monkeypatch.setattr("treadle.control.api.start_draws.STEPS", 1)
 
     async def story(live: LiveService) -> None:
         await runs(live, devices="1", estimate_s=60.0)

@@ -85,7 +85,7 @@ def analysed(folder: Path) -> tuple[Analysis, Stored]:
             )
 
     stored = asyncio.run(asyncio.wait_for(story(), 60))
-    return analyse(replayed(folder / "live.journal", lambda: 0.0)), stored
+    return analyse(replayed(folder / "live.journal")), stored
 
 
 def test_u16_a_live_run_is_counted_as_the_store_counts_it(tmp_path: Path) -> None:

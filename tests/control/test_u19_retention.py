@@ -134,7 +134,7 @@ def test_u19_records_go_only_when_asked_and_numbers_are_not_given_again(tmp_path
         assert live.context.store.next_number() == int(newest) + 1
         assert (await live.submit(ME, bash("true"))).id == str(int(newest) + 1)
         await looked_at(live)
-        record = replayed(await export(live, tmp_path / "left.journal"), lambda: 0.0)
+        record = replayed(await export(live, tmp_path / "left.journal"))
         assert list(record.recorder.histories) == [str(int(newest) + 1)]
 
 
@@ -181,7 +181,7 @@ def test_u19_a_compacted_journal_gives_the_same_records(tmp_path: Path, monkeypa
         await asyncio.sleep(0.01)
         pruned = await live._retention.sweep()
         after = store.lines(0, limit=10_000)
-        assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 5
+        assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 2
         assert store.segments()
         _same_records(live)
         page = await live.events(after=1, limit=5)

@@ -5,7 +5,8 @@
 Each line of its output says what it did. It runs until it is told to leave or gets SIGTERM. While
 FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
 is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
-code, its training is over at once, and the first member ends with that code.
+code, its training is over at once, and the first member ends with that code. If it is `leaves`, the
+second member ends with 0 as soon as it trains.
 """
 
 import os
@@ -67,12 +68,19 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
                     plan = f" under {order.plan}" if order.plan else ""
                     sys.stdout.write(f"{me} is rank {rank} of {size}{plan}\n")
                     line.sendall(encode(Switched(order.version, step, 0.125)))
-                    if last.isdigit():
-                        line.sendall(encode(Finished()))
+                    trained(line, me, last)
                 case Leave():
                     sys.stdout.write(f"{me} leaves\n")
                     wait_while("" if order.stop else file)
                     sys.exit(143 if order.stop else 0)
+
+
+def trained(line: socket.socket, me: str, last: str) -> None:
+    """What follows its first step."""
+    if last == "leaves" and me == "m1":
+        sys.exit(0)
+    if last.isdigit():
+        line.sendall(encode(Finished()))
 
 
 def end(me: str, file: str, last: str) -> None:

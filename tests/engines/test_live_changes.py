@@ -290,6 +290,19 @@ def test_what_a_script_does_after_its_training_may_fail_the_attempt(
     tell(tmp_path, story, slots=2)
 
 
+def test_a_rank_that_leaves_the_others_by_itself_fails_the_attempt(tmp_path: Path) -> None:
+    """Its exit code is 0, but it was neither ordered to leave nor killed."""
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench, "", "leaves")
+        await bench.order(Start(0, "a", on(0, 1)))
+        await bench.until(lambda: bench.ends)
+        assert [end.code for end in bench.ends] == [1], job.log(0)
+        assert "rank 1 left the training with exit code 0 while the others train" in job.log(0)
+
+    tell(tmp_path, story, slots=2)
+
+
 def test_another_engine_goes_on_with_a_change(tmp_path: Path) -> None:
     """1. An order is sent. 2. The engine is gone. 3. Another adopts, and reports that it runs."""
 

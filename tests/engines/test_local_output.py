@@ -33,6 +33,7 @@ def test_each_rank_has_a_log_of_its_own_with_both_streams(tmp_path: Path):
             "out 1\nerr 1\n",
         ]
         assert logs.ranks(bench.folder("a")) == [0, 1]
+        assert logs.read(bench.folder("a"), 0, offset=0, limit=4).ranks == 2
 
     tell(tmp_path, story)
 
@@ -73,16 +74,16 @@ def test_one_answer_goes_on_over_files_that_follow_each_other(tmp_path: Path):
         log.write(b"%010d" % number)
     log.write(b"end")
     assert [piece[:2] for piece in logs.pieces(tmp_path, 0)] == [(0, 20), (90, 10), (100, 3)]
-    assert logs.read(tmp_path, 0, offset=-8, limit=8) == (95, b"00009end", 103, 0)
-    assert logs.read(tmp_path, 0, offset=-8, limit=6) == (95, b"00009e", 103, 0)
-    assert logs.read(tmp_path, 0, offset=85, limit=99) == (90, b"0000000009end", 103, 5)
+    assert logs.read(tmp_path, 0, offset=-8, limit=8) == (95, b"00009end", 103, 0, 1)
+    assert logs.read(tmp_path, 0, offset=-8, limit=6) == (95, b"00009e", 103, 0, 1)
+    assert logs.read(tmp_path, 0, offset=85, limit=99) == (90, b"0000000009end", 103, 5, 1)
 
 
 def test_one_answer_ends_where_bytes_were_dropped(tmp_path: Path):
     log = Log(tmp_path, 0, 40)
     for number in range(10):
         log.write(b"%010d" % number)
-    assert logs.read(tmp_path, 0, offset=15, limit=99) == (15, b"00001", 100, 0)
+    assert logs.read(tmp_path, 0, offset=15, limit=99) == (15, b"00001", 100, 0, 1)
 
 
 def test_a4_output_that_is_gone_is_empty_and_output_that_cannot_be_read_is_an_error(tmp_path: Path):

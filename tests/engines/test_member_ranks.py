@@ -1,5 +1,6 @@
 """Ranks as members, for their supervisor: real lines, and ends of ranks."""
 
+import json
 import socket
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ from treadle.core.member_messages import (
 )
 from treadle.engines.node import member_folders
 from treadle.engines.node.member_ranks import MemberRanks
+from treadle.engines.node.members_files import TARGET
 from treadle.engines.node.output_capture import Log, Mask
 from treadle.engines.node.ranks import Rank
 
@@ -33,6 +35,7 @@ class Attempt:
     def __init__(self, folder: Path) -> None:
         order: dict[str, Any] = {"folder": folder, "tag": "a", "ready_s": 60.0, "action": 1}
         order |= {"devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
+        self.folder = folder
         self.told: list[Mapping[str, Any]] = []
         self.members = MemberRanks(order, tell=self.told.append, dismiss=self.dismiss)
         self.dismissed: list[tuple[int, bool]] = []
@@ -94,3 +97,62 @@ def test_an_error_of_one_rank_fails_the_attempt_and_lets_the_others_go(
     attempt.ranks[1].code = 1
     assert attempt.members.ended(attempt.ranks[1], 1.0)
     assert attempt.heard(0)[-1] == Halt(2, None)
+
+
+def _end(attempt: Attempt, number: int, code: int) -> bool:
+    attempt.ranks[number].code = code
+    return attempt.members.ended(attempt.ranks[number], 1.0)
+
+
+def test_a_rank_that_leaves_its_loop_with_0_fails_the_attempt_if_others_train_on(
+    attempt: Attempt,
+) -> None:
+    attempt.ends[1].sendall(encode(Finished()))
+    attempt.members.look(0.0)
+    assert not _end(attempt, 1, 0)  # The others may be about to leave as well.
+    attempt.ends[0].sendall(encode(Arrived(2, 8)) + encode(Switched(2, 8)))
+    attempt.members.look(1.0)
+    assert attempt.members.failed == 1
+    assert not attempt.members.succeeded
+
+
+def test_ranks_that_all_leave_their_loops_have_succeeded(attempt: Attempt) -> None:
+    """They decided the same, and one is slower."""
+    attempt.ends[1].sendall(encode(Finished()))
+    attempt.members.look(0.0)
+    assert not _end(attempt, 1, 0)
+    attempt.ends[0].sendall(encode(Finished()))
+    attempt.members.look(1.0)
+    assert not _end(attempt, 0, 0)
+    assert attempt.members.failed is None
+    assert attempt.members.succeeded
+
+
+def test_a_training_that_is_over_stays_so_while_a_loss_is_recovered(attempt: Attempt) -> None:
+    """1. The first has finished. 2. The second is killed. 3. The first waits for a group of one."""
+    attempt.ends[0].sendall(encode(Finished()))
+    attempt.members.look(0.0)
+    _end(attempt, 1, 137)
+    attempt.members.look(1.0)
+    assert attempt.heard(0)[-1] == Halt(2, None)
+    assert [each["members"]["over"] for each in attempt.told][-1]
+    assert attempt.members.members.machine.is_over
+
+
+def test_a_newcomer_that_the_end_dismissed_does_not_count(attempt: Attempt) -> None:
+    """It ends with 143, as it was asked to, after the training is over."""
+    target = {"action": 2, "devices": [0, 1, 2], "ranks": [{"env": {}}] * 3, "plan": ""}
+    (attempt.folder / TARGET).write_text(json.dumps(target))
+    attempt.members.take_target(1.0)
+    rank = Rank(2, 0, -1, Log(attempt.folder, 2, 1024), Mask(()))
+    newcomer = attempt.members.starting.pop()
+    attempt.ends.append(socket.socket(fileno=newcomer.channel))
+    attempt.ranks.append(rank)
+    attempt.members.started(newcomer.member, rank, 1.0)
+    for end in attempt.ends[:2]:
+        end.sendall(encode(Finished()))
+    attempt.members.look(1.0)
+    assert attempt.dismissed == [(2, False)]
+    for number, code in ((2, 143), (0, 0), (1, 0)):
+        assert not _end(attempt, number, code)
+    assert attempt.members.succeeded

@@ -49,7 +49,7 @@ def both(jobs: list[JobSpec], cluster: Cluster, settings: Settings) -> tuple[Ana
     with TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
         finish_with_journal(experiment, path)
-        return analyse(simulated(experiment, workload)), analyse(replayed(path, lambda: 0.0))
+        return analyse(simulated(experiment, workload)), analyse(replayed(path))
 
 
 @limits(max_examples=20, deadline=None)

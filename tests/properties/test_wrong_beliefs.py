@@ -1,7 +1,6 @@
 """Whatever policies are told of lengths and speeds, everything ends and nothing is booked twice."""
 
 from collections.abc import Sequence
-from time import perf_counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,9 +47,7 @@ def played(
         checked(scheduler)
         log.extend((now, action) for action in actions)
 
-    run = prepare(
-        Workload.of("w", jobs), cluster, chosen, stopwatch=perf_counter, observers=(observe,)
-    )
+    run = prepare(Workload.of("w", jobs), cluster, chosen, observers=(observe,))
     run.simulation.run(until=1e6)
     return log, run.recorder.histories, set(run.simulation.scheduler.unfit)
 

@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from tests.shared import trace
 
 from treadle.cli.main import cli
+from treadle.policies.registry import names
 from treadle.replications import afs
 from treadle.replications.paper import hours, ready
 from treadle.replications.rows import Row, text
@@ -28,7 +29,7 @@ def test_a_missed_tolerance_stands_out() -> None:
     assert lines[2].endswith("+100.00 % (±10 %)  MISSED")
 
 
-@pytest.mark.parametrize(("label", "published"), [("srtf", 1.56), ("fifo", 3.49)])
+@pytest.mark.parametrize(("label", "published"), [("srtf", 1.56), ("backfill", 3.49)])
 def test_a_baseline_over_afs_on_a_real_virtual_cluster(label: str, published: float) -> None:
     path = trace("afs_vc_e13805.csv.gz")
     machines = cluster(afs.PAPER.cluster)
@@ -38,6 +39,17 @@ def test_a_baseline_over_afs_on_a_real_virtual_cluster(label: str, published: fl
     )
     assert base_h == pytest.approx(15.32, rel=0.001)
     assert mean_h / base_h == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize("name", names())
+def test_s7_a_policy_of_the_registry_is_run_under_its_own_name(name: str) -> None:
+    assert afs.settings(name, {}).policy == name
+
+
+def test_s9_both_kinds_of_max_min_are_compared_and_the_reference_takes_no_turns() -> None:
+    assert {"max-min", "max-min?turns=off"} < set(afs.POLICIES)
+    assert all("max-min" not in ratios for _, ratios in afs.PUBLISHED.values())
+    assert all("max-min?turns=off" in ratios for _, ratios in afs.PUBLISHED.values())
 
 
 def test_the_command_applies_the_settings_to_any_trace() -> None:

@@ -103,9 +103,10 @@ def test_the_command_applies_the_settings_to_any_trace_with_the_keys_of_simulate
     ("name", "options", "text"),
     [
         ("srtf", {}, "srtf?repack=on"),
-        ("muri-s", {}, "muri-s?autopack=off"),
-        ("muri-l?group=2", {"autopack": "on"}, "muri-l?group=2&autopack=on"),
-        ("muri-l?autopack=on", {"autopack": "off"}, "muri-l?autopack=on"),
+        ("muri-s", {}, "muri-s?autopack=off&merge=first"),
+        ("muri-l?group=2", {"autopack": "on"}, "muri-l?group=2&autopack=on&merge=first"),
+        ("muri-l?autopack=on", {"autopack": "off"}, "muri-l?autopack=on&merge=first"),
+        ("muri-l?merge=last", {}, "muri-l?merge=last&autopack=off"),
         ("las?share=1", {}, "las?share=1"),
     ],
 )
@@ -113,6 +114,11 @@ def test_a_policy_is_run_as_the_artifact_runs_it(
     name: str, options: dict[str, str], text: str
 ) -> None:
     assert muri.settings(name, options).policy == text
+
+
+def test_s4_the_gains_are_measured_with_the_artifacts_merge_order_too() -> None:
+    assert muri._HONESTLY["muri-s"] == "muri-s?merge=first"
+    assert muri._HONESTLY["muri-l"] == "muri-l?merge=first"
 
 
 @pytest.mark.parametrize(

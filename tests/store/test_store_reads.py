@@ -68,6 +68,14 @@ def test_a_row_of_a_known_key_replaces_what_was_there(store: Store) -> None:
     assert store.open_attempts() == []
 
 
+def test_of_too_many_profiles_those_that_changed_last_stay(store: Store) -> None:
+    rows = [PROFILE._replace(key=f"{age}", changed_at=1000.0 - age) for age in range(7)]
+    store.write(Batch(profiles=rows))
+    assert store.prune(keys_before_at=0.0, tokens_before_at=0.0, profiles=7) == 0
+    assert store.prune(keys_before_at=0.0, tokens_before_at=0.0, profiles=3) == 4
+    assert store.profiles(99) == rows[:3]
+
+
 def test_of_two_rows_with_one_key_in_a_batch_the_later_one_stays(store: Store) -> None:
     later = JOB._replace(state="running")
     store.write(Batch(jobs=[JOB, later]))
@@ -190,7 +198,7 @@ _CHANGES = (("a", 2.0), ("b", 2.0), ("c", 9.0), ("d", 1.0))
 def test_pruning_deletes_old_idempotency_keys(store: Store) -> None:
     fresh = KEY._replace(key="k2", made_at=5000.0)
     store.write(Batch(keys=[KEY, fresh]))
-    assert store.prune(keys_before_at=2000.0, tokens_before_at=0.0) == 1
+    assert store.prune(keys_before_at=2000.0, tokens_before_at=0.0, profiles=9) == 1
     assert (store.key("ada", "k1"), store.key("ada", "k2")) == (None, fresh)
 
 
@@ -201,13 +209,15 @@ def test_pruning_deletes_tokens_that_expired_long_ago(store: Store) -> None:
             tokens=[TOKEN._replace(id=f"t{end}", digest=f"d{end}", expires_at=end) for end in ends]
         )
     )
-    assert store.prune(keys_before_at=0.0, tokens_before_at=15.0) == 1
+    assert store.prune(keys_before_at=0.0, tokens_before_at=15.0, profiles=9) == 1
     assert [row.expires_at for row in store.tokens()] == [20.0, None]
 
 
 def test_pruning_takes_as_many_transactions_as_it_needs(store: Store) -> None:
     store.write(Batch(keys=[KEY._replace(key=f"k{number}") for number in range(1201)]))
-    counts = [store.prune(keys_before_at=2000.0, tokens_before_at=0.0) for _ in range(4)]
+    counts = [
+        store.prune(keys_before_at=2000.0, tokens_before_at=0.0, profiles=9) for _ in range(4)
+    ]
     assert counts == [500, 500, 201, 0]
 
 

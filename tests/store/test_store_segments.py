@@ -1,7 +1,7 @@
 """Closed segments: the same lines, elsewhere; and what is left of jobs that are pruned."""
 
 from tests.store.made import JOB, LINE
-from treadle.store.rows import Batch, JobFilter, OutputRow
+from treadle.store.rows import Batch, JobFilter
 from treadle.store.store import Store
 
 
@@ -76,15 +76,19 @@ def test_lines_of_an_array_go_with_its_last_job(store: Store) -> None:
 def test_what_jobs_left_is_listed_oldest_first_until_it_is_pruned(store: Store) -> None:
     rows = [JOB._replace(id=name, number=n, ended_at=9.0 - n) for n, name in enumerate("abc", 1)]
     store.write(Batch(jobs=[*rows, JOB._replace(id="d", number=4, ended_at=None)]))
-    assert [row.job for row in store.unmeasured(10)] == ["a", "b", "c"]
-    measured = [OutputRow(row.job, row.owner, row.ended_at, 100) for row in store.unmeasured(10)]
+    found, after = store.unmeasured(2)
+    assert [row.job for row in found] == ["a", "b"]
+    more, end = store.unmeasured(2, after=after)
+    assert [row.job for row in more] == ["c"]
+    assert end is None
+    measured = [row._replace(bytes=100) for row in (*found, *more)]
     store.put_outputs(measured)
-    assert store.unmeasured(10) == []
+    assert store.unmeasured(10) == ([], None)
     assert [row.job for row in store.outputs()] == ["c", "b", "a"]
     assert [row.job for row in store.outputs(after=(6.0, "c"), limit=1)] == ["b"]
     store.put_outputs([measured[2]._replace(bytes=0, pruned_at=20.0)])
     assert store.output_bytes() == store.output_bytes(JOB.owner) == 200
     assert store.outputs(owner="nobody") == []
-    found = store.output("c")
-    assert found is not None
-    assert found.pruned_at == 20.0
+    pruned = store.output("c")
+    assert pruned is not None
+    assert pruned.pruned_at == 20.0

@@ -200,7 +200,7 @@ def test_pollux_batches_between_the_measured_ones_are_interpolated(written):
     assert larger.iterations == pytest.approx(2011 / 2)
 
 
-def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written):
+def test_s10_rubick_guarantees_and_tenants_follow_is_sla_where_the_file_tells_jobs_apart(written):
     header = (
         "name,submission_time,duration,application,num_gpus,num_cpus,bandwidth,exec_plan,"
         "steps,is_sla\n"
@@ -208,10 +208,12 @@ def test_rubick_guarantees_follow_is_sla_where_the_file_tells_jobs_apart(written
     rows = ("vit-0,0,3163.5,vit,2,16,0,zero-dp,37239,0\n", "t5-1,3,9,t5,4,32,0,ga,8109,1\n")
     apart = load(written(header + rows[0] + rows[1]))
     assert [job.guaranteed for job in apart.jobs] == [False, True]
+    assert [job.tenant for job in apart.jobs] == ["B", "A"]
     first = apart.jobs[0]
     assert first.iterations * first.profile.iteration_s == pytest.approx(3163.5)
     alike = load(written(header + rows[0]))
     assert alike.jobs[0].guaranteed
+    assert alike.jobs[0].tenant == ""
     assert "is_sla is 0 in every row: every job counts as guaranteed" in alike.notes
 
 

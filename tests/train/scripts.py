@@ -7,6 +7,7 @@ import json
 import os
 import resource
 import runpy
+import signal
 import sys
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from treadle import train
+from treadle.train.group import Group
 from treadle.train.orders import Next
 
 SAMPLES = 60
@@ -89,6 +91,10 @@ def _parts(kind: str) -> tuple[nn.Module, TensorDataset, Any]:
     return cnn(), TensorDataset(images, labels), nn.CrossEntropyLoss()
 
 
+def _is_killed(*_words: object, **_options: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def loop(
     said: int,
     place: tuple[str, ...],
@@ -103,9 +109,15 @@ def loop(
     fails: str = "",
     save_at: int = 0,
     thaws: int = 0,
+    dies_forming: str = "",
 ) -> None:
-    """thaws: the epoch in which the first layer, frozen until then, begins to train."""
+    """thaws: the epoch in which the first layer, frozen until then, begins to train.
+
+    dies_forming: the place whose process is killed when the others begin to form a group with it.
+    """
     torch.set_num_threads(1)
+    if dies_forming in place:
+        Group.join = _is_killed  # type: ignore[method-assign]
     if file_bytes:  # stands for a disk that is full
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     if never_ready in place:

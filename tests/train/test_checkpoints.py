@@ -51,14 +51,15 @@ def test_a_damaged_one_is_passed_over(checkpoints: Checkpoints, capfd) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
+@pytest.mark.parametrize("mode", [0o777, 0o770])
 def test_one_that_another_user_put_there_is_not_unpickled(
-    checkpoints: Checkpoints, tmp_path: Path, capfd
+    checkpoints: Checkpoints, tmp_path: Path, capfd, mode: int
 ) -> None:
     checkpoints.save(1, {"step": 1})
     path = checkpoints.save(2, {"step": 2})
     os.chown(path, 12345, -1)
     assert checkpoints.load() == {"step": 2}  # None but its own user can write to the folder.
-    tmp_path.chmod(0o777)
+    tmp_path.chmod(mode)
     assert checkpoints.load() == {"step": 1}
     assert "checkpoint-000000000002 is passed over: it belongs to another user" in (
         capfd.readouterr().err

@@ -10,7 +10,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from treadle import train
 from treadle.core.errors import InvalidInputError
@@ -101,6 +108,50 @@ def test_workers_of_a_loader_survive_a_change_and_fetch_what_is_asked() -> None:
     for batch in [first, *rest]:
         assert batch[0].tolist() == [float(index) for index in batch.indices]
     assert sorted(i for batch in [first, *rest] for i in batch.indices) == list(range(12))
+
+
+def _number(worker: int) -> None:
+    os.environ["NUMBER"] = str(worker)
+
+
+class Numbered(Dataset[str]):
+    """Samples that show whether `worker_init_fn` was called."""
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> str:
+        return os.environ.get("NUMBER", "none")
+
+
+def test_a_loader_brings_what_prepares_its_workers() -> None:
+    loader = DataLoader(Numbered(), num_workers=1, batch_size=2, worker_init_fn=_number)
+    assert list(next(_data(loader).stream(0, 0, 0, 1)).content) == ["0"] * 4
+
+
+def test_a_loader_that_drops_short_batches_still_does() -> None:
+    loader = DataLoader(TensorDataset(torch.arange(11.0)), batch_size=4, drop_last=True)
+    data = _data(loader)
+    assert data.steps == 2
+    taken = [index for batch in data.stream(0, 0, 0, 1) for index in batch.indices]
+    assert len(taken) == len(set(taken)) == 8
+
+
+SAMPLES = TensorDataset(torch.arange(8.0))
+
+
+@pytest.mark.parametrize(
+    ("loader", "what"),
+    [
+        (DataLoader(SAMPLES, sampler=WeightedRandomSampler([1.0] * 8, 8)), "WeightedRandomSampler"),
+        (DataLoader(SAMPLES, sampler=RandomSampler(SAMPLES, replacement=True)), "replacement"),
+        (DataLoader(SAMPLES, batch_sampler=[[0, 1], [2, 3]]), "list as its batch_sampler"),
+        (DataLoader(SAMPLES, batch_size=None), "batch_size=None"),
+    ],
+)
+def test_a_loader_with_an_order_of_its_own_is_refused(loader: DataLoader[Any], what: str) -> None:
+    with pytest.raises(InvalidInputError, match=what):
+        _data(loader)
 
 
 def test_data_without_a_length_is_refused() -> None:

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
-SURVIVED = "from treadle.train.stop import end_without_teardown\nend_without_teardown()\n"
-CAUGHT = "import sys\ntry:\n    sys.exit(3)\nexcept SystemExit:\n    pass\n"
+SURVIVED = (
+    "from sys import exit as leave\n"
+    "from treadle.train.stop import end_without_teardown\nend_without_teardown()\n"
+)
+CAUGHT = "import sys\ntry:\n    sys.exit(3)\nexcept SystemExit as end:\n    assert end.code == 3\n"
 OWN_HOOK = "import sys\nsys.excepthook = lambda *_: None\n1 / 0\n"
 IN_A_THREAD = (
     "import sys, threading\none = threading.Thread(target=sys.exit, args=(3,))\n"
@@ -53,6 +56,12 @@ def _code(folder: Path, ending: str, runner: str = "") -> int:
         ("exit(3)", 3),
         ("quit('no data')", 1),
         ("exit()", 0),
+        ("raise SystemExit(3)", 3),
+        ("raise SystemExit", 0),
+        ("leave(3)", 3),
+        ("raise SystemExit('no data')", 1),
+        ("class Own(SystemExit): pass\nraise Own(3)", 3),
+        (CAUGHT, 0),
         (IN_A_THREAD, 0),
     ],
 )

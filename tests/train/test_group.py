@@ -1,5 +1,6 @@
 """A group that is cut: its own connections fail at once, and no others do."""
 
+import atexit
 import multiprocessing as mp
 import os
 import socket
@@ -11,16 +12,19 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from treadle.train.group import BrokenGroupError, Group
+from treadle.train import stop
+from treadle.train.forming import cuttable
+from treadle.train.group import JOIN_S_MAX, BrokenGroupError, Group
 
 LIMIT_S = 60.0  # of a collective: longer than the test may take
+TORN_DOWN = 9
 
 
 def _cut(rank: int, folder: Path, said: Connection) -> None:
     """One of two; the first has a connection of its own, made while the state is sent."""
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     group = Group(torch.device("cpu"), LIMIT_S)
-    group.join(f"file:{folder}/group", rank, 2)
+    group.join(f"file:{folder}/group", rank, 2, version=1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         ours = socket.create_connection(server.getsockname())
         theirs, _ = server.accept()
@@ -69,5 +73,73 @@ def test_with_nccl_the_watchdog_does_not_end_survivors(
     monkeypatch.setenv("TREADLE_BACKEND", "nccl")
     group = Group(torch.device("cpu"), LIMIT_S)
     with pytest.raises(BrokenGroupError, match="could not be formed"):
-        group.join(f"file:{tmp_path}/group", 0, 2)
+        group.join(f"file:{tmp_path}/group", 0, 2, version=1)
     assert [os.environ.get(name) for name in names] == ["0", "0"]
+
+
+def _forms_twice(rank: int, folder: Path, said: Connection) -> None:
+    """One of two. The second comes to the group of version 6 only: it missed the one before."""
+    group = Group(torch.device("cpu"), LIMIT_S)
+    heard = "formed"
+    if rank == 0:
+        group.cut(6)  # It comes after the order to form 5, and before that is begun.
+        try:
+            group.join(f"file:{folder}/group-5", rank, 2, version=5)
+        except BrokenGroupError:
+            heard = "broken"
+        group.cut(5)  # It is older than the group that follows.
+    group.join(f"file:{folder}/group-6", rank, 2, version=6)
+    total = torch.ones(1)
+    group.finish([group.start_sum(total)])
+    said.send((rank, heard, float(total)))
+    os._exit(0)
+
+
+def test_a_cut_counts_for_older_groups_whenever_it_comes_and_for_no_newer_one(
+    tmp_path: Path,
+) -> None:
+    fork = mp.get_context("fork")
+    heard, said = fork.Pipe()
+    ranks = [
+        fork.Process(target=_forms_twice, args=(n, tmp_path, said), daemon=True) for n in range(2)
+    ]
+    for each in ranks:
+        each.start()
+    found = []
+    for _ in ranks:
+        assert heard.poll(JOIN_S_MAX / 2), "it waits for a rank that does not come"
+        found.append(heard.recv())
+    assert sorted(found) == [(0, "broken", 2.0), (1, "formed", 2.0)]
+    for each in ranks:
+        each.join(30)
+
+
+def _ends_while_a_group_forms(folder: Path) -> None:
+    """As the interpreter ends: exit handlers, then its teardown. The other rank does not come."""
+    atexit._clear()  # Those of the test run are not this process's.
+    atexit.register(stop._end)
+    group = Group(torch.device("cpu"), LIMIT_S)
+    threading.Timer(0.05, group.cut, (6,)).start()
+    with pytest.raises(BrokenGroupError):
+        group.join(f"file:{folder}/group", 0, 2, version=5)
+    assert "treadle-forming" in [thread.name for thread in threading.enumerate()]
+    atexit._run_exitfuncs()
+    os._exit(TORN_DOWN)
+
+
+def test_a_process_that_gave_up_a_group_ends_without_the_interpreters_teardown(
+    tmp_path: Path,
+) -> None:
+    """The thread that still forms it would end the process with SIGABRT."""
+    ends = mp.get_context("fork").Process(target=_ends_while_a_group_forms, args=(tmp_path,))
+    ends.start()
+    ends.join(JOIN_S_MAX)
+    assert ends.exitcode == 0
+
+
+def test_a_torch_without_gloo_forms_groups_that_cannot_be_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(dist.distributed_c10d, "ProcessGroupGloo")
+    with cuttable(lambda: True):
+        assert not hasattr(dist.distributed_c10d, "ProcessGroupGloo")

@@ -44,7 +44,7 @@ def _join(rank: int, folder: Path) -> Group:
     torch.set_num_threads(1)
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "TREADLE_MEMORY_DIR": str(folder / "memory")}
     group = Group(CPU, LIMIT_S)
-    group.join(f"file:{folder}/group", rank, 2)
+    group.join(f"file:{folder}/group", rank, 2, version=1)
     return group
 
 

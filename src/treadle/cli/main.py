@@ -78,6 +78,10 @@ STUDY: dict[str, tuple[str, str]] = {
         "treadle.cli.study.compare:compare",
         "Simulate a trace under several policies and report.",
     ),
+    "league": (
+        "treadle.cli.study.league:league",
+        "Rank policies on a list of workloads, beside lower bounds.",
+    ),
     "sweep": ("treadle.cli.study.sweep:sweep", "Run many simulations on all cores."),
     "explain": (
         "treadle.cli.study.explain:explain",

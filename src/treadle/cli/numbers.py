@@ -17,3 +17,7 @@ class Number(click.FloatRange):
             expected = "a number" if isnan(number) else "a finite number"
             self.fail(f"{value!r} is not {expected}", param, ctx)
         return number
+
+    def _describe_range(self) -> str:
+        """For the help page; click writes x<=None of a number without limits."""
+        return "" if self.min is None and self.max is None else super()._describe_range()

@@ -61,6 +61,8 @@ def _blocked(state: SchedulerState, event: facts.JobHeld, now: float) -> None:
         return
     state.blocked[job.id] = (*reasons, event.reason)
     if job.phase is Phase.WAITING:
+        if not reasons:
+            job = state.rows[job.id] = job._replace(waited_s=job.waited_at(now), since_at=now)
         state.enqueue(job, now)
     elif job.allocation is not None:
         state.must_stop.append(job.id)
@@ -77,6 +79,7 @@ def _released(state: SchedulerState, event: facts.JobReleased, now: float) -> No
     del state.blocked[event.job]
     job = state.rows[event.job]
     if job.phase is Phase.WAITING:
+        job = state.rows[job.id] = job._replace(since_at=now)  # It could not start before.
         state.enqueue(job, now)
         state.stale = True
 

@@ -8,7 +8,7 @@ microseconds.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 from treadle.core.cluster import Cluster, Device, Node
@@ -105,6 +105,19 @@ class FreeDevices:
                 mask = self._masks[position]
                 twin._move(position, mask, mask & ~bits)
             twin._withheld, twin._empty = withheld, None
+        return twin
+
+    def only(self, nodes: Container[str]) -> Self:
+        """A copy that knows these nodes alone, as if the others were gone."""
+        twin = self.copy()
+        for name, position in self._position.items():
+            if name not in nodes and self.capacity[position]:
+                if twin.capacity is self.capacity:
+                    twin.capacity = [*self.capacity]
+                twin.capacity[position] = 0
+                twin._move(position, twin._masks[position], 0)
+        twin.largest = max(twin.capacity, default=0)
+        twin._known = twin._empty = None
         return twin
 
     def leaving(self, devices: Sequence[Device]) -> Self:

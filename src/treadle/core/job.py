@@ -135,7 +135,7 @@ class Job(NamedTuple):
     sequence: int  # order of arrival, from 0
     phase: Phase
     submitted_at: float
-    since_at: float  # when it entered its phase
+    since_at: float  # when it entered its phase; while it waits: when it last could start
     allocation: Allocation | None = None  # what it holds or is about to; None while it waits
     iterations_done: float = 0.0  # as of observed_at
     iterations_per_s: float = 0.0  # as reported by the engine; 0 unless RUNNING
@@ -152,6 +152,7 @@ class Job(NamedTuple):
     avoid: tuple[str, ...] = ()  # after a failure: nodes and devices where it makes none
     # Since when the training of the present attempt is over: it is about to end by itself.
     over_at: float | None = None
+    waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
 
     @property
     def id(self) -> JobId:
@@ -188,6 +189,10 @@ class Job(NamedTuple):
         """Seconds it has held devices, now included."""
         return self.held_s if self.allocation is None else self.held_s + now - self.observed_at
 
+    def waited_at(self, now: float) -> float:
+        """Seconds that it has waited in all, now included; a short run does not start it again."""
+        return self.waited_s + now - self.since_at if self.phase is Phase.WAITING else self.waited_s
+
     def service_at(self, now: float) -> float:
         """Device-seconds it has been given, now included. It never falls."""
         return self.service_s + self.size * (now - self.observed_at)
@@ -197,7 +202,9 @@ class Job(NamedTuple):
         waited_s = now - self.since_at
         begun = (action, action, now, waited_s, self.starts + 1)
         row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
-        return tuple.__new__(Job, (*row, *self[9:11], *begun, *self[16:19], None))
+        return tuple.__new__(
+            Job, (*row, *self[9:11], *begun, *self[16:19], None, self.waited_s + waited_s)
+        )
 
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
         """The same job, brought up to now, once it reports that it runs."""

@@ -26,6 +26,7 @@ class Output(NamedTuple):
     data: bytes
     size: int  # where the output ends now
     lost: int = 0  # bytes between what was asked for and what is still there
+    ranks: int = 0  # of the attempt that have output: an elastic one may have had more than it has
 
 
 class Leftovers(NamedTuple):

@@ -27,7 +27,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    """Stop at this step and answer `Arrived`; None: abandon the step in flight and stop now.
+    """Stop at this step and answer `Arrived`; None: cut the step in flight and stop now.
 
     A member that has only a part of the state ends if it is halted now: it cannot go on from there.
     """

@@ -62,8 +62,18 @@ class MemberState:
 
     @property
     def is_over(self) -> bool:
-        """Whether the training came to its end, and members end by themselves."""
-        return self._finished and self.phase in (Phase.DRAINING, Phase.ENDED)
+        """Whether the training came to its end, and members end by themselves.
+
+        It stays so while those that wait for the end form a group without one that was lost.
+        """
+        recovers = self._switch is not None and self._switch.why == "loss"
+        return self._finished and (recovers or self.phase in (Phase.DRAINING, Phase.ENDED))
+
+    @property
+    def is_training(self) -> bool:
+        """Whether a member of the group has steps left to do."""
+        rows = (self._rows[member] for member in self.group if self._rows.has(member))
+        return any(not row.finished for row in rows)
 
     @property
     def due(self) -> float | None:

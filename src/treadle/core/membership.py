@@ -13,7 +13,7 @@ How the members change
 4. All have `Switched`: the group is the present one. Those that are not wanted any more get
    `Leave`: until then they have the state if all others die. What was ordered meanwhile is next.
 
-A loss is the same from point 3 on: `Halt` without a step means now. Members abandon the step in
+A loss is the same from point 3 on: `Halt` without a step means now. Members cut the step in
 flight and say how many steps they applied. The one with most is the source, since a step may have
 been applied by some of them only: so no step is lost and none is applied twice.
 
@@ -90,7 +90,7 @@ class Membership(MemberState):
     # -- targets -----------------------------------------------------------------------------------
 
     def _target(self, target: Target, now: float) -> None:
-        if target.order <= self.order or self.phase is Phase.DRAINING:
+        if target.order <= self.order or self.phase is Phase.DRAINING or self.is_over:
             return
         self.order = target.order
         if not target.places:

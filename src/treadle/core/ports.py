@@ -55,7 +55,11 @@ class Policy(Protocol):
         """Why the job waits, or holds what it holds, for people."""
         if snapshot.jobs[job].allocation is None:
             return Reason("rank", "it waits for its turn")
-        return Reason("running", "it runs")
+        return Reason("running", "it runs", "it runs")
+
+    def take_over(self, memory: object) -> object:  # noqa: ARG002
+        """What it goes on with of the memory of the policy before it; nothing by default."""
+        return None
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:  # noqa: ARG002
         """How many jobs of each asked size wait only because of other tenants' shares."""

@@ -23,10 +23,11 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from treadle.core.errors import PolicyError
 from treadle.core.job import Job, JobId
+from treadle.core.waiting_by_kind import Classify, Line, Waiting, WaitingByKind
 
 
 class Rank(NamedTuple):
@@ -43,7 +44,6 @@ _ARRIVES = 1 << (_WITHIN - 1)
 _COUNT = (1 << _WITHIN) - 1
 
 Ranker = Callable[[Job, float], Rank]
-Waiting = tuple[float, int, JobId]  # value, place, job
 
 
 def check_rank(rank: Rank, job: Job) -> Rank:
@@ -92,6 +92,7 @@ class Ranking:
     """Every job that waits, in order; every job that holds devices, by slope."""
 
     __slots__ = (
+        "_by_kind",
         "_by_size",
         "_entries",
         "_expiries",
@@ -110,6 +111,8 @@ class Ranking:
         self.queue: list[Waiting] = []  # ascending
         # The same by the size that was asked for, from the first walk that wants it.
         self._by_size: dict[int, list[Waiting]] | None = None
+        # The same by kinds, from the first decision that wants them.
+        self._by_kind: WaitingByKind | None = None
         # Jobs that hold devices, to be sorted in on demand; policies that never preempt
         # never do.
         self._unsorted: dict[JobId, tuple[float, Waiting]] = {}
@@ -164,6 +167,8 @@ class Ranking:
             size = job.spec.asked
             if self._by_size is not None:
                 insort(self._by_size.setdefault(size, []), entry)
+            if self._by_kind is not None:
+                self._by_kind.add(entry)
             self._entries[identity] = (None, entry, size)
         else:
             # A later job was ahead of equals that fall, and behind any others.
@@ -184,6 +189,8 @@ class Ranking:
             if self._by_size is not None:
                 queue = self._by_size[size]
                 del queue[bisect_left(queue, entry)]
+            if self._by_kind is not None:
+                self._by_kind.drop(identity)
             return
         if self._unsorted.pop(identity, None) is None:
             line = self._lines[slope]
@@ -198,6 +205,14 @@ class Ranking:
             for entry in self.queue:
                 self._by_size.setdefault(self._entries[entry[2]][2], []).append(entry)
         return InOrder(self._by_size)
+
+    def by_kind(self, classify: Classify, basis: object) -> Mapping[Any, Line]:
+        """Waiting jobs by kind. Each is classified once, for as long as the basis is the same
+        object; put a job again if what its kind depends on has changed.
+        """
+        if self._by_kind is None or self._by_kind.basis is not basis:
+            self._by_kind = WaitingByKind(basis, self.queue)
+        return self._by_kind.lines(classify)
 
     def expired(self, now: float) -> list[JobId]:
         """Jobs whose rank has run out, each once; the caller puts them again."""

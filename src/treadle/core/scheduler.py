@@ -199,7 +199,7 @@ class Scheduler:
         """Decide by another policy from now on. Running jobs keep running until it stops them."""
         state = self.state
         state.policy = policy
-        state.memory = None
+        state.memory = policy.take_over(state.memory)
         state.ranking = Ranking(policy.rank)
         state.unfit.clear()
         for job in state.rows.values():
@@ -208,6 +208,10 @@ class Scheduler:
         state.wake_at = now
 
     # -- after a crash --------------------------------------------------------------------------
+
+    def remember(self, memory: object) -> None:
+        """Hand the policy what another remembered, or what was found out of it."""
+        self.state.memory = self.state.policy.take_over(memory)
 
     def restore(
         self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float

@@ -52,3 +52,4 @@ class Sighting:
     restart_s: float | None = None  # from the order to stop the attempt before to the first step
     company: tuple[Company, ...] = ()
     step_s: float | None = None  # seconds a step while it was alone; None: not measured
+    tail_s: float | None = None  # from its last step to its end; None: that step was not seen

@@ -33,6 +33,13 @@ class Reason:
 
     cause: Cause
     sentence: str
+    # With what the sentence begins and anyone can see, such as how many devices the job holds.
+    facts: str = field(default="", compare=False)
+
+    @property
+    def choice(self) -> str:
+        """What only the policy knows: the sentence without the facts before it."""
+        return self.sentence.removeprefix(self.facts).removeprefix("; ")
 
 
 class Snapshot(NamedTuple):

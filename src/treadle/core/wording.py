@@ -203,9 +203,9 @@ def from_to(low_s: float | None, high_s: float | None) -> str:
     low, high = expected_span(low_s), expected_span(high_s)
     if low_s >= YEAR_S:
         return low
-    if low_s < 1 and high_s >= 2:
-        return f"up to {high}"
-    return f"about {low}" if low == high else f"{low} to {high}"
+    if low == high:
+        return f"about {low}"
+    return f"up to {high}" if low_s < 1 else f"{low} to {high}"
 
 
 # -- measured figures -------------------------------------------------------------------------

@@ -96,7 +96,8 @@ class MemoryAttempt:
         size = first + len(kept)
         asked = max(0, size + offset) if offset < 0 else min(offset, size)
         begin = max(asked, first)
-        return Output(begin, bytes(kept[begin - first :][:limit]), size, begin - asked)
+        data = bytes(kept[begin - first :][:limit])
+        return Output(begin, data, size, begin - asked, len(self.output))
 
 
 @dataclass

@@ -9,7 +9,11 @@ from treadle.core.ports import PerformanceModel
 
 
 class SpeedsTogether(ABC):
-    """Speeds alone as `base` says; together each job keeps a share of its own."""
+    """Speeds alone as `base` says; together each job keeps a share of its own.
+
+    The base is never asked about jobs that share: it would charge sharing a second time, and a
+    policy that asks for `together` would not see it.
+    """
 
     def __init__(self, base: PerformanceModel) -> None:
         self._base = base
@@ -24,7 +28,7 @@ class SpeedsTogether(ABC):
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
-        speed = self._base.iterations_per_s(spec, allocation, ring)
+        speed = self._base.iterations_per_s(spec, allocation, ())
         if not ring:
             return speed
         return speed * self.relative([spec, *(other for other, _ in ring)])[0]

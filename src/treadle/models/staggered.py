@@ -7,6 +7,9 @@ of the jobs matters, so every order is tried and the best one used (or the worst
 
 Jobs also slow each other in ways that slots do not model. The authors multiply the cycle by
 measured penalties, and each job's time alone by 1.015.
+
+Stages are those of the size a job was profiled at. On another size, or where its placement slows
+it, an iteration keeps its shape and all its stages are as much longer or shorter.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,6 +55,8 @@ class StaggeredModel:
         # Keyed by the ids of stages, because equal ones are the same object; the stages are stored
         # with the answer, so that their ids stay valid.
         self._known: dict[tuple[int, ...], tuple[float, list[stages.Stages]]] = {}
+        # By stages and speed; the first are kept for the same reason.
+        self._stretched: dict[tuple[int, float], tuple[stages.Stages, stages.Stages]] = {}
 
     def ordered(self, ordering: str) -> "StaggeredModel":
         """The same model with jobs in the best or the worst order."""
@@ -73,10 +78,15 @@ class StaggeredModel:
     ) -> float:
         if not ring:
             return self._base.iterations_per_s(spec, allocation, ()) / self._alone
-        return 1.0 / self.cycle_s([spec, *(other for other, _ in ring)])
+        group = [(spec, allocation), *ring]
+        speeds = [self._base.iterations_per_s(each, held, ()) for each, held in group]
+        if not all(speeds):
+            return 0.0  # One of them cannot run as it is placed, and all wait for it.
+        pairs = zip(group, speeds, strict=True)
+        return 1.0 / self._cycle_s([self._stages(each, speed) for (each, _), speed in pairs])
 
     def kind(self, spec: JobSpec) -> stages.Stages:
-        return self._times.of(spec)
+        return self._stages(spec, self._base.alone(spec, spec.asked))
 
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         if len(specs) == 1:
@@ -85,14 +95,29 @@ class StaggeredModel:
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """Stage seconds of the group over the four resources' time in one cycle."""
-        work = sum(sum(fused(self._times.of(spec))) for spec in specs)
+        work = sum(sum(fused(self.kind(spec))) for spec in specs)
         cycle_s = self.cycle_s(specs) if len(specs) > 1 else 1.0 / self.together(specs)[0]
         return work / (SLOTS * cycle_s)
 
     def cycle_s(self, specs: Sequence[JobSpec]) -> float:
-        """One iteration of every job of a group, penalty included."""
-        of = self._times.of
-        members = [of(spec) for spec in specs]
+        """One iteration of every job of a group at the asked sizes, penalty included."""
+        return self._cycle_s([self.kind(spec) for spec in specs])
+
+    def _stages(self, spec: JobSpec, speed: float) -> stages.Stages:
+        """A job's stages where it does so many iterations a second alone."""
+        whole = self._times.of(spec)
+        if not speed or speed == 1.0 / whole.alone_s:
+            return whole
+        known = self._stretched.get((id(whole), speed))
+        if known is None:
+            if len(self._stretched) >= _REMEMBERED_MAX:
+                self._stretched.clear()
+            stretch = 1.0 / (whole.alone_s * speed)
+            known = (whole, stages.Stages(*(seconds * stretch for seconds in whole)))
+            self._stretched[id(whole), speed] = known
+        return known[1]
+
+    def _cycle_s(self, members: list[stages.Stages]) -> float:
         key = tuple(sorted(map(id, members)))
         known = self._known.get(key)
         if known is None:

@@ -13,7 +13,8 @@ parties' are in the entry-point group `treadle.wrappers`.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from inspect import Parameter, signature
 from math import inf, isfinite
@@ -56,7 +57,18 @@ BUILT_IN: Mapping[str, str] = {
     "sia": "treadle.policies.simple.sia:sia",
     "synergy": "treadle.policies.simple.synergy:synergy",
     "philly": "treadle.policies.simple.philly:philly",
+    "weave": "treadle.policies.weave.weave:weave",
+    "weave-l": "treadle.policies.weave.weave:weave_l",
 }
+
+# Policies that never use how long a job is or how much of it is left. A third party's factory says
+# so by an attribute: `make.blind = True`.
+BLIND = frozenset(
+    {
+        *("fifo", "backfill", "las", "tiresias", "max-min", "afs-p", "antman", "muri-l", "sia"),
+        *("synergy", "philly", "weave-l"),
+    }
+)
 
 WRAPPERS: Mapping[str, str] = {
     "locality": "treadle.policies.wrappers.locality:locality",
@@ -84,6 +96,8 @@ class _Kind(NamedTuple):
 
 _POLICY = _Kind("policy", BUILT_IN, "treadle.policies")
 _WRAPPER = _Kind("wrapper", WRAPPERS, "treadle.wrappers")
+# Policies within a block of `offered`.
+_OFFERED: dict[str, Factory] = {}
 _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 
 
@@ -112,6 +126,24 @@ def wrappers_in(text: str) -> list[str]:
 
 def factory(name: str) -> Factory:
     return _factory(_POLICY, name)
+
+
+def is_blind(text: str) -> bool:
+    """Whether a policy never uses the lengths of jobs; wrappers and parameters do not matter."""
+    name = parts(text)[0].partition("?")[0]
+    return name in BLIND or bool(getattr(factory(name), "blind", False))
+
+
+@contextmanager
+def offered(name: str, make: Factory) -> Iterator[None]:
+    """Within this block, and in this process only, a policy has this name, which must be new."""
+    if name in _names(_POLICY):
+        raise InvalidInputError(f"there is a policy {name} already; give yours another name")
+    _OFFERED[name] = make
+    try:
+        yield
+    finally:
+        del _OFFERED[name]
 
 
 def wrapper_factory(name: str) -> Factory:
@@ -163,6 +195,8 @@ def _factory(kind: _Kind, name: str) -> Factory:
     if name in kind.built_in:
         module, _, attribute = kind.built_in[name].partition(":")
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
+    if kind is _POLICY and name in _OFFERED:
+        return _OFFERED[name]
     for entry in _third_parties(kind):
         if entry.name == name:
             return _load(kind, entry)
@@ -179,6 +213,7 @@ def _factory(kind: _Kind, name: str) -> Factory:
 
 def _names(kind: _Kind) -> list[str]:
     others = {entry.name for entry in _third_parties(kind)} - set(kind.built_in)
+    others |= set(_OFFERED) if kind is _POLICY else set()
     return [*kind.built_in, *sorted(others)]
 
 

@@ -26,13 +26,14 @@ ARTIFACT = Settings(
 )
 HONEST = Settings(restart_cost="measured")
 
+_ANTMAN = "antman?hoard=on"
 # What the artifact does differently for one policy.
 _SETTINGS: Mapping[str, Settings] = {
     "srtf": replace(ARTIFACT, policy="srtf?repack=on"),
     "srsf": replace(ARTIFACT, policy="srsf?repack=on"),
     "tiresias": replace(ARTIFACT, policy="tiresias?as_lists=on", placement="count"),
     "themis": replace(ARTIFACT, policy="themis?lease_s=0"),
-    "antman": replace(ARTIFACT, policy="antman", restart_charge="decisions", sharing="gaps"),
+    "antman": replace(ARTIFACT, policy=_ANTMAN, restart_charge="decisions", sharing="gaps"),
 }
 
 # What groups do in the artifact where Muri is run with such a parameter.
@@ -103,7 +104,14 @@ _REAL: Mapping[str, float] = {
     "muri-s": 117634.554,
     "muri-l": 129744.660,
 }
-_HONESTLY = {"themis": "themis?lease_s=0"}  # others as they are by default
+_MURI = ("muri-s", "muri-l")
+_MERGE = "merge=first"  # as the artifact does
+# Others as they are by default.
+_HONESTLY = {
+    "themis": "themis?lease_s=0",
+    "antman": _ANTMAN,
+    **{name: f"{name}?{_MERGE}" for name in _MURI},
+}
 _SHARING = ("antman", "muri-s", "muri-l")  # the others keep their devices to themselves
 # What the paper compares with what.
 _GAINS = (
@@ -120,11 +128,13 @@ def settings(name: str, options: Mapping[str, str]) -> Settings:
     base, _, query = name.partition("?")
     known = _SETTINGS.get(base, replace(ARTIFACT, policy=base))
     parameters = [known.policy.partition("?")[2], query]
-    if base in {"muri-s", "muri-l"} and "autopack=" not in query:
+    if base in _MURI and "autopack=" not in query:
         autopack = options.get("autopack", "off")
         if autopack not in {"on", "off"}:
             raise InvalidInputError(f"autopack is on or off, not {autopack!r}")
         parameters.append(f"autopack={autopack}")
+    if base in _MURI and "merge=" not in query:
+        parameters.append(_MERGE)
     text = "&".join(part for part in parameters if part)
     sharing = next((kind for sign, kind in _SHARING_BY.items() if sign in query), known.sharing)
     return replace(known, policy=f"{base}?{text}" if text else base, sharing=sharing)

@@ -1,6 +1,5 @@
 """What `treadle replicate` needs for a paper: its figures, and its settings for other traces."""
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,7 +29,7 @@ class Paper:
 
 
 def ready(workload: Workload, cluster: Cluster, settings: Settings) -> Experiment:
-    return prepare(workload, cluster, settings, stopwatch=time.perf_counter)
+    return prepare(workload, cluster, settings)
 
 
 def hours(summary: Summary) -> float:

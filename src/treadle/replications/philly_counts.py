@@ -9,7 +9,7 @@ from treadle.core.actions import Action, Start
 from treadle.core.events import Event, JobFailed, JobSubmitted
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.policies.simple.philly import Wait
+from treadle.policies.simple.philly_tries import Memory, Wait
 from treadle.reports.metrics import percentile, size_bucket
 from treadle.reports.recorder import Recorder
 from treadle.sim.faults import CLASSES
@@ -49,7 +49,7 @@ class Waits:
                     if job in scheduler.jobs:
                         self._open[job] = []
         memory = scheduler.snapshot(now).memory
-        for job, wait in memory.items() if isinstance(memory, dict) else ():
+        for job, wait in memory.waits.items() if isinstance(memory, Memory) else ():
             if job in self._open and self._last.get(job) is not wait:
                 self._last[job] = wait
                 self._open[job].append(wait.fair_share)

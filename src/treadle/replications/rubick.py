@@ -55,8 +55,9 @@ _EXPECTED = (
     ("rubick-e", "rubick-r", 1.0),
     ("rubick-n", "rubick-e", 1.0),
 )
-# Two tenants: hours on average of all jobs, of the guaranteed ones and of the others. The authors'
-# file is not public; tenants are drawn over the file of best plans, as they say.
+# Two tenants: hours on average of all jobs, of the guaranteed ones and of the others. The traces
+# here have no such file; tenants are drawn over the file of best plans, as the authors say. Their
+# AntMan does not hoard devices, as Muri's does.
 _TENANTS: Mapping[str, tuple[float, float, float]] = {
     "rubick?promises=on&quotas=A:64": (1.1, 0.85, 1.34),
     "antman?quotas=A:64": (1.75, 1.41, 2.1),

@@ -3,6 +3,10 @@
 A guaranteed job is promised the speed of what its user asked for, as soon as its tenant's quota
 covers the fewest devices that give this speed. It may be slower for one decision, while other jobs
 make room. A promise is broken if it still is after the next decision and some time.
+
+A job that runs with fewer devices until its promise can be kept is restarted to get the rest of
+them. Near its end a restart takes longer than the promised speed would save: it would only end
+later, so it is owed nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +19,13 @@ from treadle.models.scaling import ScalingModel
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.rubick.curves import ENOUGH, Curves
 from treadle.policies.rubick.holdings import counted, shape
+from treadle.policies.rubick.rules import Rules
+
+_RULES = Rules()
 
 
 class Promises:
-    """An observer of a run under quotas."""
+    """An observer of a run under quotas and the default rules."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
@@ -39,25 +46,30 @@ class Promises:
             return
         self._decisions = scheduler.decisions
         self._curves.on(scheduler.cluster)
-        owed = {job.id for job in self._owed(scheduler)}
+        owed = {job.id for job in self._owed(scheduler, now)}
         self.broken |= {job for job in owed if now > self._since.get(job, now)}
         self._since = {job: self._since.get(job, now) for job in owed}
 
-    def _owed(self, scheduler: Scheduler) -> Iterator[Job]:
+    def _owed(self, scheduler: Scheduler, now: float) -> Iterator[Job]:
         promised = [job for job in scheduler.jobs.values() if self._has_promise(job)]
         left = Left(self._quotas, scheduler.cluster.device_count)
         for job in promised:
-            if job.allocation is not None:
+            if self._has_its_size(job):
                 left.use(job.spec, self._curves.of(job.spec).minimum)
         for job in promised:
-            if job.allocation is None:
-                lacks = self._curves.of(job.spec).minimum <= left.of(job.spec)
+            if not self._has_its_size(job):
+                covered = self._curves.of(job.spec).minimum <= left.of(job.spec)
+                lacks = covered and self._would_end_sooner(job, now)
             else:
                 lacks = self._is_slow(job)
             if lacks:
                 yield job
             else:
-                self.kept += job.allocation is not None
+                self.kept += self._has_its_size(job)
+
+    def _has_its_size(self, job: Job) -> bool:
+        """A job with fewer devices than that waits for its promise, whether it runs or not."""
+        return job.size >= self._curves.of(job.spec).minimum
 
     def _has_promise(self, job: Job) -> bool:
         """Whether the empty cluster and the whole quota could give the promised speed."""
@@ -65,9 +77,21 @@ class Promises:
         quota = self._quotas.get(job.spec.tenant, 0.0)
         return job.spec.guaranteed and curve.keeps and curve.minimum <= quota
 
+    def _would_end_sooner(self, job: Job, now: float) -> bool:
+        """Whether the promised speed would save a job more than a restart costs."""
+        if not job.iterations_per_s:
+            return True  # It waits or is starting.
+        left_s = job.remaining_at(now) / job.iterations_per_s
+        saved_s = left_s * (1.0 - self._speed(job) / ENOUGH)
+        return saved_s > _RULES.change_s(job)
+
     def _is_slow(self, job: Job) -> bool:
-        assert job.allocation is not None, "asked only for jobs that hold devices"
         if job.size >= job.spec.asked:
             return False  # It has the size its user asked for.
+        return self._speed(job) < ENOUGH
+
+    def _speed(self, job: Job) -> float:
+        """As a multiple of the speed of what the user asked for."""
+        assert job.allocation is not None, "asked only for jobs that hold devices"
         speed = self._curves.speed(job.spec, shape(counted(job.allocation.devices)))
-        return speed is None or speed.value < ENOUGH
+        return 0.0 if speed is None else speed.value

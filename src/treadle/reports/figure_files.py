@@ -4,6 +4,7 @@ Each figure has its own Agg canvas; pyplot and its global state are not used.
 """
 
 import re
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,14 +53,16 @@ def add_legend(picture: "Figure") -> None:
     picture.legend(handles, names, loc="outside upper left", ncols=columns, frameon=False)
 
 
-def save(picture: "Figure", directory: Path, name: str) -> list[Path]:
+def save(
+    picture: "Figure", directory: Path, name: str, formats: Sequence[str] = FORMATS
+) -> list[Path]:
     """Write it in every format; the same figure gives the same bytes."""
     import matplotlib  # noqa: PLC0415
 
     paths = []
     # A fixed salt and no date, so that bytes do not differ from day to day.
     with matplotlib.rc_context({"svg.hashsalt": "treadle", "svg.fonttype": "none"}):
-        for extension in FORMATS:
+        for extension in formats:
             paths.append(directory / f"{name}.{extension}")
             write_bytes(paths[-1], _encoded(picture, extension))
     return paths

@@ -144,7 +144,8 @@ def plan_belief(cluster: Cluster, settings: Settings, times: StageTimes) -> "Pla
     from treadle.models.plans.planned import standard  # noqa: PLC0415  # as above
 
     planner, refitting = believed(standard(), spread=settings.belief_error, seed=settings.seed)
-    model = sharing(settings.sharing, base_model(cluster, settings, planner), times)
+    base = base_model(cluster, settings, planner)
+    model = sharing(settings.sharing, base, times, settings.effects)
     return PlanBelief(model, planner, refitting if settings.belief == "learned" else None)
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import thread_time
 from typing import TYPE_CHECKING
 
 from treadle.core.actions import Action
@@ -33,6 +34,7 @@ from treadle.sim.beliefs import (
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.faults import Faults
 from treadle.sim.interrupting_engines import GroupInterruptingEngine, InterruptingEngine
+from treadle.sim.quota_check import check_quotas
 from treadle.sim.run import Arithmetic, Simulation
 from treadle.sim.settings import (
     Settings,
@@ -41,6 +43,7 @@ from treadle.sim.settings import (
     restart_cost,
     retry_rule,
     sharing,
+    slower_together,
 )
 from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
 
-Stopwatch = Callable[[], float]
+Stopwatch = Callable[[], float]  # CPU seconds of the thread, unless a test needs another
 
 _NO_JOBS: Mapping[int, int] = {}
 
@@ -127,6 +130,7 @@ class Spent:
         self.never_fits = inner.never_fits
         self.why = inner.why
         self.held_back = inner.held_back
+        self.take_over = inner.take_over
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         begun_s = self._stopwatch()
@@ -151,18 +155,22 @@ def prepare(
     cluster: Cluster,
     settings: Settings,
     *,
-    stopwatch: Stopwatch,
+    stopwatch: Stopwatch = thread_time,
     observers: Sequence[Observer] = (),
     made: Policy | None = None,
 ) -> Experiment:
     """Build scheduler, engine and recorder; invalid settings raise here.
 
+    stopwatch: how decisions are timed. The default does not count the time of other programs.
     made: a policy that no name stands for; `settings.policy` is then only what it is called.
     """
+    check_quotas(settings.policy, workload)
     times = StageTimes(settings.seed)
-    truth = sharing(settings.sharing, base_model(cluster, settings), times)
+    base = base_model(cluster, settings)
+    model = sharing(settings.sharing, base, times, settings.effects)
+    truth = slower_together(model, settings.sharing_error)
     plans = plan_belief(cluster, settings, times)
-    belief, learns = belief_of(truth, plans, settings)
+    belief, learns = belief_of(model, plans, settings)
     jobs = _jobs(workload, cluster, settings)
     announced, lengths = announced_as(settings), None
     learner = length_learner(belief, settings)

@@ -12,6 +12,8 @@ from treadle.core.ports import InterleavingModel, PerformanceModel
 from treadle.core.retry import RetryRule, fixed
 from treadle.models.antman_gaps import GapsModel
 from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
+from treadle.models.shared_factor import FactorModel
+from treadle.models.slower_together import SlowerTogether
 from treadle.models.stages import StageTimes
 from treadle.models.staggered import PENALTIES_UNMATCHED, StaggeredModel
 from treadle.models.tokens import TokenModel
@@ -43,16 +45,18 @@ def _gaps(base: PerformanceModel, times: StageTimes) -> InterleavingModel:
     return GapsModel(base, times=times)
 
 
+FACTOR = "factor"
 # Treadle's own model (tokens), and what published simulators assume: Muri's lock step with jobs in
 # the best or the worst order, or with the authors' penalty for groups formed without matching; and
-# opportunistic jobs in the gaps of guaranteed ones.
-SHARING: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
+# opportunistic jobs in the gaps of guaranteed ones. Not here: one factor for all, of the effects.
+_MODELS: Mapping[str, Callable[[PerformanceModel, StageTimes], InterleavingModel]] = {
     "tokens": _tokens,
     "staggered": _staggered,
     "staggered-worst": _staggered_worst,
     "staggered-unmatched": _staggered_unmatched,
     "gaps": _gaps,
 }
+SHARING = (*_MODELS, FACTOR)
 
 # What policies know about speeds: the truth; what they have observed; or nothing.
 BELIEFS = ("known", "learned", "prior")
@@ -82,6 +86,7 @@ class Settings:
     effects: str = "none"  # none, philly, or nodes=0.85,racks=0.76,sharing=0.77
     speeds: str = "scaling"  # how speed follows from devices: one of SPEEDS
     sharing: str = "tokens"  # speeds of jobs on the same devices: one of SHARING
+    sharing_error: float = 0.0  # jobs that share are slower than believed, by this share
     belief: str = "known"  # what policies know about speeds: one of BELIEFS
     belief_error: float = 0.0  # spread of the log-normal error in it, or in what it learns from
     lengths: str = "auto"  # what policies know about job lengths: one of LENGTHS
@@ -151,14 +156,36 @@ def effects(text: str) -> Effects:
     return Effects(**factors)
 
 
-def sharing(text: str, base: PerformanceModel, times: StageTimes) -> InterleavingModel:
-    """How jobs that take turns on the same devices slow each other down."""
-    make = SHARING.get(text)
+def sharing(
+    text: str, base: PerformanceModel, times: StageTimes, effect: str = "none"
+) -> InterleavingModel:
+    """How jobs that take turns on the same devices slow each other down.
+
+    effect: the effects of the run. Their factor of sharing is for the sharing `factor`; any other
+    model says itself what sharing costs.
+    """
+    if text == FACTOR:
+        return FactorModel(base, effects(effect).shared)
+    make = _MODELS.get(text)
     if make is None:
         raise InvalidInputError(
             f"sharing {text!r} is not known; expected one of {', '.join(SHARING)}"
         )
+    if "sharing=" in effect:
+        raise InvalidInputError(
+            f"the effects are {effect} and --sharing {text} says itself what sharing costs; "
+            f"use --sharing {FACTOR}, or leave sharing= out"
+        )
     return make(base, times)
+
+
+def slower_together(model: InterleavingModel, error: float) -> PerformanceModel:
+    """The truth, where jobs that share are slower than the model says, by this share."""
+    if not 0 <= error < 1:
+        raise InvalidInputError(
+            f"sharing error {error:g} is invalid; expected a share of 0 or more and below 1"
+        )
+    return SlowerTogether(model, 1.0 - error) if error else model
 
 
 def retry_rule(text: str) -> RetryRule:

@@ -105,7 +105,7 @@ class Begin(NamedTuple):
     in_s: float
     after: int  # how many of the jobs that wait now start before it
     # The jobs whose ends freed the devices that it is given, and how many of these; none if another
-    # job had to make way.
+    # job had to make way, or if it started later than the last of them ended.
     freed_by: tuple[JobId, ...] = ()
     freed: int = 0
 
@@ -120,23 +120,27 @@ class _Departures:
             if job.allocation is not None
         }
         self._left: dict[Device, JobId | None] = {}  # None: the job made way and did not end
+        self._just_ended: list[JobId] = []  # in the last step
 
     def see(self, events: Sequence[Event], actions: Sequence[Action]) -> None:
-        for event in events:
-            if isinstance(event, JobFinished):
-                self._leave(self._held.pop(event.job, ()), event.job)
+        self._just_ended = [event.job for event in events if isinstance(event, JobFinished)]
+        for job in self._just_ended:
+            self._leave(self._held.pop(job, ()), job)
         for action in actions:
             self._leave(self._held.pop(action.job, ()), None)
             if not isinstance(action, Stop):
                 self._held[action.job] = action.allocation.devices
 
     def before(self, job: JobId) -> list[JobId]:
-        """For each device of a job that another one freed by its end, that one; none if a job made
-        way.
+        """For each device of a job that starts now and that another one freed by its end, that one.
+
+        None if a job made way, or if the last of these ends was before now: then it waited for
+        something else, such as its next try.
         """
         found = [self._left[device] for device in self._held[job] if device in self._left]
         names = [name for name in found if name is not None]
-        return names if len(names) == len(found) else []
+        ended = len(names) == len(found) and not {*names}.isdisjoint(self._just_ended)
+        return names if ended else []
 
     def _leave(self, devices: Sequence[Device], job: JobId | None) -> None:
         self._left.update(dict.fromkeys(devices, job))

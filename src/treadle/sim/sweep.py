@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from multiprocessing import get_context
 from signal import SIG_IGN, SIGINT, signal
-from time import perf_counter
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import TreadleError
@@ -49,7 +48,7 @@ def _run(numbered: tuple[int, Task]) -> tuple[int, Summary | TreadleError]:
     place, task = numbered
     try:
         workload, machines = _read(task.trace, task.cluster, task.oversize)
-        experiment = prepare(workload, machines, task.settings, stopwatch=perf_counter)
+        experiment = prepare(workload, machines, task.settings)
         return place, experiment.finish()
     except TreadleError as error:
         return place, error

@@ -102,16 +102,18 @@ def lines(
     return query.order_by(order).limit(bounded(limit))
 
 
-def unmeasured(*, limit: int) -> Executable:
+def unmeasured(after: tuple[int, int] | None, *, limit: int) -> Executable:
     """Ended jobs of which it is not known what they left on disk, the oldest first."""
     table, known = schema.jobs, schema.outputs
-    return (
-        select(table.c.id, table.c.owner, table.c.ended_at)
+    query = (
+        select(table.c.id, table.c.owner, table.c.ended_at, *_order)
         .outerjoin(known, known.c.job == table.c.id)
         .where(table.c.ended_at.is_not(None), known.c.job.is_(None))
         .order_by(*_order)
-        .limit(bounded(limit))
     )
+    if after is not None:
+        query = query.where(tuple_(*_order) > tuple_(*map(in_range, after)))
+    return query.limit(bounded(limit))
 
 
 def outputs(*, owner: str, after: tuple[float, str] | None, limit: int) -> Executable:
@@ -187,6 +189,13 @@ def old_keys(before_at: float, *, limit: int) -> Executable:
         .order_by(table.c.made_at)
         .limit(limit)
     )
+
+
+def old_profiles(kept: int, *, limit: int) -> Executable:
+    """Those that changed longest ago, beyond so many."""
+    table = schema.profiles
+    newest = select(table.c.key).order_by(table.c.changed_at.desc(), table.c.key.desc())
+    return newest.offset(kept).limit(limit)
 
 
 def old_tokens(before_at: float, *, limit: int) -> Executable:

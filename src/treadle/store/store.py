@@ -43,6 +43,7 @@ IDS_MAX = 500  # in one query; databases limit the number of its parameters
 HIGHEST = "highest_number"  # the setting: of jobs whose records may be gone
 PRUNE_ROWS_MAX = 500  # in one transaction, so that other writes never wait long
 
+_DROP_PROFILES = delete(schema.profiles).where(schema.profiles.c.key == bindparam("gone_0"))
 _DROP_TOKENS = delete(schema.tokens).where(schema.tokens.c.id == bindparam("gone_0"))
 _DROP_KEYS = (
     delete(schema.keys)
@@ -140,14 +141,17 @@ class Store:
         """
         return self._writer.write(batch)
 
-    def prune(self, *, keys_before_at: float, tokens_before_at: float) -> int:
-        """Delete idempotency keys made, and tokens expired, before these moments; the row count.
+    def prune(self, *, keys_before_at: float, tokens_before_at: float, profiles: int) -> int:
+        """Delete idempotency keys made, and tokens expired, before these moments, and the profiles
+        that changed longest ago, beyond so many; the row count.
 
         Only some of them, so that other writes get their turn; the caller goes on until it is 0.
         """
         keys = queries.old_keys(keys_before_at, limit=PRUNE_ROWS_MAX)
         tokens = queries.old_tokens(tokens_before_at, limit=PRUNE_ROWS_MAX)
-        return self._prune(_DROP_KEYS, keys) + self._prune(_DROP_TOKENS, tokens)
+        known = queries.old_profiles(profiles, limit=PRUNE_ROWS_MAX)
+        pairs = ((_DROP_KEYS, keys), (_DROP_TOKENS, tokens), (_DROP_PROFILES, known))
+        return sum(self._prune(drop, old) for drop, old in pairs)
 
     # -- jobs
 
@@ -291,10 +295,18 @@ class Store:
         rows = self._rows(select(schema.outputs).where(schema.outputs.c.job == job), job)
         return OutputRow._make(rows[0]) if rows else None
 
-    def unmeasured(self, limit: int) -> list[OutputRow]:
-        """Ended jobs of which it is not known what they left, the oldest first."""
-        rows = self._rows(queries.unmeasured(limit=limit))
-        return [OutputRow(job, owner, ended_at, 0) for job, owner, ended_at in rows]
+    def unmeasured(
+        self, limit: int, *, after: tuple[int, int] | None = None
+    ) -> tuple[list[OutputRow], tuple[int, int] | None]:
+        """Ended jobs of which it is not known what they left, the oldest first, and where to go
+        on; None: there are no more."""
+        found = self._rows(queries.unmeasured(after, limit=limit))
+        rows = [OutputRow(job, owner, ended_at, 0) for job, owner, ended_at, *_ in found]
+        number, member = found[-1][3:] if len(found) == limit else (None, None)
+        return rows, None if number is None else (
+            number,
+            schema.NO_MEMBER if member is None else member,
+        )
 
     def outputs(
         self, *, owner: str = "", after: tuple[float, str] | None = None, limit: int = 1000

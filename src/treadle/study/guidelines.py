@@ -15,7 +15,7 @@ from treadle.core.scheduler import Observer
 from treadle.policies.registry import wrappers_in
 from treadle.reports.metrics import percentile
 from treadle.reports.run_history import JobHistory
-from treadle.sim.experiment import Experiment, Stopwatch, prepare
+from treadle.sim.experiment import Experiment, prepare
 from treadle.sim.settings import Settings
 from treadle.study.record import Record
 from treadle.traces.workload import Workload
@@ -136,15 +136,12 @@ def measured(
     workload: Workload,
     cluster: Cluster,
     *,
-    stopwatch: Stopwatch,
     observers: Sequence[Observer] = (),
 ) -> Iterator[Effect]:
     """The effect of each trial, one after another."""
     for trial in chosen:
         try:
-            experiment = prepare(
-                workload, cluster, trial.settings, stopwatch=stopwatch, observers=observers
-            )
+            experiment = prepare(workload, cluster, trial.settings, observers=observers)
             experiment.finish()
         except TreadleError as error:
             if trial.guideline == WITHOUT:

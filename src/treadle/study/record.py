@@ -15,7 +15,7 @@ from treadle.core.wording import several
 from treadle.journal.journal import Journal, Step
 from treadle.journal.journal import read as read_journal
 from treadle.reports.recorder import Recorder
-from treadle.sim.experiment import Experiment, Stopwatch, prepare, record_step
+from treadle.sim.experiment import Experiment, prepare, record_step
 from treadle.sim.settings import Settings
 from treadle.study.spells import PolicyFrom, in_turn
 from treadle.traces.workload import Workload
@@ -61,12 +61,12 @@ def simulated(experiment: Experiment, workload: Workload) -> Record:
     )
 
 
-def replayed(path: Path, stopwatch: Stopwatch) -> Record:
+def replayed(path: Path) -> Record:
     """The record of a journal."""
     journal = read_journal(path)
     settings = _settings(path, journal.opened.settings)
     workload = _workload(path, journal)
-    experiment = prepare(workload, journal.opened.cluster, settings, stopwatch=stopwatch)
+    experiment = prepare(workload, journal.opened.cluster, settings)
     _replay(path, journal, experiment)
     policies = _policies(journal, settings)
     cut_off = "the journal ends in the middle of a line, which is left out"

@@ -27,7 +27,7 @@ from treadle.core.ports import Policy
 from treadle.journal.journal import Journal
 from treadle.models.learning.curves import SERIAL
 from treadle.models.learning.speeds import Speeds
-from treadle.sim.experiment import Stopwatch, prepare
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.study.own_orders import CLOSE, AsOrdered
 from treadle.traces.workload import Workload
@@ -77,9 +77,7 @@ class Lived(NamedTuple):
     run_s: float  # from its first start to its end
 
 
-def simulated(
-    journal: Journal, policy: str, stopwatch: Stopwatch, made: Policy | None = None
-) -> dict[JobId, Lived]:
+def simulated(journal: Journal, policy: str, made: Policy | None = None) -> dict[JobId, Lived]:
     """The finished jobs of a record under that policy."""
     workload = workload_of(journal)
     settings = Settings(policy=policy, restart_cost="profile", restart_charge="starts")
@@ -88,7 +86,7 @@ def simulated(
         journal.opened.cluster,
         nodes=tuple(replace(node, device_type="gpu") for node in journal.opened.cluster.nodes),
     )
-    experiment = prepare(workload, cluster, settings, stopwatch=stopwatch, made=made)
+    experiment = prepare(workload, cluster, settings, made=made)
     experiment.finish()
     return {
         name: Lived(history.ended_at - history.submitted_at, history.ended_at - first_at)
@@ -97,9 +95,9 @@ def simulated(
     }
 
 
-def with_own_orders(journal: Journal, stopwatch: Stopwatch) -> dict[JobId, Lived]:
+def with_own_orders(journal: Journal) -> dict[JobId, Lived]:
     """The same under the orders of the run itself, which says how true the model is."""
-    return simulated(journal, "as recorded", stopwatch, AsOrdered(journal))
+    return simulated(journal, "as recorded", AsOrdered(journal))
 
 
 def recorded(journal: Journal) -> dict[JobId, Lived]:

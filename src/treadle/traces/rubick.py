@@ -7,7 +7,10 @@ from treadle.traces.workload import Workload
 
 
 def read_rubick(table: Table) -> Workload:
-    """Seconds; is_sla 1 is a job with a guarantee."""
+    """Seconds; is_sla 1 is a guaranteed job of tenant A, 0 a best-effort job of tenant B.
+
+    The authors' two tenants are these: A has a quota and B has none.
+    """
     identity, model = table.text("name", required=True), table.text("application")
     size, submit = table.count("num_gpus"), table.moment("submission_time")
     duration, promised = table.length("duration"), table.count("is_sla", least=0)
@@ -19,6 +22,7 @@ def read_rubick(table: Table) -> Workload:
     for table.line, row in rows:
         asked, count = size(row), steps(row)
         lasts_s, own = duration(row), plan(row)
+        guaranteed = bool(promised(row)) or not has_both
         sizes, profile = table.shape(asked, model(row), lasts_s / count if count else 0.0)
         table.add(
             JobSpec(
@@ -29,7 +33,8 @@ def read_rubick(table: Table) -> Workload:
                 # Policies without plans use the default plan.
                 plans=(*([_plan(table, own, asked)] if own else []), DATA_PARALLEL),
                 submit_at=submit(row),
-                guaranteed=bool(promised(row)) or not has_both,
+                tenant=("A" if guaranteed else "B") if has_both else "",
+                guaranteed=guaranteed,
             )
         )
     return table.workload(

@@ -37,8 +37,7 @@ class Agreement:
         mine = self._digest(optimizers)
         total = torch.tensor([float(mine)], device=run.device)
         try:
-            abandon = run.elastic.abandons if run.elastic else None
-            run.group.finish([run.group.start_sum(total)], abandon=abandon)
+            run.group.finish([run.group.start_sum(total)])
         except BrokenGroupError:
             return ""  # The next collective says so as well.
         if float(total) == float(mine * run.size):

@@ -21,9 +21,9 @@ LOOK_EVERY_S = 0.1  # while it waits: a signal handler cannot wake it
 class Channel:
     """One end of the line, with the orders that came over it."""
 
-    def __init__(self, descriptor: int, interrupt: Callable[[], None]) -> None:
-        """interrupt: makes the step in flight fail, since a member was lost."""
-        self._interrupt = interrupt
+    def __init__(self, descriptor: int, cut: Callable[[int], None]) -> None:
+        """cut: gives up what is in flight in groups older than that version."""
+        self._cut = cut
         self.orders = Orders()
         self.closed = False
         self._socket = socket.socket(fileno=descriptor)
@@ -87,4 +87,4 @@ class Channel:
                 self.say(answer)
             self._changed.notify_all()
         if isinstance(message, Halt) and message.at_step is None:
-            self._interrupt()
+            self._cut(message.version)

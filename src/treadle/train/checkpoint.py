@@ -235,7 +235,7 @@ def _own_bytes(path: Path) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("it is no file")
         ours = (0, os.geteuid())
-        shut = around.st_uid in ours and not around.st_mode & stat.S_IWOTH
+        shut = around.st_uid in ours and not around.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         if found.st_uid not in ours and not shut:
             raise ValueError("it belongs to another user, who could run code by it")
         return file.read()

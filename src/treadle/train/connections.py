@@ -2,18 +2,20 @@
 
 The kernel says which sockets a process opened while a group was formed, and not what for: other
 threads of the script open some as well. A connection is the group's if another rank has its other
-end. So the ranks tell each other which ends they may have, in one small collective.
+end. So the ranks tell each other which ends they may have, through the store by which they met:
+a collective could not be cut before these are known.
 """
 
+import json
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
 
-import torch
 import torch.distributed as dist
 
-SPARE = 64  # connections beside those to the other ranks, which other threads may have opened
+MARKS_MAX = 4096  # connections that a rank names; other threads may have opened some of them
 
 
 class Connections:
@@ -22,22 +24,29 @@ class Connections:
     def __init__(self) -> None:
         self._before: dict[int, str] = {}  # sockets that were there before the group
         self._ours: dict[int, str] = {}  # with the kernel's names
+        self._notes = 0  # of this group: each has keys of its own
 
     def begin(self) -> None:
         """A group is about to be formed."""
-        self._before = _sockets()
+        self._before, self._notes = _sockets(), 0
 
-    def note(self, rank: int, size: int) -> None:
-        """All ranks, after connections were made. RuntimeError: a rank is lost."""
+    def note(self, rank: int, size: int, wait: Callable[[Callable[[], bool]], None]) -> None:
+        """All ranks, after connections were made.
+
+        wait: until it is true, or raises if a rank is lost or late.
+        """
         new = {d: name for d, name in _sockets().items() if self._before.get(d) != name}
         marks = {d: mark for d in new if (mark := _mark(d)) is not None}
-        mine = torch.zeros(2 * size + SPARE, dtype=torch.int64)
-        told = list(marks.values())[: len(mine)]
-        mine[: len(told)] = torch.tensor(told, dtype=torch.int64)
-        found = [torch.zeros_like(mine) for _ in range(size)]
-        dist.all_gather(found, mine)
+        store = dist.distributed_c10d._get_default_store()
+        self._notes += 1
+        keys = [f"connections-{self._notes}-{other}" for other in range(size)]
+        store.set(keys[rank], json.dumps(list(marks.values())[:MARKS_MAX]))
+        wait(lambda: store.check(keys))
         theirs = {
-            mark for other, each in enumerate(found) if other != rank for mark in each.tolist()
+            mark
+            for other, key in enumerate(keys)
+            if other != rank
+            for mark in json.loads(store.get(key))
         }
         self._ours = {d: new[d] for d, mark in marks.items() if mark in theirs}
 

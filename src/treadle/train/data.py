@@ -3,10 +3,11 @@
 Epoch e is one permutation of all samples, drawn from (seed, e). Step s of it takes the places
 [s * batch, (s + 1) * batch) of that permutation, and the ranks take contiguous shares of those. So
 the batch of a step does not depend on the number of ranks, and each sample comes exactly once in an
-epoch, whatever changes in its middle. The last batch may be short; none is dropped.
+epoch, whatever changes in its middle. The last batch may be short; it is dropped only if the
+script's own loader says so.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from treadle.core.errors import InvalidInputError
+from treadle.train.loader_settings import settings_of
 from treadle.train.random_numbers import random_state, set_random_state
 
 
@@ -70,37 +72,36 @@ class Data:
         seed: int,
         micro_batch: int,
         device: torch.device,
-        workers: int = 0,
     ) -> None:
-        collate: Callable[[list[Any]], Any] | None = None
-        if isinstance(dataset, DataLoader):
-            workers = dataset.num_workers
-            collate = dataset.collate_fn
-            dataset = dataset.dataset
-        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+        samples, self.drop_last, workers, options = settings_of(dataset)
+        if isinstance(samples, IterableDataset) or not hasattr(samples, "__len__"):
             raise InvalidInputError(
                 "a dataset without a length cannot be shared out: give one with __len__ and "
                 "__getitem__"
             )
         if batch_size < 1:
             raise InvalidInputError(f"batch_size must be at least 1, not {batch_size}")
-        self.dataset = dataset
-        self.count = len(dataset)
+        self.dataset = samples
+        self.count = len(samples)
+        if self.drop_last and self.count < batch_size:
+            raise InvalidInputError(
+                f"the DataLoader drops short batches (drop_last), and its {self.count} samples "
+                f"are fewer than batch_size {batch_size}: no step would be left"
+            )
         self.batch_size = batch_size
         self.seed = seed
         self.micro_batch = micro_batch
         self._device = device
-        self._workers = workers
         self.pieces = 1  # passes of a step at least, as the plan says
         self._shares: Iterator[Share] = iter(())
         self._upcoming: list[Share] = []
         self._loader: DataLoader[Any] = DataLoader(
-            dataset,
+            samples,
             batch_sampler=_Indices(self),
             num_workers=workers,
-            collate_fn=collate,
             pin_memory=device.type == "cuda",
             persistent_workers=workers > 0,  # a change of the group does not start them again
+            **options,
         )
 
     def sequence(self) -> int:
@@ -125,7 +126,8 @@ class Data:
 
     def state_dict(self) -> dict[str, int]:
         """By what the samples of each step are chosen."""
-        return {"samples": self.count, "batch_size": self.batch_size, "seed": self.seed}
+        counts = {"samples": self.count, "batch_size": self.batch_size, "seed": self.seed}
+        return {**counts, "drop_last": int(self.drop_last)}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Refuse to go on with other data: samples would come twice, or never."""
@@ -140,7 +142,8 @@ class Data:
     @property
     def steps(self) -> int:
         """Steps of an epoch."""
-        return -(-self.count // self.batch_size)
+        short = self.count % self.batch_size > 0 and not self.drop_last
+        return self.count // self.batch_size + short
 
     def stream(self, epoch: int, step: int, rank: int, size: int) -> Iterator[Batch]:
         """The batches of one rank from a step on to the end of the epoch."""

@@ -22,7 +22,7 @@ from treadle.core.plan import Plan, plan_of
 from treadle.train.channel import Channel
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.orders import Next
-from treadle.train.stop import STOP, STOPPED, end_without_teardown, exit_now
+from treadle.train.stop import STOP, STOPPED, exit_now
 
 CAN = ("size", "devices")
 PROBLEM_MAX = 500  # characters
@@ -60,7 +60,6 @@ class Elastic:
         self.joins = os.environ.get("TREADLE_JOINS") == "1"  # the others train already
         self.me = os.environ.get("TREADLE_MEMBER", "m0")
         self.broken = False
-        self.survived = False  # a loss: the interpreter may not be able to end
         self.version = 0
         self._trained = trained
         self._group = group
@@ -85,10 +84,6 @@ class Elastic:
 
     def applied(self, steps: int) -> None:
         self._channel.set_applied(steps)
-
-    def abandons(self) -> bool:
-        """Whether the step in flight has to be given up."""
-        return self._orders.interrupted
 
     def failed(self, error: BrokenGroupError) -> None:
         """A collective failed: the step does not count."""
@@ -131,6 +126,7 @@ class Elastic:
                 case Next.WAIT if self.broken:
                     # The coordinator is gone as well: none can say who is left.
                     assert self._failure is not None
+                    self._group.abort()
                     raise self._failure
                 case _:
                     return changed
@@ -163,9 +159,6 @@ class Elastic:
                     exit_now(1)
 
     def _arrive(self, halt: Halt) -> None:
-        if self.broken and not self.survived:
-            self.survived = True
-            end_without_teardown()
         step = self._orders.applied if self._has_state else None
         carried = problem = ""
         if halt.carry and not self.broken and self._has_state:
@@ -204,11 +197,12 @@ class Elastic:
         )
         self._has_state &= not receives and plan.replicated and not form.carried
         self.in_parts = not plan.replicated
-        self._group.join(form.rendezvous, form.members.index(self.me), len(form.members))
+        rank, size = form.members.index(self.me), len(form.members)
+        self._group.join(form.rendezvous, rank, size, version=form.version)
         self._trained.take_state(move)
         self._has_state = True
         self._trained.regrouped()
-        self.version, self.broken = form.version, False
+        self.version, self.broken, self._failure = form.version, False, None
         self._channel.formed(form.version)
         self._channel.say(Switched(form.version, self._orders.applied, monotonic() - began))
 

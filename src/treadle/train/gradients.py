@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from treadle.core.errors import InvalidInputError
-from treadle.train.group import Abandon, BrokenGroupError, Group
+from treadle.train.group import BrokenGroupError, Group
 
 BUCKET_BYTES = 8 << 20
 
@@ -105,7 +105,7 @@ class Gradients:
         for bucket in self._buckets:
             bucket.missing = len(bucket.parameters)
 
-    def finish(self, loss: Tensor, stop: bool, abandon: Abandon | None) -> tuple[Tensor, Tensor]:
+    def finish(self, loss: Tensor, stop: bool) -> tuple[Tensor, Tensor]:
         """After the last backward pass: the loss of the whole batch, and whether any rank stops.
 
         Both are still on the device: to read them waits for it.
@@ -123,7 +123,7 @@ class Gradients:
         if self._error is not None:
             raise self._error
         works.append(self._group.start_sum(self._tail))
-        self._group.finish(works, abandon=abandon)
+        self._group.finish(works)
         self._active, self._overlaps = False, not self._in_parts
         self._take(used)
         return self._tail[0].clone(), self._tail[1].clone()

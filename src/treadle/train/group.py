@@ -6,8 +6,9 @@ class is what has to change.
 """
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from time import monotonic, sleep
 from typing import Any
@@ -17,12 +18,13 @@ import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import FileStore
 
-from treadle.core.errors import TreadleError
 from treadle.train.connections import Connections
+from treadle.train.forming import LOOK_EVERY_S, BrokenGroupError, cuttable, forget_names
+from treadle.train.stop import end_without_teardown
 
-JOIN_S_MAX = 20.0  # a peer that dies while a group is formed is waited for that long
+__all__ = ["BrokenGroupError", "Group"]
+JOIN_S_MAX = 20.0  # for all peers to be there: one that hangs is waited for that long
 POLL_S = 50e-6
-Abandon = Callable[[], bool]  # whether a wait in flight has to be given up
 
 
 def _spare_survivors() -> None:
@@ -36,12 +38,13 @@ def _spare_survivors() -> None:
     os.environ.setdefault("TORCH_NCCL_ENABLE_MONITORING", "0")
 
 
-class BrokenGroupError(TreadleError):
-    """A collective failed: a peer ended, hangs, or the network does."""
-
-
 class Group:
-    """The ranks that train together now."""
+    """The ranks that train together now.
+
+    To cut a group is to give up all that is in flight in it, at once. A cut names the first version
+    that it spares. So it counts for a group that is being formed, and for one whose forming has not
+    begun yet, and it never hurts a newer one.
+    """
 
     def __init__(self, device: torch.device, timeout_s: float) -> None:
         self.device = device
@@ -49,24 +52,32 @@ class Group:
         self.size = 1
         self._timeout = timedelta(seconds=timeout_s)
         self._joined = False
+        self.version = 0  # of the group that stands or is being formed
+        self._watched = False  # a coordinator cuts it if a member is lost
         self._connections = Connections()
-        self._is_cut = False
+        self._cutting = threading.Lock()
+        self._spared = 0  # groups of older versions are cut
 
     @property
     def backend(self) -> str:
         chosen = os.environ.get("TREADLE_BACKEND")
         return chosen or ("nccl" if self.device.type == "cuda" else "gloo")
 
-    def join(self, rendezvous: str, rank: int, size: int) -> None:
+    @property
+    def is_cut(self) -> bool:
+        """Whether what is in flight has to be given up."""
+        return self.version < self._spared
+
+    def join(self, rendezvous: str, rank: int, size: int, *, version: int) -> None:
         """Form a group with others; the old one must have been left.
 
         rendezvous: "file:PATH" on one machine, "tcp:HOST:PORT", or "env:" under torchrun.
         """
-        self.rank, self.size = rank, size
-        self._is_cut = False
+        self.rank, self.size, self.version = rank, size, version
         if size == 1:
             return
         kind, _, where = rendezvous.partition(":")
+        self._watched = kind != "env"
         self._connections.begin()
         join_s = min(timedelta(seconds=JOIN_S_MAX), self._timeout)
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
@@ -80,15 +91,19 @@ class Group:
         else:
             arguments |= {"timeout": self._timeout}
         try:
-            dist.init_process_group(**arguments)
+            with self.forming():
+                dist.init_process_group(**arguments)
             self._joined = True
             self.cover_parts()
         except (RuntimeError, ValueError, BrokenGroupError) as error:
             self.abort()
             raise BrokenGroupError(f"the group could not be formed: {error}") from None
-        if self._is_cut:
-            self.abort()
-            raise BrokenGroupError("a member was lost while the group was formed")
+
+    @contextmanager
+    def forming(self) -> Iterator[None]:
+        """Around what forms this group, or groups within it."""
+        with cuttable(lambda: self.is_cut):
+            yield
 
     def cover_parts(self) -> None:
         """After groups within this one were made: they are cut with it, and wait as long.
@@ -99,7 +114,7 @@ class Group:
             return
         if self.backend == "gloo":
             try:
-                self._connections.note(self.rank, self.size)
+                self._connections.note(self.rank, self.size, self._wait_for)
             except (RuntimeError, ValueError) as error:
                 raise BrokenGroupError(str(error)) from None
         # With NCCL our own timeout comes first: `finish` polls, and its caller aborts.
@@ -107,21 +122,36 @@ class Group:
         for part in list(dist.distributed_c10d._world.pg_map):
             dist.distributed_c10d._set_pg_timeout(limit, part)
 
+    def _wait_for(self, there: Callable[[], bool]) -> None:
+        """Until all members have done their part of the forming."""
+        limit_s = min(JOIN_S_MAX, self._timeout.total_seconds())
+        until = monotonic() + limit_s
+        while not there():
+            if self.is_cut:
+                raise BrokenGroupError("a member was lost while the group was formed")
+            if monotonic() > until:
+                raise BrokenGroupError(f"a member did not form the group within {limit_s:g} s")
+            sleep(LOOK_EVERY_S)
+
     def is_failure(self, error: BaseException) -> bool:
         """Whether an error that came through other code is one of a collective."""
         words = str(error).lower()
         said = any(word in words for word in ("gloo", "nccl", "connection closed", "socket"))
-        return self._is_cut or said or isinstance(error, dist.DistError)
+        return self.is_cut or said or isinstance(error, dist.DistError)
 
-    def cut(self) -> None:
-        """Make collectives in flight fail, here and on the peers; any thread may call it.
+    def cut(self, spared: int | None = None) -> None:
+        """Make all that is in flight fail, here and on the peers; any thread may call it.
+
+        spared: the first version that goes on; by default the one after this group's.
 
         Gloo has no way to do so: its `abort` leaves a wait until its timeout (torch 2.13). But a
         connection that is shut down fails on both sides at once. With NCCL there is nothing to
         do here: a wait for it is polled, see `finish`, and `abort` ends its communicators.
         """
-        self._is_cut = True
-        self._connections.shut()
+        with self._cutting:
+            self._spared = max(self._spared, self.version + 1 if spared is None else spared)
+        if self.is_cut:
+            self._connections.shut()
 
     def leave(self) -> None:
         """After the last collective of all: nothing is in flight."""
@@ -132,16 +162,21 @@ class Group:
                 dist.destroy_process_group()
 
     def abort(self) -> None:
-        """Drop the group with all that is in flight; peers that wait for us fail at once."""
+        """Drop the group with all that is in flight; peers that wait for us fail at once.
+
+        Threads of gloo may be left, which wait for each other at the interpreter's teardown.
+        """
         self.cut()
         self._connections.forget()
         if self._joined or dist.is_initialized():
             self._joined = False
+            end_without_teardown()
             with suppress(RuntimeError, ValueError, AssertionError, AttributeError):
                 dist.distributed_c10d._abort_process_group()
             if dist.is_initialized():
                 with suppress(RuntimeError, ValueError, AssertionError):
                     dist.destroy_process_group()
+        forget_names()
 
     def start_sum(self, tensor: Tensor) -> dist.Work:
         """Begin to add a tensor up over all ranks, in place."""
@@ -151,25 +186,26 @@ class Group:
             raise BrokenGroupError(str(error)) from None
         return work
 
-    def finish(self, works: list[dist.Work], *, abandon: Abandon | None = None) -> None:
+    def finish(self, works: list[dist.Work]) -> None:
         """Wait for sums that were begun.
 
         On a GPU `wait` only orders the stream. A step must not be applied before its gradients
         are known to be good, and an NCCL kernel that waits for a dead peer never ends: so the
-        stream is polled, and the wait is abandoned when an order says so, or after the timeout.
+        stream is polled, and the wait is given up when the group is cut, or after the timeout.
+        Without a coordinator NCCL's watchdog ends the process.
         """
         try:
             for work in works:
                 work.wait()
         except RuntimeError as error:
             raise BrokenGroupError(str(error)) from None
-        if abandon is None or self.device.type != "cuda":
+        if not self._watched or self.device.type != "cuda":
             return
         done = torch.cuda.Event()  # type: ignore[no-untyped-call]
         done.record(torch.cuda.current_stream(self.device))
         until = monotonic() + self._timeout.total_seconds()
         while not done.query():  # type: ignore[no-untyped-call]
-            if abandon() or self._is_cut:
+            if self.is_cut:
                 raise BrokenGroupError("a member was lost during the step")
             if monotonic() > until:
                 raise BrokenGroupError(f"a collective took longer than {self._timeout}")
@@ -181,4 +217,4 @@ class Group:
             work = dist.broadcast(tensor, source, async_op=True)
         except (RuntimeError, ValueError) as error:
             raise BrokenGroupError(str(error)) from None
-        self.finish([work], abandon=lambda: self._is_cut)
+        self.finish([work])

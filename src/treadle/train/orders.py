@@ -40,12 +40,6 @@ class Orders:
         self._done = False
         self._cancelled = 0  # the newest version that will not be
 
-    @property
-    def interrupted(self) -> bool:
-        """Whether the step in flight has to be abandoned; any thread may ask."""
-        halt = self._halt
-        return halt is not None and halt.at_step is None
-
     def hear(self, order: Order) -> At | None:
         """Take an order; the answer, if it wants one at once. Old versions are ignored."""
         if not isinstance(order, Done) and order.version < self._seen:

@@ -272,14 +272,13 @@ class Run:
     def _agree(self) -> None:
         """Wait until the gradients of all ranks are added up."""
         assert self._planned is not None
-        abandon = self.elastic.abandons if self.elastic else None
         try:
             if self._planned.split:
                 due = self._saving.due
                 loss, stop, save = self._planned.agree(self._loss_sum, STOP.asked, due)
                 self._save_agreed = bool(save.item())
             else:
-                loss, stop = self._gradients.finish(self._loss_sum, STOP.asked, abandon)
+                loss, stop = self._gradients.finish(self._loss_sum, STOP.asked)
         except BrokenGroupError as error:
             self._give_up(error)
             return
@@ -294,6 +293,7 @@ class Run:
     def _give_up(self, error: BrokenGroupError) -> None:
         """A collective of this step failed: without a coordinator that ends the run."""
         if self.elastic is None:
+            self.group.abort()
             raise error
         self._void = True
         self.elastic.failed(error)
@@ -402,7 +402,7 @@ class Run:
             self.elastic.enter()
             return
         size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        self.group.join("env:", rank, size)
+        self.group.join("env:", rank, size, version=0)
         plan = plan_of(os.environ.get("TREADLE_PLAN", ""))
         self.take_state(Move(plan, spread=size > 1, fresh=rank == 0, receives=rank != 0))
         self.regrouped()

@@ -55,7 +55,8 @@ class StateMoves:
 
     def _become(self, plan: Plan, folder: Path, planned: Planned) -> None:
         try:
-            planned.become(plan, folder)
+            with self._group.forming():  # of groups within the group
+                planned.become(plan, folder)
         except RuntimeError as error:
             if not self._group.is_failure(error):
                 raise

@@ -9,7 +9,8 @@ same answer at the same step.
 """
 
 import atexit
-import builtins
+import ctypes
+import gc
 import os
 import signal
 import sys
@@ -77,31 +78,46 @@ def end_without_teardown() -> None:
     """Let this process end in the usual way up to the interpreter's teardown, but not with it.
 
     A survivor of a lost peer did not leave the interpreter in 3 of 10 trials, with threads of gloo
-    that wait for each other; with `os._exit` in 12 of 12. Nothing tells an exit handler the exit
-    code, so it is noted on the way: here, and by what runs a script (`note_exit`). In a script that
-    Python itself runs, `raise SystemExit(3)` is not noticed, nor that a `sys.exit(3)` was caught.
+    that wait for each other; with `os._exit` in 12 of 12. During the teardown it is too late.
     """
-    if _END.without_teardown:
-        return
-
-    def noting(usual: Callable[..., NoReturn]) -> Callable[..., NoReturn]:
-        def leave_with(status: Any = None) -> NoReturn:  # noqa: ANN401
-            if threading.current_thread() is threading.main_thread():  # Else it ends a thread.
-                note_exit(status)
-            usual(status)
-
-        return leave_with
-
-    sys.exit = noting(sys.exit)
-    for name in ("exit", "quit"):  # not there under `python -S`
-        if usual := getattr(builtins, name, None):
-            setattr(builtins, name, noting(usual))
-    _END.without_teardown = True
+    if not _END.without_teardown and not sys.is_finalizing():
+        _END.without_teardown = True
+        _see_exit_code()
 
 
-def note_exit(status: Any) -> None:  # noqa: ANN401
-    """The process is about to end with this status of a `SystemExit`; None: without one."""
-    _END.code = status if isinstance(status, int) else int(status is not None)
+def _see_exit_code() -> None:
+    """Note the exit code of a `SystemExit` that ends the interpreter.
+
+    Nothing tells an exit handler that code, and `sys.excepthook` is not called. But the interpreter
+    reads `code` of the exception before it runs exit handlers, and then no Python code calls: so
+    that attribute becomes a property. A built-in class can only be changed through its dictionary.
+    """
+    plain = SystemExit.__dict__["code"]
+
+    def read(error: SystemExit) -> Any:  # noqa: ANN401
+        status = plain.__get__(error, SystemExit)
+        if sys._getframe().f_back is None:  # else the script asks, and goes on
+            _END.code = status if isinstance(status, int) else int(status is not None)
+        return status
+
+    content: dict[str, Any] = gc.get_referents(SystemExit.__dict__)[0]
+    content["code"] = property(read, plain.__set__, plain.__delete__)
+    ctypes.pythonapi.PyType_Modified(ctypes.py_object(SystemExit))  # Lookups are cached.
+    if sys.version_info < (3, 12):
+        _raise_in_python()
+
+
+def _raise_in_python() -> None:
+    """Before Python 3.12 `sys.exit(3)` itself makes no exception with a `code`, only its status."""
+    usual = sys.exit
+
+    def leave_with(status: Any = None, /) -> NoReturn:  # noqa: ANN401
+        raise SystemExit(status)
+
+    for module in list(sys.modules.values()):  # Scripts write `from sys import exit`.
+        names = getattr(module, "__dict__", {})
+        for name in [name for name, value in list(names.items()) if value is usual]:
+            names[name] = leave_with
 
 
 class _End:

@@ -336,3 +336,4 @@ class LogPiece:
     ended: bool  # nothing will be added any more
     size: int  # bytes there are now
     lost: int = 0  # bytes that the limit on logs kept out, in the middle
+    ranks: int = 0  # of this attempt that have output: all that it ever had

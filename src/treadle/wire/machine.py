@@ -100,6 +100,7 @@ class Status:
     running: int
     waiting: int
     held: int
+    starting: int = 0  # they have devices, and their processes do not run yet
     stopping: int = 0  # they have been ordered to end, and their processes have not yet
     grace_left_s: float = 0.0  # of the one that may take longest
     draining: bool = False

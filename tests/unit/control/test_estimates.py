@@ -7,7 +7,7 @@ import pytest
 from tests.unit.control.memory import HOME, ME, Bench, play
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
-from treadle.wire.jobs import State
+from treadle.wire.jobs import Progress, State
 
 
 def teach(here: Bench, model: str, *lengths: float) -> None:
@@ -171,6 +171,59 @@ def test_u5_no_end_is_promised_by_steps_that_are_all_done(tmp_path: Path) -> Non
     play(story, tmp_path)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        LastProgress(100.0, 100.0, 5.0, measured_s=20.0),
+        LastProgress(100.0, 100.0, speeds=(1.0, 30.0)),  # No speed was measured yet.
+    ],
+)
+def test_no_start_is_promised_by_steps_that_are_all_done(
+    tmp_path: Path, said: LastProgress
+) -> None:
+    """The job that waits for such a job knows no more of its end than the job itself."""
+
+    async def story(here: Bench) -> None:
+        keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
+        for _ in range(10):
+            here.live.context.learner.profiles.learn(keys, 1, 50.0)
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        second = await here.submit("forever")
+        here.live.context.learner.hear(job, said)
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.because.startswith("its steps are done, ")
+        why = await here.live.why(second)
+        assert why.estimate is not None
+        assert why.estimate.sentence == f"how long job {job} will run is not known"
+        assert not why.change
+
+    play(story, tmp_path, devices=1)
+
+
+def test_a_start_behind_first_steps_is_as_doubtful_as_their_end(tmp_path: Path) -> None:
+    """Two of 100 steps are done, one to thirty a second; other jobs took 5000 s."""
+
+    async def story(here: Bench) -> None:
+        keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
+        for _ in range(10):
+            here.live.context.learner.profiles.learn(keys, 1, 5000.0)
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        second = await here.submit("forever")
+        here.live.context.learner.hear(job, LastProgress(2.0, 100.0, speeds=(1.0, 30.0)))
+        end = (await here.live.why(job)).end
+        start = (await here.live.why(second)).estimate
+        assert end is not None
+        assert start is not None
+        assert end.high_s is not None
+        assert start.latest_s is not None
+        assert start.latest_s <= 1.1 * end.high_s
+
+    play(story, tmp_path, devices=1)
+
+
 def test_a_start_names_the_jobs_whose_length_is_not_known(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         for _ in range(2):
@@ -200,3 +253,67 @@ def test_u5_an_end_counts_the_time_since_the_last_look(tmp_path: Path) -> None:
         assert 7.4 < (end.low_s + end.high_s) / 2 <= 8.0
 
     play(story, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("steps", "pause_s", "because"),
+    [
+        (100.0, 1.0, "it has done no step for 1 min"),
+        (100.0, 25.0, "steps left at the present speed"),  # Three such pauses are longer.
+        (90_000.0, 1.0, "steps left at the present speed"),  # A minute is little of what is left.
+    ],
+)
+def test_a_job_that_stands_still_promises_no_end(
+    steps: float, pause_s: float, because: str, tmp_path: Path
+) -> None:
+    """Twenty steps in as many seconds after a pause, and none for a minute; another job waits."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        context = here.live.context
+        now = context.clock.now()
+        context.learner.listens_from = now - 200.0
+        for step, ago_s in ((0, 80.0 + pause_s), (1, 80.0), (20, 60.0), (20, 0.0)):
+            context.learner.meter.see(job, step, steps, now - ago_s)
+        context.learner.hear(job, LastProgress(20.0, steps, 1.0, measured_s=20.0))
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.because == because
+        start = (await here.live.why(await here.submit("forever"))).estimate
+        assert start is not None
+        assert (start.latest_s is None) == (end.high_s is None)
+
+    play(story, tmp_path, devices=1)
+
+
+def test_what_follows_the_last_step_is_known_before_the_record_has_it(tmp_path: Path) -> None:
+    """It has just said its last step; its record follows every few seconds."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "known", *[1000.0] * 5)
+        job = await here.submit("forever", model="known")
+        await here.reached(job, State.RUNNING)
+        record = here.live.context.jobs.record(job)
+        assert record is not None
+        record.progress, record.metered = Progress(step=79.0, total=80.0), True
+        here.live.context.learner.hear(job, LastProgress(80.0, 80.0, 5.0, measured_s=20.0))
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.because == "5 runs of the same command"
+
+    play(story, tmp_path)
+
+
+def test_no_start_is_promised_behind_a_job_whose_steps_are_all_done(tmp_path: Path) -> None:
+    """Its end is unknown, so the start of the next one is."""
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.live.context.learner.hear(job, LastProgress(100.0, 100.0, 5.0, measured_s=20.0))
+        start = (await here.live.why(await here.submit("forever"))).estimate
+        assert start is not None
+        assert start.sentence == "how long job 1 will run is not known"
+
+    play(story, tmp_path, devices=1)

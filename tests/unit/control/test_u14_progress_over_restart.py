@@ -150,3 +150,28 @@ def test_u14_the_first_step_of_a_job_that_reports_is_timed_by_its_report(tmp_pat
 
     play_on(there, before, tmp_path)
     play_on(there, after, tmp_path)
+
+
+def test_a_checkpoint_with_every_report_is_journalled_seldom_and_the_last_is_not_lost(
+    tmp_path: Path,
+) -> None:
+    """1. Ten reports follow one another, each with a new checkpoint. 2. The daemon restarts. 3. The
+    job fails: what is safe is its last checkpoint."""
+    there = world()
+
+    async def before(here: Bench) -> None:
+        job = await here.submit("forever", resumable=True)
+        await here.reached(job, State.RUNNING)
+        for step in range(10, 20):
+            await here.live.report(ME, job, Report(step=step, total=100.0, checkpoint=step))
+        await here.settle()
+        lines = here.live.context.store.lines(0)
+        assert sum(line.kind == "JobProgressed" for line in lines) <= 2
+
+    async def after(here: Bench) -> None:
+        said = here.live.context.learner.progress("1")
+        assert said is not None
+        assert said.checkpoint == 0.19
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)

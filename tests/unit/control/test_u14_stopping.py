@@ -32,6 +32,8 @@ def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path)
         last = await here.submit("forever", model="known")
         await here.settle()
         assert here.state(follows) is State.STARTING
+        status = here.live.status()
+        assert (status.running, status.starting, status.stopping, status.waiting) == (1, 1, 1, 1)
         why = await here.live.why(last)
         assert why.evidence == (
             f"{held}, 1 more is starting as they are released, both devices are taken, 1 job waits",

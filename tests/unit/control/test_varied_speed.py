@@ -9,6 +9,7 @@ from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.core.attempt import LastProgress
 from treadle.models.learning.expectation import (
     FIRST_STEPS,
+    GOES_ON,
     OWN_STEPS,
     STOPS_EARLY,
     Remaining,
@@ -109,6 +110,16 @@ def test_the_first_steps_of_a_job_overrule_one_run_with_other_words() -> None:
     assert left_of(measured(gauge), QUICK, QUICK).because == "1 run of the same command"
 
 
+def test_steps_that_an_earlier_run_did_are_no_speed() -> None:
+    """It resumes by itself with epoch 45 of 90: these were not done in two seconds."""
+    meter = Meter()
+    meter.begin("a", action=0, size=1, share=0.0, now=0.0)
+    gauge = meter.see("a", 45.0, 90.0, 2.0)
+    assert gauge is not None
+    assert gauge.speeds() is None
+    assert left_of(measured(gauge), QUICK, SLOW).because != FIRST_STEPS
+
+
 @pytest.mark.parametrize(
     ("ran", "runs_s", "age_s", "low_below_s"),
     [
@@ -134,6 +145,34 @@ def test_a_range_by_steps_allows_for_runs_of_the_command_that_stopped_early(
         assert left.mean_s < 10.0
     else:
         assert left.span.low_s > 20.0
+
+
+@pytest.mark.parametrize(
+    ("ran", "runs_s", "age_s", "high_above_s"),
+    [
+        (QUICK, (28.0, 29.0, 28.5), 13.0, 15.0),  # An evaluation of 12 s followed.
+        (QUICK, (28.0, 29.0), 13.0, -inf),  # So few may have been slower by chance.
+        (QUICK, (28.0, 29.0, 28.5), 60.0, -inf),  # It went on longer than these.
+        (QUICK, (16.5, 17.0, 17.0), 13.0, -inf),  # They did all their steps, and ended.
+        (SLOW, (28.0, 29.0, 28.5), 13.0, -inf),  # Other commands go on as they do.
+    ],
+)
+def test_a_range_by_steps_allows_for_runs_of_the_command_that_went_on(
+    ran: tuple[str, ...], runs_s: tuple[float, ...], age_s: float, high_above_s: float
+) -> None:
+    """It says 80 of 100 steps at 5 steps a second: 4 s would be left."""
+    knowledge = Knowledge()
+    for seconds in runs_s:
+        knowledge.observe(by_command("ann", "", ran), Outcome(1, seconds, whole=True))
+    expected = knowledge.expect(by_command("ann", "", QUICK), 1)
+    left = remaining(expected, age_s, said=LastProgress(80.0, 100.0, 5.0, measured_s=12.0))
+    assert left.span.low_s < 4.0 < left.span.high_s
+    assert left.because == (OWN_STEPS if high_above_s == -inf else GOES_ON)
+    if high_above_s > -inf:
+        assert left.span.high_s > high_above_s
+        assert left.mean_s > 10.0
+    else:
+        assert left.span.high_s < 6.0
 
 
 def test_what_follows_the_last_step_is_known_from_runs_of_the_same_command() -> None:

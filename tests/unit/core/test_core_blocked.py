@@ -40,6 +40,19 @@ def test_a_blocked_job_starts_when_its_last_reason_is_gone() -> None:
     assert story.scheduler.blocked == {}
 
 
+def test_a_job_does_not_wait_while_it_is_blocked() -> None:
+    story = Story()
+    story.tell(0.0, JobSubmitted(job("a", size=4)), JobSubmitted(job("b", size=4)))
+    story.runs(0.0, "a")
+    story.tell(10.0, JobHeld("b", "x"))
+    story.tell(15.0, JobHeld("b", "y"))
+    story.tell(100.0, JobReleased("b", "x"), JobReleased("b", "y"))
+    assert story.scheduler.jobs["b"].waited_at(105.0) == 15.0
+    story.tell(107.0, JobFinished("a", 0))
+    row = story.scheduler.jobs["b"]
+    assert (row.last_wait_s, row.waited_s, row.waited_at(200.0)) == (7.0, 17.0, 17.0)
+
+
 def test_a_reason_that_is_given_twice_is_taken_back_once() -> None:
     story = Story()
     story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "x"), JobHeld("a", "x"))

@@ -237,3 +237,13 @@ def test_devices_that_a_stopped_job_has_yet_to_leave_are_given_out_last() -> Non
     assert [d.number for d in marked.pick_on("n0", 1)] == [0], "all that are free are being left"
     assert [d.number for d in marked.leaving([]).pick_on("n0", 2)] == [0, 2]
     assert [d.number for d in free.pick_on("n0", 1)] == [0], "the original is as it was"
+
+
+def test_only_some_nodes_are_a_cluster_of_their_own() -> None:
+    free = FreeDevices.of(Cluster((Node("a", 4), Node("b", 2), Node("c", 2))))
+    free.take((Device("b", 0),))
+    seen = free.only({"b", "c"})
+    assert (seen.total, seen.largest, seen.emptied().total) == (3, 2, 4)
+    assert [str(device) for device in seen] == ["b:1", "c:0", "c:1"]
+    assert not seen.knows((Device("a", 0),))
+    assert (free.total, free.largest) == (7, 4)

@@ -11,6 +11,8 @@ ROW = Job(
     JobSpec("a", 50.0),
     *(3, Phase.WAITING, 1.0, 2.0, None, 0.5, 0.25, 1.5, 7.0, 8.0, 4, 5, 9.0, 10.0, 2, 1, 11.0),
     ("n7",),
+    None,
+    12.0,
 )
 
 
@@ -25,6 +27,7 @@ def test_a_start() -> None:
         begun_at=20.0,
         last_wait_s=18.0,
         starts=3,
+        waited_s=30.0,
     )
 
 

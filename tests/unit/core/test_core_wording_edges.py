@@ -108,6 +108,7 @@ def test_u14_memory_has_the_unit_that_leaves_a_readable_number(
         (0.2, 12.0, "up to 12s"),
         (None, 119.0, "at most 1m59s"),
         (0.9, 1.2, "about 1s"),
+        (0.3, 1.2, "up to 1s"),
     ],
 )
 def test_u14_a_range_never_says_zero_seconds_nor_less_than_it_knows(

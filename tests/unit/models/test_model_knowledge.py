@@ -1,6 +1,7 @@
 """What more runs, and runs of others, change about what is expected of a job."""
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import assume, given, settings
@@ -89,6 +90,44 @@ def test_however_often_a_command_runs_as_expected_its_range_becomes_no_wider(
         outcome = Outcome(1, ran_s, whole=True, numbers=numbers(command))
         knowledge.observe(kinds, outcome, name=str(turn))
         before = width_s if held else None
+
+
+def test_a_run_on_four_devices_says_nothing_of_how_much_slower_one_would_be() -> None:
+    """Sleeps ran on one device, which shows the proportion; then one ran on four and gained none.
+
+    One size shows no gain, so the runs on one device may as well be no faster on four.
+    """
+    knowledge, command = Knowledge(), sleep(10.0)
+    kinds = by_command("ann", "", command)
+    for turn, seconds in enumerate((4.0, 8.0, 8.0, 16.0, 24.0, 8.0, 4.0, 16.0) * 2):
+        see(knowledge, "ann", sleep(seconds), seconds * (1.0 + 0.01 * (turn * 7 % 10)))
+    knowledge.observe(kinds, Outcome(4, 10.4, whole=True, numbers=numbers(command)))
+    low_s, high_s, _ = knowledge.expect(kinds, 4, numbers=numbers(command)).span
+    assert low_s <= 10.4 <= high_s
+
+
+def seeds_seen(option: str) -> Knowledge:
+    """Nine seeds took 90 to 110 s each, among other jobs of all lengths."""
+    knowledge = Knowledge()
+    for seed in range(9):
+        see(knowledge, "ann", seeded(seed, option), 90.0 + 20.0 * (seed * 5 % 9) / 8.0)
+        see(knowledge, "ann", (f"./{seed}.sh",), 5.0 * 3.0**seed)
+    return knowledge
+
+
+def seeded(seed: int, option: str = "--seed", epochs: int = 10) -> tuple[str, ...]:
+    return ("python", "train.py", "--epochs", str(epochs), option, str(seed))
+
+
+@pytest.mark.parametrize("option", ["--seed", "--port"])
+def test_a_number_that_runs_did_not_follow_leaves_a_new_one_no_doubt(option: str) -> None:
+    low_s, high_s, _ = span(seeds_seen(option), "ann", seeded(77, option))
+    assert 70.0 < low_s < 95.0
+    assert 105.0 < high_s < 140.0
+
+
+def test_a_number_that_was_the_same_in_all_runs_leaves_doubt() -> None:
+    assert span(seeds_seen("--seed"), "ann", seeded(3, epochs=30)).high_s > 250.0
 
 
 def test_a_run_that_was_not_as_expected_is_believed() -> None:
@@ -226,3 +265,35 @@ def test_a_few_runs_of_the_same_script_with_other_words_leave_a_wide_range(runs:
     assert high_s >= 60.0
     low_s, high_s, _ = span(knowledge, "ann", ("python", "third.py", "--quick"))
     assert high_s < 20.0
+
+
+@pytest.mark.parametrize("runs", [1, 10])
+@pytest.mark.parametrize(("total", "step_s"), [(10.0, 0.6), (None, None)])
+def test_a_length_may_follow_a_number_that_was_the_same_in_all_runs(
+    runs: int, total: float | None, step_s: float | None
+) -> None:
+    """Runs of one epoch had ten steps in 6 s, or said nothing. A hundred may take ten minutes."""
+    knowledge, ran = Knowledge(), ("python", "train.py", "--epochs", "1")
+    for _ in range(runs):
+        outcome = Outcome(1, 6.0, whole=True, total=total, step_s=step_s, numbers=numbers(ran))
+        knowledge.observe(by_command("ann", "", ran), outcome)
+    new = ("python", "train.py", "--epochs", "100")
+    span = knowledge.expect(by_command("ann", "", new), 1, numbers=numbers(new)).span
+    assert span.low_s <= 6.0
+    assert span.high_s >= 600.0
+    same = knowledge.expect(by_command("ann", "", ran), 1, numbers=numbers(ran)).span
+    assert same.high_s < 60.0
+
+
+def test_a_burst_of_others_changes_nothing_of_a_command_that_ran_often() -> None:
+    """Its 60 runs took ten seconds or an hour; then 60 jobs of another user take half a second."""
+    random, knowledge = Random(3), Knowledge()
+    runs = [random.choice((10.0, 10.0, 3600.0)) * random.uniform(0.97, 1.03) for _ in range(60)]
+    own = by_command("ann", "", ("python", "train.py"))
+    for number, seconds in enumerate(runs):
+        knowledge.begin(str(number), own, 1, now=float(number))
+        knowledge.observe(own, Outcome(1, seconds, whole=True), name=str(number))
+    before = knowledge.expect(own, 1).span
+    for number in range(60):
+        see(knowledge, "bob", ("python", f"other{number}.py"), 0.5)
+    assert knowledge.expect(own, 1).span == before

@@ -1,12 +1,16 @@
 """Muri's interleaving model: its formula by hand, and its published predictions."""
 
+from dataclasses import replace
 from itertools import combinations_with_replacement, permutations
 from statistics import median
 
 import pytest
 
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
 from treadle.core.job import JobSpec
 from treadle.models.catalogue import MURI, muri_profile
+from treadle.models.scaling import Effects, ScalingModel
 from treadle.models.staggered import (
     ALONE,
     PENALTIES,
@@ -92,3 +96,37 @@ def test_efficiency_is_stage_time_over_four_resources() -> None:
 def test_penalties_are_the_authors() -> None:
     assert PENALTIES[4] == 1.37 / 1.015
     assert PENALTIES_UNMATCHED[4] == 1.30 / 1.015
+
+
+def held(size: int, turn: int = 0) -> Allocation:
+    return Allocation(tuple(Device("n0", number) for number in range(size)), turn=turn)
+
+
+def test_s1_a_job_that_shares_is_as_slow_as_its_devices_are_few() -> None:
+    """An 8-device job on one device cannot be faster beside another job than it is alone."""
+    model = StaggeredModel()
+    job = JobSpec("a", 1.0, sizes=(1, 8), asked=8, profile=muri_profile("resnet18", 8))
+    twin = replace(job, id="b")
+    alone = {size: model.iterations_per_s(job, held(size), ()) for size in (1, 8)}
+    shared = {
+        size: model.iterations_per_s(job, held(size), [(twin, held(size, 1))]) for size in (1, 8)
+    }
+    assert shared[1] < alone[1]
+    assert shared[1] / alone[1] == pytest.approx(shared[8] / alone[8])
+
+
+def test_s1_placement_counts_for_a_job_that_shares() -> None:
+    model = StaggeredModel(ScalingModel(Effects(across_nodes=0.5), largest_node=8))
+    job, twin = spec("bert", 2), spec("bert", 2, "b")
+    apart = Allocation((Device("n0", 0), Device("n1", 0)))
+    near = model.iterations_per_s(job, held(2), [(twin, held(2, 1))])
+    far = model.iterations_per_s(job, apart, [(twin, apart)])
+    assert far == pytest.approx(near / 2)
+
+
+def test_s1_what_is_predicted_of_a_group_is_at_the_asked_sizes() -> None:
+    model = StaggeredModel()
+    job = JobSpec("a", 1.0, sizes=(1, 8), asked=1, profile=muri_profile("resnet18", 8))
+    twin = replace(job, id="b")
+    truth = model.iterations_per_s(job, held(1), [(twin, held(1, 1))])
+    assert model.together([job, twin]) == pytest.approx((truth, truth))

@@ -136,6 +136,15 @@ def test_company_and_place_both_count() -> None:
     assert chosen.iterations_per_s(two, apart, [(two, apart)]) == pytest.approx(2.5)
 
 
+def test_s3_sharing_is_charged_once_and_policies_see_it() -> None:
+    chosen = model(effects=Effects(shared=0.5))
+    a, b = spec(compute=0.1), spec("b", compute=0.1)
+    here = Allocation((Device("n0", 0),))
+    truth = chosen.iterations_per_s(a, here, [(b, Allocation(here.devices, turn=1))])
+    assert truth == pytest.approx(5.0)
+    assert chosen.together([a, b])[0] == truth
+
+
 def test_jobs_that_know_no_stages_share_as_their_model_does() -> None:
     chosen = model()
     gpt = JobSpec("a", 9.0, profile=Profile(model="gpt2"))

@@ -14,7 +14,7 @@ from treadle.testing.builders import job
 
 
 def policy(place: str = "first-fit"):
-    return antman(placement(place), GapsModel())
+    return antman(placement(place), GapsModel(), hoard=True)
 
 
 def free_rider(name: str, *, size: int = 1, length_s: float = 100.0, at: float = 0.0) -> JobSpec:
@@ -42,6 +42,38 @@ def test_a_large_guaranteed_job_hoards_until_it_can_start() -> None:
         "150 start c n0:0",
         "150 start d n0:1",
     ]
+
+
+HOARDED = [
+    replace(job("a", size=2, length_s=100), tenant="A"),
+    replace(job("big", size=4, length_s=50, at=10), tenant="A"),
+    replace(job("c", length_s=20, at=20), tenant="A"),
+]
+
+
+def test_s8_a_quota_of_the_whole_cluster_is_the_same_as_none() -> None:
+    for hoard in ("on", "off"):
+        without = play(f"antman?hoard={hoard}", HOARDED, "1x4")
+        assert play(f"antman?hoard={hoard}&quotas=A:4", HOARDED, "1x4") == without
+
+
+def test_s8_without_hoarding_a_job_that_fits_goes_first() -> None:
+    lines = [line for line in play("antman", HOARDED, "1x4") if " start " in line]
+    assert lines == ["0 start a n0:0,1", "20 start c n0:2", "100 start big n0:0,1,2,3"]
+
+
+def test_s8_what_is_set_aside_counts_against_the_quota() -> None:
+    """big may set aside 1 of the 2 free devices; the other is left for e of another tenant."""
+    jobs = [
+        replace(job("a", size=2, length_s=100), tenant="A"),
+        replace(job("big", size=3, length_s=50, at=10), tenant="A"),
+        replace(job("e", length_s=20, at=20), tenant="B"),
+        replace(job("f", length_s=20, at=20), tenant="B"),
+    ]
+    lines = [
+        line for line in play("antman?hoard=on&quotas=A:3/B:2", jobs, "1x4") if " start " in line
+    ]
+    assert [line for line in lines if line.startswith("20 ")] == ["20 start e n0:3"]
 
 
 def test_a_job_that_hoards_waits_for_its_own_node() -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.unit.stories import Story, Told
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.events import JobCancelled, JobSubmitted, NodeLost
+from treadle.core.events import DeviceClosed, JobCancelled, JobSubmitted, NodeLost
 from treadle.core.snapshot import Reason, Schedule
 from treadle.policies.base.placement import placement
 from treadle.policies.base.why_waiting import why_waiting
@@ -176,4 +176,17 @@ def test_the_jobs_that_a_job_shares_devices_with_are_named_up_to_four(
     )
     assert reason.sentence == (
         f"it holds 1 device (1 on n0; all it asked for) since 0 s ago, 0.0 % done{named}"
+    )
+
+
+@pytest.mark.parametrize("name", ["fifo", "afs", "weave-l"])
+def test_a_job_on_a_device_that_was_closed_meanwhile(name: str) -> None:
+    """A policy does not see that device any more, and can be asked all the same."""
+    story = Story(name, "1x2")
+    story.tell(0.0, JobSubmitted(job("a", size=1, length_s=100.0)))
+    story.runs(0.0, "a")
+    story.tell(1.0, DeviceClosed(Device("n0", 0), "a process that is not a job"))
+    assert why(story, "a", 2.0) == (
+        "running",
+        "it holds 1 device (1 on n0; all it asked for) since 2 s ago, 2.0 % done",
     )

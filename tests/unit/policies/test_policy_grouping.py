@@ -92,3 +92,29 @@ def test_where_all_jobs_are_different_neighbours_in_rank_are_matched() -> None:
     groups = Grouping(StaggeredModel(), largest=2, matching=True).form([found], 50, nowhere)
     assert len(groups) == 50
     assert all(abs(int(one.id) - int(other.id)) < 4 for one, other in groups)
+
+
+@pytest.mark.parametrize("matching", [True, False])
+@pytest.mark.parametrize(("last_first", "alone"), [(False, {"2", "3"}), (True, {"0", "1"})])
+def test_s4_jobs_of_the_first_or_of_the_last_rank_share_first(
+    matching: bool, last_first: bool, alone: set[str]
+) -> None:
+    """Four jobs on three devices: one pair must share, and which is a matter of rank."""
+    grouping = Grouping(StaggeredModel(), largest=2, matching=matching, last_first=last_first)
+    groups = grouping.form([jobs([6, 6, 6, 6])], 3, nowhere)
+    assert {group[0].id for group in groups if len(group) == 1} == alone
+    assert sorted(len(group) for group in groups) == [1, 1, 2]
+
+
+def test_s4_jobs_of_the_size_that_ranks_last_share_first() -> None:
+    small = jobs([0, 6])
+    large = [
+        JobSpec(name, 1.0, sizes=(2,), profile=muri_profile(model, 2))
+        for name, model in (("a", "bert"), ("b", "dqn"))
+    ]
+    shared = {}
+    for last_first in (False, True):
+        grouping = Grouping(StaggeredModel(), largest=2, matching=True, last_first=last_first)
+        groups = grouping.form([small, large], 5, nowhere)
+        shared[last_first] = [[spec.id for spec in group] for group in groups if len(group) > 1]
+    assert shared == {False: [["0", "1"]], True: [["a", "b"]]}

@@ -74,7 +74,7 @@ def test_an_unknown_parameter_is_answered_with_those_there_are() -> None:
         "did you mean margin_s?"
     )
     assert refusal("max-min?zzz=3") == (
-        "policy max-min has no parameter 'zzz' (it takes quantum_s)"
+        "policy max-min has no parameter 'zzz' (it takes quantum_s, turns)"
     )
     assert refusal("fifo?strict=on") == "policy fifo has no parameter 'strict' (it takes none)"
 

@@ -15,6 +15,7 @@ from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
+from treadle.policies.wrappers.reserve import until_reserved
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
@@ -104,6 +105,18 @@ def test_u12_why_names_the_reservation_and_what_small_jobs_wait_for() -> None:
         "2 free devices are kept for job gang, which needs 4 and was overtaken 0 times; "
         "only jobs that are gone within 1.7 min may use them, and it is expected to take 8.3 min"
     )
+
+
+@pytest.mark.parametrize("other", ["las+reserve?overtakes=1", "afs+priority+reserve+host"])
+def test_a_gang_keeps_its_turn_under_another_policy(other: str) -> None:
+    """Two small jobs have overtaken it before the policy is switched."""
+    scheduler = Scheduler(policy("backfill+reserve?overtakes=1"), Cluster.grid(1, 4))
+    for spec in (job("long"), job("gang", size=4), job("s1"), job("s2")):
+        scheduler.step([JobSubmitted(spec)], 0.0)
+    scheduler.set_policy(policy(other), 5.0)
+    scheduler.step([], 5.0)
+    text = until_reserved(scheduler.policy, scheduler.snapshot(5.0), "gang")
+    assert text.startswith("it was overtaken twice; ")
 
 
 def test_bounds_are_checked() -> None:

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.stories import Story
+from tests.unit.stories import Story, play
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import JobFinished, JobSubmitted, NodeJoined, NodeLost
+from treadle.core.events import JobFinished, JobStopped, JobSubmitted, NodeJoined, NodeLost
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
@@ -232,21 +232,42 @@ class TestDecisions:
         assert held(told) == {"a": 8, "b": 0}
 
     def test_a_quota_limits_promises(self):
-        told = story("rubick?gate=0&quotas=x:8/y:2", "2x8")
+        """x1 is beyond its tenant's quota: it has what is left over, until z takes it."""
+        told = story("rubick?gate=0&quotas=x:8/y:2/z:8", "2x8")
         best = PLANNER.best("bert", (8,))
         assert best is not None
         jobs = [
             planned(f"x{n}", "bert", 8, best.plan, guaranteed=True, tenant="x") for n in range(2)
         ]
         told.tell(0.0, *map(JobSubmitted, jobs))
-        assert held(told)["x0"] >= 8
-        assert held(told)["x1"] == 0
+        assert held(told) == {"x0": 8, "x1": 8}
         told.tell(
             1.0, JobSubmitted(planned("y0", "bert", 8, best.plan, guaranteed=True, tenant="y"))
         )
         assert "y0" in told.scheduler.unfit
-        told.tell(2.0, JobFinished("x0", told.scheduler.jobs["x0"].action))
+        told.tell(
+            2.0, JobSubmitted(planned("z0", "bert", 8, best.plan, guaranteed=True, tenant="z"))
+        )
+        assert held(told) == {"x0": 8, "x1": 0, "y0": 0, "z0": 8}
+        told.tell(2.0, JobStopped("x1", told.scheduler.jobs["x1"].action, 0.0))
+        told.tell(3.0, JobFinished("x0", told.scheduler.jobs["x0"].action))
         assert held(told)["x1"] >= 8
+
+    def test_s10_a_guarantee_never_makes_a_job_wait_longer_than_a_best_effort_one(self):
+        """12 of 16 devices are taken. Both others asked for 8 and can use the 4 that are left: the
+        guaranteed one has them first, and all 8 once its promise can be kept.
+        """
+        long = job("long", size=12, length_s=200.0)
+        other = job("best-effort", size=8, sizes=(1, 2, 4, 8), length_s=300.0, at=1.0)
+        jobs = [long, replace(other, guaranteed=False), replace(other, id="guaranteed")]
+        lines = play("rubick?gate=0&restart_s=5", jobs, "1x16", until=200.0)
+        assert [line.rpartition(" ")[0] for line in lines] == [
+            "0 start long",
+            "1 start guaranteed",
+            "200 finish",
+            "200 change guaranteed",
+            "200 start best-effort",
+        ]
 
     def test_promised_jobs_make_way_for_one_that_needs_a_whole_node(self):
         told = story("rubick?gate=0", "2x8")

@@ -189,6 +189,12 @@ def test_sharing_can_be_switched_off_for_any_policy() -> None:
     )
 
 
+def test_any_other_word_than_on_and_off_is_refused_by_name() -> None:
+    message = "policy afs parameter share takes on or off, not 'maybe'"
+    with pytest.raises(InvalidInputError, match=message):
+        wrapped("afs?share=maybe")
+
+
 def test_terms_are_parameters() -> None:
     scheduler = live("afs+share?sum=1.99")
     told(scheduler, 0.0, seen("a", busy=0.5))

@@ -65,6 +65,24 @@ def test_max_min_takes_turns_when_not_all_fit() -> None:
     ]
 
 
+@pytest.mark.parametrize("sizes", [(1,), (1, 2)])
+def test_s9_max_min_without_turns_stops_no_job_that_has_begun(sizes: tuple[int, ...]) -> None:
+    """Rigid or elastic, with less service or not: a waits its turn behind b under both orders."""
+    jobs = [
+        job("b", size=1, sizes=sizes, length_s=30.0),
+        job("a", size=1, sizes=sizes, length_s=5.0, at=20.0),
+        job("c", size=1, sizes=sizes, length_s=5.0, at=21.0),
+    ]
+    lines = play("max-min?quantum_s=10&turns=off", jobs, "1x1")
+    assert [line for line in lines if "start" in line] == [
+        "0 start b n0:0",
+        "30 start a n0:0",
+        "35 start c n0:0",
+    ]
+    assert not [line for line in lines if "stop" in line]
+    assert "20 stop b" in play("max-min?quantum_s=10", jobs, "1x1")
+
+
 def test_max_min_has_nothing_to_do_when_every_job_has_the_most_it_can_use() -> None:
     story = Story("max-min", "1x4")
     story.tell(0.0, JobSubmitted(job("a", size=2)))
@@ -155,6 +173,38 @@ def test_themis_sees_the_end_of_the_lease_that_ends_first() -> None:
     story.tell(4.0, JobSubmitted(job("b")))
     story.tell(5.0, JobSubmitted(job("c")))
     assert story.scheduler.wake_at == 10.0
+
+
+def test_s2_themis_gives_running_jobs_what_no_job_waits_for() -> None:
+    """Two jobs that asked for 2 of 8 devices and can use all: 1,000 s instead of 2,001."""
+    sizes = tuple(range(1, 9))
+    jobs = [
+        job("a", size=2, sizes=sizes, length_s=2000.0),
+        job("b", size=2, sizes=sizes, length_s=2000.0, at=1.0),
+    ]
+    ends = [line for line in play("themis", jobs, "1x8") if "finish" in line]
+    assert float(ends[-1].split()[0]) <= 1050.0
+
+
+def test_s2_themis_lets_sizes_follow_when_a_lease_ends() -> None:
+    """a has all 4 devices for its lease, and 2 of them from then on; b has the others."""
+    jobs = [job("a", size=2, sizes=(1, 2, 4)), job("b", size=2, sizes=(1, 2, 4), at=1.0)]
+    assert play("themis?lease_s=10", jobs, until=10.0) == [
+        "0 start a n0:0,1,2,3",
+        "10 change a n0:2,3",
+        "10 start b n0:0,1",
+    ]
+
+
+def test_s2_a_lease_ends_also_for_a_decision_that_comes_late() -> None:
+    """Live, a decision comes a moment after it is due, and in rounds much later."""
+    story = Story("themis?lease_s=10", "1x1")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    story.tell(1.0, JobSubmitted(job("b")))
+    assert story.scheduler.wake_at == 10.0
+    orders = story.tell(13.0)
+    assert [type(order).__name__ for order in orders] == ["Stop", "Start"]
 
 
 # -- devices for sizes ---------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 
 import pytest
 
@@ -36,7 +35,7 @@ def elastic(identity: str, length_s: float, *, at: float = 0.0, serial: float = 
 
 def experiment(jobs: Sequence[JobSpec], **settings: object) -> Experiment:
     chosen = Settings(**{"policy": "afs", "placement": "count", **settings})  # type: ignore[arg-type]
-    return prepare(Workload.of("w", jobs), CLUSTER, chosen, stopwatch=perf_counter)
+    return prepare(Workload.of("w", jobs), CLUSTER, chosen)
 
 
 def refusal(**settings: object) -> str:
@@ -277,3 +276,26 @@ def test_aiturbo_relies_on_no_length_that_a_job_did_not_say(belief: str) -> None
         scheduler = run.simulation.scheduler
         snapshot = scheduler.snapshot(1000.0)
         assert scheduler.policy.why(snapshot, "a").sentence.endswith(f"its end {end}")
+
+
+def test_sharing_can_be_worse_than_policies_believe_and_only_jobs_that_share_notice() -> None:
+    jobs = [
+        replace(job(f"j{n}", size=4, length_s=500.0), profile=Profile(model=model))
+        for n, model in enumerate(("gpt2", "a2c"))
+    ]
+    ends: dict[tuple[str, float], float] = {}
+    for name in ("muri-s?autopack=off", "srtf"):
+        for error in (0.0, 0.2):
+            summary = experiment(jobs, policy=name, sharing_error=error).finish()
+            assert summary.makespan_s is not None
+            ends[name, error] = summary.makespan_s
+    assert ends["srtf", 0.2] == ends["srtf", 0.0]
+    # Both are slower by a fifth while they share; what the longer one does alone is as before.
+    assert ends["muri-s?autopack=off", 0.0] < ends["muri-s?autopack=off", 0.2]
+    assert ends["muri-s?autopack=off", 0.2] < ends["muri-s?autopack=off", 0.0] / 0.8
+
+
+def test_a_sharing_error_of_all_speed_is_refused() -> None:
+    assert refusal(sharing_error=1.0) == (
+        "sharing error 1 is invalid; expected a share of 0 or more and below 1"
+    )

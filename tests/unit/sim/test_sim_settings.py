@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from treadle.core.cluster import Cluster
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
-from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects
+from treadle.models.scaling import NO_EFFECTS, PHILLY, Effects, ScalingModel
+from treadle.models.stages import StageTimes
 from treadle.sim.costs import MEASURED, ByModel, Constant
-from treadle.sim.settings import effects, elastic_sizes, look, restart_cost
+from treadle.sim.settings import effects, elastic_sizes, look, restart_cost, sharing
+from treadle.testing.builders import job
 
 
 def of(model: str) -> JobSpec:
@@ -130,6 +133,25 @@ UNKNOWN = (
 )
 def test_effects_that_make_no_sense(text: str, sentence: str) -> None:
     assert refusal(effects, text) == sentence
+
+
+def test_s3_a_factor_of_sharing_is_charged_once_by_the_model_of_that_name() -> None:
+    a, b = job("a"), job("b")
+    model = sharing("factor", ScalingModel(PHILLY), StageTimes(), "philly")
+    here = Allocation((Device("n0", 0),))
+    truth = model.iterations_per_s(a, here, [(b, Allocation(here.devices, turn=1))])
+    assert truth == pytest.approx(0.77)
+    assert model.together([a, b]) == (truth, truth)
+    assert model.efficiency([a, b]) == pytest.approx(1.54)
+
+
+def test_s3_a_factor_of_sharing_beside_another_model_is_refused() -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        sharing("tokens", ScalingModel(), StageTimes(), "nodes=0.9,sharing=0.5")
+    assert str(caught.value) == (
+        "the effects are nodes=0.9,sharing=0.5 and --sharing tokens says itself what sharing "
+        "costs; use --sharing factor, or leave sharing= out"
+    )
 
 
 def test_time_is_looked_at_by_event_or_by_round() -> None:

@@ -4,11 +4,12 @@ import pytest
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
-from treadle.core.events import JobHeld, JobStarted, JobSubmitted
+from treadle.core.events import JobFailed, JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
+from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import Effort, World, starts_in
+from treadle.sim.start_estimate import Begin, Effort, World, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -26,10 +27,14 @@ def wide(name: str, length_s: float) -> JobSpec:
     return JobSpec(name, length_s, (2,), profile=Profile(size=2))
 
 
-def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
+def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Begin | None:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
-    found = starts_in(scheduler, model, job, now=now, effort=effort, world=World(left_s))
+    return starts_in(scheduler, model, job, now=now, effort=effort, world=World(left_s))
+
+
+def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
+    found = begins(scheduler, job, now=now, **left_s)
     return None if found is None else found.in_s
 
 
@@ -53,6 +58,22 @@ def test_a_blocked_job_has_no_estimate() -> None:
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
     scheduler.take([JobHeld("b", "user")], 1.0)
     assert starts(scheduler, "b", now=1.0) is None
+
+
+def test_the_ends_that_a_job_waits_for_are_named() -> None:
+    scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
+    assert begins(scheduler, "b", now=30.0) == Begin(70.0, 0, ("a",), 2)
+
+
+def test_a_job_that_backs_off_waits_for_no_end() -> None:
+    """1. `a` runs for 10 s and `b` for 100 s, on a device each. 2. `b` fails and is tried again in
+    30 s; by then `a` has left its device long ago, and no end decides when `b` starts."""
+    short, long = JobSpec("a", 10.0, (1,)), JobSpec("b", 100.0, (1,))
+    scheduler = standing("fifo+elsewhere", short, long)
+    scheduler.retry = lambda _: Answer(again=True, wait_s=30.0)
+    scheduler.step([JobFailed("b", scheduler.jobs["b"].action, 0.0, "ecc")], 1.0)
+    scheduler.step([JobSubmitted(JobSpec("c", 500.0, (1,)))], 1.0)  # It takes the place of `b`.
+    assert begins(scheduler, "b", now=2.0) == Begin(29.0, 0)
 
 
 def test_what_a_world_assumes_by_default_cannot_be_changed_for_all() -> None:

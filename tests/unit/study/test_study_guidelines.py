@@ -98,7 +98,6 @@ def test_an_effect_is_what_the_simulation_gave() -> None:
         [Trial("placing", WITHOUT, BACKFILL)],
         Workload.of("x", jobs),
         Cluster.grid(1, 2),
-        stopwatch=lambda: 0.0,
     )
     assert effect.completion_mean_s == pytest.approx(15)
     assert effect.wait_mean_s == pytest.approx(5)
@@ -109,7 +108,7 @@ def test_an_effect_is_what_the_simulation_gave() -> None:
 def test_a_guideline_that_cannot_be_applied_says_why_and_stops_no_other() -> None:
     workload, grid = Workload.of("x", [job("a")]), Cluster.grid(1, 1)
     bad = Trial("placing", "wait for locality", replace(BACKFILL, policy="backfill+locality?x=1"))
-    (effect,) = measured([bad], workload, grid, stopwatch=lambda: 0.0)
+    (effect,) = measured([bad], workload, grid)
     assert effect.refused.startswith("wrapper locality has no parameter 'x'")
     with pytest.raises(Exception, match="no parameter"):
-        list(measured([replace(bad, guideline=WITHOUT)], workload, grid, stopwatch=lambda: 0.0))
+        list(measured([replace(bad, guideline=WITHOUT)], workload, grid))

@@ -52,17 +52,13 @@ def test_the_policy_of_then_gives_what_was(tmp_path: Path, policy: str) -> None:
     """1. Jobs of one size run under a policy that lets them be. 2. Their lengths are read off the
     record. 3. The same policy again gives the same ends."""
     journal = recorded(tmp_path / "j", policy, RIGID)
-    assert completions(simulated(journal, policy, lambda: 0.0)) == pytest.approx(
-        completions(lives_of(journal))
-    )
+    assert completions(simulated(journal, policy)) == pytest.approx(completions(lives_of(journal)))
 
 
 @pytest.mark.parametrize("policy", ["fifo", "backfill", "srtf", "las"])
 def test_u11_the_orders_of_then_give_the_times_of_then(tmp_path: Path, policy: str) -> None:
     journal = recorded(tmp_path / "j", policy, RIGID)
-    assert completions(with_own_orders(journal, lambda: 0.0)) == pytest.approx(
-        completions(lives_of(journal))
-    )
+    assert completions(with_own_orders(journal)) == pytest.approx(completions(lives_of(journal)))
 
 
 def test_u11_the_orders_of_resized_jobs_give_about_the_times_of_then(tmp_path: Path) -> None:
@@ -72,7 +68,7 @@ def test_u11_the_orders_of_resized_jobs_give_about_the_times_of_then(tmp_path: P
         JobSpec("b", 30.0, (1, 2, 4), asked=4, profile=profile, submit_at=20.0),
     ]
     journal = recorded(tmp_path / "j", "max-min", jobs, restart_cost="3", restart_charge="starts")
-    lives, again = lives_of(journal), with_own_orders(journal, lambda: 0.0)
+    lives, again = lives_of(journal), with_own_orders(journal)
     assert 0 < error(completions(lives), completions(again)) <= CLOSE
 
 
@@ -95,7 +91,7 @@ def test_orders_for_devices_that_simulated_jobs_still_hold_wait_in_turn(tmp_path
 def test_another_policy_gives_the_same_result_as_its_own_run(tmp_path: Path) -> None:
     journal = recorded(tmp_path / "j", "fifo", RIGID)
     other = recorded(tmp_path / "k", "backfill", RIGID)
-    found = simulated(journal, "backfill", lambda: 0.0)
+    found = simulated(journal, "backfill")
     assert found.keys() == lives_of(other).keys()
     for name, lived in lives_of(other).items():
         assert found[name] == pytest.approx(lived)
@@ -143,6 +139,4 @@ def test_u11_a_speed_that_was_assumed_of_a_live_job_is_not_taken_for_measured(
     live = replace(journal, steps=tuple(steps))
     assert observed(live)["a"].live
     assert observed(live)["a"].lengths.by_size == {}
-    assert simulated(live, "fifo", lambda: 0.0)["a"].run_s == pytest.approx(
-        lives_of(live)["a"].run_s
-    )
+    assert simulated(live, "fifo")["a"].run_s == pytest.approx(lives_of(live)["a"].run_s)

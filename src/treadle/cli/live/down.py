@@ -120,7 +120,12 @@ def _grace(found: Status) -> str:
 
 
 def _jobs(found: Status) -> int:
-    return found.running + found.stopping + found.waiting + found.held
+    return _under_way(found) + found.waiting + found.held
+
+
+def _under_way(found: Status) -> int:
+    """Jobs that have devices."""
+    return found.running + found.starting + found.stopping
 
 
 def until_gone(here: Session, pid: int) -> None:
@@ -162,8 +167,7 @@ def _gone(before: Status, mode: str | None) -> str:
         return "the daemon stopped; no job was running or waiting"
     if mode == "cancel":
         return f"{several(jobs, 'job')} ended, and the daemon stopped"
-    running = before.running + before.stopping
-    left = f"{running:,} still running, {before.waiting:,} waiting"
+    left = f"{_under_way(before):,} still running, {before.waiting:,} waiting"
     if before.held:
         left += f", {before.held:,} held"
     return f"the daemon stopped; jobs remain ({left}), and treadle up picks them up again"

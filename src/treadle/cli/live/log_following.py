@@ -253,7 +253,7 @@ class Follower:
 
     def _print(self, detail: JobDetail) -> bool:
         """Print new output of all ranks; whether there was any."""
-        ranks = self._choice.of(detail)
+        ranks = self._choice.of(self._session, detail, self._attempt)
         if self._printer.prefix is None:
             self._printer.prefix = len(ranks) > 1
         new = False

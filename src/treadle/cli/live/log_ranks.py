@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import click
 
-from treadle.cli.live.session import note
+from treadle.cli.live.session import Session, note
 from treadle.cli.show.wording import plain
 from treadle.wire.jobs import JobDetail
+from treadle.wire.problems import NotFoundError
 
 ALL = "all"
+SHORTEST = 4  # bytes of the shortest piece
 
 
 @dataclass(slots=True)
@@ -27,13 +29,24 @@ class RankChoice:
         if text not in (None, ALL) and not (text.isascii() and text.isdigit() and len(text) < 6):
             raise click.UsageError(f"--rank is {plain(text)}; expected a number from 0, or all")
 
-    def of(self, detail: JobDetail) -> Sequence[int]:
-        """The ranks to show of a job; says once that there are others."""
+    def of(self, session: Session, detail: JobDetail, attempt: int) -> Sequence[int]:
+        """The ranks to show of an attempt (0: the newest); says once that there are others."""
         if self.wanted not in (None, ALL):
             return [int(self.wanted)]
+        if self.wanted == ALL and detail.uses_train:  # It may have had more than it has now.
+            there = _with_output(session, detail.job.id, attempt)
+            return range(max(1, detail.ranks, there))
         if self.wanted == ALL or not detail.uses_train or detail.ranks <= 1:
             return range(max(1, detail.ranks))
         if not self.noted:
             self.noted = True
             note(f"only rank 0 of {detail.ranks} is shown: all run the same script (--rank all)")
         return [0]
+
+
+def _with_output(session: Session, job: str, attempt: int) -> int:
+    """How many ranks of an attempt have output."""
+    try:
+        return session.client.log(job, attempt=attempt, rank=0, limit=SHORTEST).ranks
+    except NotFoundError:
+        return 0  # It has not run yet.

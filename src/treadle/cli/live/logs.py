@@ -62,11 +62,10 @@ def logs(
     if detail.logs_pruned_at is not None:
         date = date_text(detail.logs_pruned_at)
         raise NotFoundError(f"the log of job {plain(detail.job.id)} was pruned on {date}")
-    ranks = choice.of(detail)
     if attempt and (not follow or detail.job.state.ended):
         _check_attempt(detail, attempt)
     if as_json:
-        _print_json(here, identity, attempt or 0, ranks)
+        _print_json(here, identity, attempt or 0, choice.of(here, detail, attempt or 0))
         return 0
     printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
     if follow and not detail.job.state.ended:
@@ -79,6 +78,7 @@ def logs(
     for number in numbers:
         if len(numbers) > 1:
             note(f"attempt {number} of job {plain(identity)}")
+        ranks = choice.of(here, detail, number)
         show(here, identity, printer, attempt=number, ranks=ranks, tail=tail or 0)
     if ended:
         note(end_sentence(detail.job))

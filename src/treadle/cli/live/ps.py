@@ -114,7 +114,7 @@ def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, 
         text += f"\n{more} not counted here; --json lists them"
     elif cut or found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
-    elif _plain(which) and (others := _others(here, len(found.views))):
+    elif _plain(which) and (others := _others(here, which, len(found.views))):
         text += f"\n{others:,} more of other users; treadle ps -A lists them"
     return text
 
@@ -160,15 +160,22 @@ def _plain(which: dict[str, object]) -> bool:
     return bool(which["user"]) and not narrowed
 
 
-def _others(here: Session, mine: int) -> int:
-    """The number of active jobs of other users."""
-    return max(0, (here.client.job_page(limit=1).total or 0) - mine)
+def _others(here: Session, which: dict[str, object], mine: int) -> int:
+    """The number of active jobs of other users.
+
+    Jobs come and go between two answers. So if there seem to be some, one's own are counted again.
+    """
+    every = here.client.job_page(limit=1).total or 0
+    if every <= mine:
+        return 0
+    again = here.client.job_page(limit=1, user=str(which["user"])).total or 0
+    return max(0, every - max(mine, again))
 
 
 def _nothing(here: Session, which: dict[str, object]) -> str:
     if any(which[key] for key in ("states", "array", "name", "tenant", "ended")):
         return "no such jobs"
-    if _plain(which) and (others := _others(here, 0)):
+    if _plain(which) and (others := _others(here, which, 0)):
         return f"no jobs of {which['user']}; {others:,} of others (treadle ps -A)"
     return "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs"
 

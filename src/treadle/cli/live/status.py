@@ -46,6 +46,12 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
 
 
 def jobs_line(found: Status) -> str:
-    stopping = f", {found.stopping:,} stopping" if found.stopping else ""
-    held = f", {found.held:,} held" if found.held else ""
-    return f"{found.running:,} running{stopping}, {found.waiting:,} waiting{held}"
+    counts = [
+        (found.running, "running"),
+        (found.starting, "starting"),
+        (found.stopping, "stopping"),
+        (found.waiting, "waiting"),
+        (found.held, "held"),
+    ]
+    always = ("running", "waiting")
+    return ", ".join(f"{count:,} {word}" for count, word in counts if count or word in always)

@@ -1,7 +1,6 @@
 """`treadle analyze`: the analysis of the Philly study, for any trace or journal."""
 
 import json
-import time
 import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -87,7 +86,7 @@ def analyze(
     show = interactive() and not as_json
     if _is_journal(trace):
         _check_alone(context, trace)
-        record = replayed(Path(trace), time.perf_counter)
+        record = replayed(Path(trace))
     else:
         record = _of_trace(trace, cluster_text, oversize, policy, options, show=show)
     analysis = analyse(record, rules=rules)
@@ -117,7 +116,7 @@ def _of_trace(
     chosen = settings(policy, options)
     if workload.runs:
         return as_recorded(workload, cluster, chosen)
-    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), "simulating")
     if show:
         experiment.simulation.observe(progress)
@@ -137,7 +136,6 @@ def _savings(record: Record, jobs_max: int, *, show: bool) -> Guidelines:
             planned,
             chosen.workload,
             record.cluster,
-            stopwatch=time.perf_counter,
             observers=observers,
         )
     )

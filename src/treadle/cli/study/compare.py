@@ -1,7 +1,6 @@
 """`treadle compare`: simulate one trace under several policies and compare."""
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -96,10 +95,7 @@ def run_all(
     workload: Workload, cluster: Cluster, base: Settings, policies: list[str], *, show: bool
 ) -> list[Run]:
     """Run one policy after another; a wrong name is reported before the first run."""
-    experiments = [
-        prepare(workload, cluster, replace(base, policy=name), stopwatch=time.perf_counter)
-        for name in policies
-    ]
+    experiments = [prepare(workload, cluster, replace(base, policy=name)) for name in policies]
     progress = Progress(len(workload.jobs) * len(policies), "simulating")
     runs: list[Run] = []
     for name, experiment in zip(policies, experiments, strict=True):

@@ -189,11 +189,11 @@ def _compare(jobs: Mapping[str, JobView], journal: Journal, here: Session) -> No
     """
     lives = recorded(journal)
     live = _completions(lives)
-    off = error(live, _completions(with_own_orders(journal, here.stopwatch)))
+    off = error(live, _completions(with_own_orders(journal)))
     doubt = _far_off(off)
     fifo: dict[str, float] = {}
     if not doubt:
-        found = simulated(journal, "fifo", here.stopwatch)
+        found = simulated(journal, "fifo")
         doubted = contradicted(lives, found)
         if doubted is None:
             fifo = _completions(found)

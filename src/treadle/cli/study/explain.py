@@ -1,7 +1,6 @@
 """`treadle explain`: why a job waits or holds its devices at a moment of a simulation."""
 
 import json
-import time
 from typing import Any
 
 import click
@@ -51,7 +50,7 @@ def explain(
     workload, cluster = read(trace, cluster_text, oversize)
     _check_job(workload, identity)
     chosen = settings(policy, options)
-    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), policy)
     if interactive() and not as_json:
         experiment.simulation.observe(progress)

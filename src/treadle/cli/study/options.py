@@ -80,7 +80,7 @@ _RUN_OPTIONS = (
         default="none",
         show_default=True,
         metavar="none|philly|nodes=F,racks=F,sharing=F",
-        help="Slowdown by crossing nodes or racks, or by sharing.",
+        help="Slowdown by crossing nodes or racks; with --sharing factor, also by sharing.",
     ),
     click.option(
         "--speeds",
@@ -97,8 +97,16 @@ _RUN_OPTIONS = (
         default="tokens",
         show_default=True,
         metavar="|".join(SHARING),
-        help="How jobs on the same devices slow each other down: fair turns at each resource, or "
-        "the lock step of Muri's simulator.",
+        help="How jobs on the same devices slow each other down: fair turns at each resource, "
+        "the lock step of Muri's simulator, or the factor of --effects.",
+    ),
+    click.option(
+        "--sharing-error",
+        type=Number(min=0, max=1, max_open=True),
+        default=0.0,
+        metavar="SHARE",
+        help="Jobs on the same devices run slower than policies believe, by this share of their "
+        "speed.",
     ),
     click.option(
         "--elastic",
@@ -225,6 +233,7 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
         effects=options["effects"],
         speeds=options["speeds"],
         sharing=options["sharing"],
+        sharing_error=options["sharing_error"],
         belief=options["belief"],
         belief_error=options["belief_error"],
         lengths=options["lengths"],

@@ -42,7 +42,7 @@ def simulate(
     """Simulate TRACE (a file, or generate:philly?jobs=5000&seed=1) under one policy."""
     workload, cluster = read(trace, cluster_text, oversize)
     chosen = settings(policy, options)
-    experiment = prepare(workload, cluster, chosen, stopwatch=time.perf_counter)
+    experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), policy)
     if interactive() and not as_json:
         experiment.simulation.observe(progress)

@@ -38,6 +38,7 @@ _AXES: "Mapping[str, click.ParamType[Any]]" = {
     "belief": click.Choice(BELIEFS),
     "belief-error": Number(min=0),
     "length-error": Number(min=0),
+    "sharing-error": Number(min=0, max=1, max_open=True),
     "restart-cost": click.STRING,
     "restart-charge": click.STRING,
     "effects": click.STRING,

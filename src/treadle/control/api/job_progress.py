@@ -16,12 +16,11 @@ from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import devices, several
+from treadle.core.wording import devices, several, span
 from treadle.models.learning.expectation import (
     BY_STEPS,
     COVERAGE,
     FIRST_STEPS,
-    OWN_STEPS,
     Remaining,
     remaining,
 )
@@ -30,8 +29,12 @@ from treadle.models.lengths.distribution import Lengths, Span
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
-STEPS_DONE = "its steps are done, and how long what follows them takes was not seen yet"
+EXPECTED_SPEED = "steps left at the speed expected on"
+STEPS_DONE = "its steps are done, and how long what follows them takes is not known"
 SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
+STILL_S = 30.0  # without a step: it stands still,
+STILL_PAUSES = 3.0  # if that is so many times its longest pause before,
+STILL_SHARE = 0.1  # and so much of what its steps leave: less hardly changes when it ends
 MEDIAN = 0.5
 BELIEVED = 1.6  # a speed at a size that was not measured may be off by such a factor
 GAIN_MIN = 1.02  # a size that is not so much faster is no faster
@@ -59,12 +62,30 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     limit_s = limit_left_s(context, record)
     if not left.known:
         return _unknown(expected, limit_s)
-    if left.because == OWN_STEPS and _has_said_all(context, record):
-        return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=STEPS_DONE)
+    if unclear := _unclear(context, record, expected, left):
+        return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=unclear)
     because, sooner = left.because, _if_grown(context, record, row)
     if sooner < 1.0:
         because += ", or sooner if it grows"
     return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
+
+
+def _unclear(context: Context, record: JobRecord, expected: Expectation, left: Remaining) -> str:
+    """Why steps do not say when it ends, though it counts them; empty if they do."""
+    by_steps = left.because in (*BY_STEPS, FIRST_STEPS)
+    own = by_steps or left.because.startswith(EXPECTED_SPEED)
+    # What is known of its kind may be the steps of this very run: they say nothing of what follows.
+    if (own or not expected.learned.runs) and _has_said_all(context, record):
+        return STEPS_DONE
+    if not own:
+        return ""
+    gauge = context.learner.gauge(record.id)
+    if gauge is None or gauge.grew_at is None:
+        return ""
+    # While no controller listened, it is taken to have gone on.
+    still_s = context.clock.now() - gauge.grew_at - context.learner.unheard_s(gauge.grew_at)
+    enough_s = max(STILL_S, STILL_PAUSES * gauge.longest_s, STILL_SHARE * left.mean_s)
+    return f"it has done no step for {span(still_s)}" if still_s >= enough_s else ""
 
 
 def _has_said_all(context: Context, record: JobRecord) -> bool:
@@ -120,12 +141,12 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     """
     expected = expectation(context, record, row)
     left = _left(context, record, row, expected)
-    if not left.known:
+    if not left.known or _unclear(context, record, expected, left):
         return None
-    if left.because in BY_STEPS or _counted(record, row):
+    if left.because in (*BY_STEPS, FIRST_STEPS) or _counted(context, record, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
-        lengths = expected.learned.length.scaled(_slower(context, row)).given(_age_s(context, row))
+        lengths = expected.learned.length.scaled(_slower(context, row)).after(_age_s(context, row))
     limit_s = limit_left_s(context, record)
     return Left(lengths, left.span.low_s, left.span.high_s, inf if limit_s is None else limit_s)
 
@@ -145,7 +166,7 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, row), said=said)
-    if left.because not in BY_STEPS and _counted(record, row):
+    if left.because not in BY_STEPS and _counted(context, record, row):
         return _at_new_size(context, row)
     left = _naming_size(left, expected, row.spec)
     return left if expected.known or left.because in BY_STEPS else replace(left, known=False)
@@ -161,13 +182,13 @@ def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remai
     return replace(left, because=f"{left.because}, none on {devices(spec.asked)}")
 
 
-def _counted(record: JobRecord, row: Job) -> bool:
+def _counted(context: Context, record: JobRecord, row: Job) -> bool:
     """Whether a running job said that steps are left, and the scheduler counts its work in them.
 
     A total that was predicted from its losses is for policies alone.
     """
     said = record.progress
-    if said is None or not said.total or said.step >= said.total:
+    if said is None or not said.total or said.step >= said.total or _has_said_all(context, record):
         return False
     return row.phase is Phase.RUNNING and record.metered
 
@@ -179,9 +200,9 @@ def _at_new_size(context: Context, row: Job) -> Remaining:
     """
     speed = context.belief.alone(row.spec, row.spec.asked) / _slower(context, row)
     left_s = row.remaining_at(context.clock.now()) / speed
-    span = Span(left_s / BELIEVED, left_s * BELIEVED, COVERAGE)
-    because = f"steps left at the speed expected on {devices(row.size)}"
-    return Remaining(span, left_s, known=True, because=because)
+    either = Span(left_s / BELIEVED, left_s * BELIEVED, COVERAGE)
+    because = f"{EXPECTED_SPEED} {devices(row.size)}"
+    return Remaining(either, left_s, known=True, because=because)
 
 
 def _if_grown(context: Context, record: JobRecord, row: Job) -> float:

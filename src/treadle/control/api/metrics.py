@@ -39,6 +39,7 @@ def metrics(context: Context) -> tuple[Figure, ...]:
         ("treadle_longest_wait_seconds", {}, max(waits, default=0.0)),
         ("treadle_decision_seconds", {"of": "last"}, charge.last_s),
         ("treadle_decision_seconds", {"of": "longest"}, charge.longest_s),
+        ("treadle_decision_cpu_seconds_total", {}, charge.cpu_s),
         ("treadle_decisions_total", {}, float(scheduler.decisions)),
         ("treadle_orders_total", {}, float(scheduler.counters.order)),
         ("treadle_journal_lines_total", {}, float(context.commit.last_line)),

@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_lookup import array_called, found
+from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import STOPPING, InOrder, idle_devices
@@ -49,7 +51,6 @@ SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
 REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` shows
 REASONS_S = 0.05  # of the processor, for all of them
 WAIT_S = 0.5
-RUNNING = frozenset({Phase.STARTING, Phase.RUNNING})
 
 
 class Queries:
@@ -61,6 +62,7 @@ class Queries:
         self.thinking = Thinking(context)
         self._snapshots = Snapshots()
         self._order = InOrder(context)
+        self._said = LastReasons()
 
     def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
@@ -129,11 +131,14 @@ class Queries:
         _, places = self._order.now()
         queued = [record for record in records if record.id in places][:REASONS_MAX]
         known = await self._reasons(queued) if queued else {}
+        now = self._context.clock.now()
+        self._said.note(known, now)
+        before = self._said.at(now)
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
                 await asyncio.sleep(0)
-            views += listed(self._context, records[first : first + SLICE], places, known)
+            views += listed(self._context, records[first : first + SLICE], places, known, before)
         return views
 
     async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
@@ -231,6 +236,7 @@ class Queries:
             ended=ended and found.offset + used >= found.size,
             size=found.size,
             lost=found.lost,
+            ranks=found.ranks,
         )
 
     async def _refuse_pruned(self, record: JobRecord) -> None:
@@ -270,6 +276,7 @@ class Queries:
         late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
+        phases = Counter(job.phase for job in scheduler.jobs.values())
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -280,9 +287,10 @@ class Queries:
             policy=context.charge.policy,
             devices=context.cluster.device_count,
             free=idle_devices(scheduler),
-            running=sum(1 for job in scheduler.jobs.values() if job.phase in RUNNING),
+            running=phases[Phase.RUNNING],
             waiting=waiting,
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
+            starting=phases[Phase.STARTING],
             stopping=len(stopping),
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,

@@ -175,8 +175,13 @@ class Retention:
     async def _measure_all(self, found: _Sum) -> None:
         """Jobs that ended while no daemon ran, or before there was retention."""
         await self._look()
-        while rows := await self._context.reads.ask(lambda store: store.unmeasured(SLICE)):
+        after: tuple[int, int] | None = None
+        while True:
+            ask = partial(Store.unmeasured, limit=SLICE, after=after)
+            rows, after = await self._context.reads.ask(ask)
             found.checkpoint_folders += await self._measure(rows)
+            if after is None:
+                return
 
     async def _measure(self, rows: Sequence[OutputRow]) -> int:
         measured, emptied = [], 0

@@ -30,8 +30,12 @@ def listed(
     records: Sequence[JobRecord],
     places: Mapping[JobId, int],
     known: Reasons,
+    before: Reasons,
 ) -> list[JobView]:
-    """Many jobs, with the reasons that are known, and for the others with those that are cheap."""
+    """Many jobs, with the reasons that are known, and for the others with those that are cheap.
+
+    before: what was known a moment ago.
+    """
     views = []
     for record in records:
         row = context.row(record.id)
@@ -40,7 +44,9 @@ def listed(
         else:
             waits = row.phase is Phase.WAITING
             found = known.get(record.id) if waits else None
-            found = found or brief(context, record, row, queued=record.id in places)
+            found = found or brief(
+                context, record, row, queued=record.id in places, before=before.get(record.id)
+            )
             views.append(_view(context, record, row, *found))
     return views
 

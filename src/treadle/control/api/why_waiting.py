@@ -140,8 +140,18 @@ def reasons(context: Context, records: Sequence[JobRecord], spent: Callable[[], 
     return found
 
 
-def brief(context: Context, record: JobRecord, row: Job, *, queued: bool) -> tuple[str, str]:
-    """One word and one sentence, for lists of thousands: the policy is not asked."""
+def brief(
+    context: Context,
+    record: JobRecord,
+    row: Job,
+    *,
+    queued: bool,
+    before: tuple[str, str] | None = None,
+) -> tuple[str, str]:
+    """One word and one sentence, for lists of thousands: the policy is not asked.
+
+    before: what it said a moment ago.
+    """
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
             # That it runs, the state says.
@@ -151,6 +161,8 @@ def brief(context: Context, record: JobRecord, row: Job, *, queued: bool) -> tup
     known = _hopeless(context, record, row) or _gated(context, record) or _backing_off(context, row)
     if known is not None:
         return known.cause, known.because
+    if queued and before is not None:
+        return before
     free, least = free_devices(context.scheduler), row.spec.sizes[0]
     if queued and free < least:
         needs = "it needs at least" if row.spec.elastic else "it asks for"
@@ -158,7 +170,7 @@ def brief(context: Context, record: JobRecord, row: Job, *, queued: bool) -> tup
         return "devices", f"{needs} {devices(least)} and {free_of(free, total)}"
     if host := _host_reason(context, row):
         return host.cause, host.sentence
-    return "rank", "it waits for its turn"
+    return "rank", f"not asked yet; treadle why {record.id} asks the policy"
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -404,6 +416,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {share(min(1.0, progress.step / progress.total))} is done"
     if others := beside(context, row):
         text += f"; {_company_text(row.size, others)}"
+    if choice := context.scheduler.why(row.id, now).choice:
+        text += f"; {choice}"
     return Finding("running", text)
 
 

@@ -1,15 +1,16 @@
 """Compares what jobs in company get done with what was predicted, every few seconds.
 
 Speeds in company are steps a second over those alone: of the same run if it trained alone before,
-else of earlier runs of its kind. What is learned of company goes to the belief, which remembers it
-by kinds; company that is worse than it may be is parted at the policy's next decision.
+else of earlier runs of its kind on as many devices. What is learned of company goes to the belief,
+which remembers it by kinds; company that is worse than it may be is parted at the policy's next
+decision.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from treadle.control.jobs.job_kinds import kinds_of
 from treadle.control.jobs.job_table import JobTable
-from treadle.control.jobs.respec import question_about
 from treadle.control.learning import JobLearner, company_of
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
@@ -126,9 +127,12 @@ class CompanyJudge:
         return found if any(share is not None for _, share in found.values()) else None
 
     def _alone_per_s(self, row: Job) -> float | None:
-        """Steps a second of jobs like it that had their devices to themselves."""
+        """Steps a second of jobs like it that had as many devices to themselves.
+
+        None at a size that was not measured: jobs must not be parted for a guess.
+        """
         record = self._jobs.records.get(row.id)
         if record is None:
             return None
-        step_s = self._learner.profiles.ask(question_about(record, row.spec)).learned.step_s
+        step_s = self._learner.profiles.step_alone_s(kinds_of(record), row.size)
         return None if not step_s else 1.0 / step_s

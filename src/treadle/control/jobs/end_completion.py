@@ -94,17 +94,20 @@ class EndCompletion:
         safe = self._safe_share(record, ended) if newest else record.safe
         if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
             safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
+        ran_s = self._ran_s(record, row, ended, newest=newest)
         whole = replace(
             ended,
             started_at=ended.started_at or (row.started_at if row else None),
-            ran_s=self._ran_s(record, row, ended, newest=newest),
+            ran_s=ran_s,
             ended_at=self._wall() if ended.ended_at is None else ended.ended_at,
             iterations_done=safe * self._iterations(ended.job, earlier),
             safe=safe,
             verdict=None if verdict is None else _plain(verdict),
             progress=progress,
             busy=None if row is None else self._learner.seen.busy(id_of(row)),
-            seen=None if row is None else self._seen(ended, row),
+            seen=None
+            if row is None
+            else self._seen(ended, row, ran_s if newest and not fresh else None),
             changed=changed,
         )
         others = self._others(ended, row)
@@ -116,9 +119,12 @@ class EndCompletion:
             return blamed(whole, HANG, others)
         return whole
 
-    def _seen(self, ended: AttemptEnded, row: AttemptRow) -> Sighting | None:
+    def _seen(self, ended: AttemptEnded, row: AttemptRow, ran_s: float | None) -> Sighting | None:
         """What was measured of it; its group may know a higher peak than the looks at it."""
         found = self._learner.seen.sighting(id_of(row))
+        gauge = self._learner.gauge(ended.job)
+        if found is not None and gauge is not None and ran_s is not None:
+            found = replace(found, tail_s=gauge.tail_s(ran_s))
         if found is None or ended.memory_peak_gib is None:
             return found
         peak_gib = max(ended.memory_peak_gib, found.memory_peak_gib or 0.0)

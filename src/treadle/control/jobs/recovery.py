@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import msgspec
 
+from treadle.control.jobs.gang_turns import overtakings
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
 from treadle.control.jobs.job_table import AttemptKey, JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
-from treadle.control.learning import PROGRESS, JobLearner, words_of
+from treadle.control.learning import PROGRESS, STARTS, JobLearner, words_of
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
+from treadle.policies.wrappers.reserve import turns
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
@@ -41,8 +43,8 @@ def restore(
 ) -> Restored:
     """Fill an empty table and an empty scheduler."""
     kept = store.settings()
-    saved = []
-    for row in store.active():
+    saved, active = [], list(store.active())
+    for row in active:
         record = record_of(row)
         jobs.add(record)
         if record.secrets and (sealed := store.secret(record.id)) is not None:
@@ -54,6 +56,8 @@ def restore(
     counters = _counters(kept.get("counters", "0 0"))
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
+    if found := overtakings(store, active, scheduler):
+        scheduler.remember(turns(found))
     jobs.open = {AttemptKey(row.job, row.number): row for row in store.open_attempts()}
     runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]
     for job in runs:
@@ -61,6 +65,7 @@ def restore(
         # When its attempt began to make steps, this controller did not see.
         learner.meter.begin(job.id, job.action, job.size, share, now)
     learner.go_on(words_of(kept.get(PROGRESS)), {job.id: job.action for job in runs})
+    learner.starts.restore(kept.get(STARTS))
     learner.listens_from = now
     for array, (member, state) in worst_ends(store, jobs.arrays).items():
         jobs.note_end(array, member, state)

@@ -2,6 +2,7 @@
 
 from treadle.control.learning import progress_lines
 from treadle.control.learning.job_learner import JobLearner
+from treadle.control.learning.kept_starts import SETTING as STARTS
 from treadle.control.learning.kept_words import SETTING as PROGRESS
 from treadle.control.learning.kept_words import words_of
 from treadle.control.learning.learned_lengths import (
@@ -24,6 +25,7 @@ __all__ = [
     "CLOSE",
     "PROFILES_MAX",
     "PROGRESS",
+    "STARTS",
     "Attempted",
     "Expectation",
     "History",

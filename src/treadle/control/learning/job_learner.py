@@ -3,10 +3,11 @@
 It learns from facts alone, so that replaying the journal gives the same profiles.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.control.learning.kept_plans import changed, restored
+from treadle.control.learning.kept_starts import Starts
 from treadle.control.learning.kept_words import Words, text_of
 from treadle.control.learning.learned_lengths import Profiles
 from treadle.control.learning.load_history import packed
@@ -32,6 +33,7 @@ class JobLearner:
         self._announced: dict[JobId, None] = {}  # jobs that said what they can change to
         self.meter = Meter()
         self.seen = Sightings()
+        self.starts = Starts()  # of people's forecasts, which are no facts
         self._heard: dict[JobId, LastProgress] = {}  # of jobs that run; who spoke last at the end
         self.listens_from = 0.0  # since when reports are heard
         self._paced: dict[JobId, int] = {}  # the order under which a job's speed was learned
@@ -68,9 +70,10 @@ class JobLearner:
         """For how long after that moment no controller listened."""
         return max(0.0, self.listens_from - since)
 
-    def forget(self, jobs: Iterable[JobId]) -> None:
+    def forget(self, jobs: Collection[JobId]) -> None:
         """These jobs have ended."""
         self.seen.forget(jobs)
+        self.starts.forget(jobs)
 
     def histories(self, *, running: bool = False) -> list[HistoryRow]:
         """Rows to write of attempts that have ended, each once; or of all that run."""
@@ -92,6 +95,7 @@ class JobLearner:
     def begin(self, job: JobId, action: int, size: int, *, share: float, now: float) -> None:
         """An attempt begins with so much of the work done."""
         self.meter.begin(job, action, size, share, now)
+        self.starts.started(job, now)
         if (said := self._heard.get(job)) is not None:
             # It changed without a restart: its speed was that of another size.
             self._heard[job] = replace(said, per_s=None, share_per_s=None, measured_s=0.0)

@@ -130,6 +130,12 @@ class Profiles:
         """The same of a job with these keys and sizes, and no time limit."""
         return self.ask(Question(tuple(keys), asked, tuple(sizes), model, estimate_s))
 
+    def step_alone_s(self, keys: Sequence[str], size: int) -> float | None:
+        """Seconds of a step as measured alone on so many devices; None: not at that size."""
+        with self._lock:
+            pace = self.knowledge.pace(keys)
+            return None if pace is None else dict(pace.points).get(size)
+
     def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> None:
         """Take in what an attempt taught; `job`: whose, if its ranges are to be compared."""
         with self._lock:

@@ -18,6 +18,7 @@ WINDOW_STEPS = 5.0  # steps are counted whole: in fewer, one more or less looks 
 OUTER = 0.1  # of the windows, so many were slower and so many faster than the range
 # Before a speed is measured: it may be so many times slower, or faster once the job has started up.
 EARLY_SLOWER, EARLY_FASTER = 3.0, 10.0
+RESUMED_SHARE = 0.1  # a job that has done more when it is first heard may have resumed by itself
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class Gauge:
     # Moments and shares in between, since it is in this company: the ends of the windows.
     marks: list[tuple[float, float]] = field(default_factory=list)
     window_s: float = SPAN_S
+    grew_at: float | None = None  # when it was last seen to have done another step
+    longest_s: float = 0.0  # between two such moments
 
     @property
     def measured_s(self) -> float:
@@ -66,8 +69,18 @@ class Gauge:
         gained = (self.seen_share - began_share) * self.total
         if self.share_per_s() is not None or gained <= 0 or self.seen_at <= began_at:
             return None
+        if self.from_share - began_share > RESUMED_SHARE:
+            return (
+                None  # An earlier job may have done these steps, and they say nothing of a speed.
+            )
         per_s = gained / (self.seen_at - began_at)
         return per_s / EARLY_SLOWER, per_s * EARLY_FASTER
+
+    def tail_s(self, ran_s: float) -> float | None:
+        """From its last step to the end of an attempt that ran so long; None if steps are left."""
+        if self.grew_at is None or self.seen_share < 1.0:
+            return None
+        return round(max(0.0, ran_s - (self.grew_at - self.began[0])), 1)
 
     def measure_from(self, at: float, share: float) -> None:
         """What was seen before says nothing of its speed from now on."""
@@ -125,6 +138,9 @@ class Meter:
             gauge.measure_from(now, share)
         elif now - gauge.from_at > FORGET_S:
             gauge.from_at, gauge.from_share = gauge.seen_at, gauge.seen_share
+        if gauge.grew_at is None or share != gauge.seen_share:
+            pause_s = 0.0 if gauge.grew_at is None else now - gauge.grew_at
+            gauge.grew_at, gauge.longest_s = now, max(gauge.longest_s, pause_s)
         gauge.seen_at, gauge.seen_share = now, share
         gauge.steps, gauge.total, gauge.company = step, total, company
         gauge.mark(now, share)

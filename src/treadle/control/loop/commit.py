@@ -29,7 +29,7 @@ from treadle.control.jobs import (
     row_of,
     text_of,
 )
-from treadle.control.learning import JobLearner
+from treadle.control.learning import PROFILES_MAX, STARTS, JobLearner
 from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
@@ -221,6 +221,7 @@ class Commit:
         prune = partial(
             self._store.prune,
             keys_before_at=at - KEYS_KEPT_S,
+            profiles=PROFILES_MAX,
             tokens_before_at=at - TOKENS_KEPT_S,
         )
         with suppress(StoreError):  # The next time will do.
@@ -287,6 +288,8 @@ class Commit:
         if facts or actions:
             batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
             batch.settings["counters"] = " ".join(map(str, self._state.scheduler.counters))
+        if (starts := self._state.learner.starts.take_change()) is not None:
+            batch.settings[STARTS] = starts
         if any(_is_failure(fact) for fact in facts):
             batch.settings["failures"] = json.dumps(self._state.failures.saved())
         if any(isinstance(fact, NodeJoined | NodeLost) for fact in facts):

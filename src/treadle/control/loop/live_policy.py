@@ -43,8 +43,9 @@ class PolicyInCharge:
     error: str = ""  # of its last decision, if that failed
     trouble: str = ""  # of anything else it was asked; stays until another policy is set
     last_s: float = 0.0  # how long its last decision took
-    worked_s: float = 0.0  # the same of the processor alone, which other programs use too
+    worked_s: float = 0.0  # its CPU time, which is less if other programs run too
     longest_s: float = 0.0
+    cpu_s: float = 0.0  # of all decisions since the daemon began, under every policy
 
     @property
     def failing(self) -> str:
@@ -54,6 +55,7 @@ class PolicyInCharge:
     def decided(self, spent_s: float, worked_s: float) -> None:
         self.last_s, self.worked_s, self.error = spent_s, worked_s, ""
         self.longest_s = max(self.longest_s, spent_s)
+        self.cpu_s += worked_s
 
     def make(self, text: str, place: str, belief: InterleavingModel) -> Policy:
         """Put a policy in charge; raises InvalidInputError for unknown names."""
@@ -100,9 +102,9 @@ def _check_own(name: str, own: Sequence[str]) -> None:
     if not own or name not in names():
         return  # An unknown policy is refused when it is made.
     known = [*parameters(factory(name)), "share"]
-    for key in (pair.partition("=")[0] for pair in own):
+    for key, _, value in (pair.partition("=") for pair in own):
         if key == "share":
-            raise InvalidInputError(f"policy {name} parameter share takes on or off")
+            raise InvalidInputError(f"policy {name} parameter share takes on or off, not {value!r}")
         if key not in known:
             raise InvalidInputError(
                 f"policy {name} has no parameter {key!r} (it takes {', '.join(known)})"
@@ -166,10 +168,18 @@ class Guarded(Wrapper):
             self._note(f"it cannot say whether job {spec.id} fits", error)
             return None
 
+    def take_over(self, memory: object) -> object:
+        try:
+            return self.inner.take_over(memory)
+        except Exception:  # likewise; it begins anew, as after a restart
+            return None
+
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         try:
             return self.inner.why(snapshot, job)
         except Exception as error:  # likewise
+            if snapshot.jobs[job].allocation is not None:
+                return Reason("running", f"the policy cannot say why ({error})")
             return Reason("rank", f"it waits for its turn; the policy cannot say more ({error})")
 
     def _note(self, what: str, error: Exception) -> None:

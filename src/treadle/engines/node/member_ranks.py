@@ -7,7 +7,8 @@ by orders of the engine, which come as `target.json` in the attempt's folder and
 killed at any time.
 
 A member that was killed is replaced on its device, a few times. One that ends by itself with an
-error ends the attempt, as in a rigid job: its error would come again.
+error ends the attempt, as in a rigid job: its error would come again. So does one that ends with 0
+while the others train on: its script decided alone what all ranks have to decide alike.
 
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
@@ -78,6 +79,7 @@ class MemberRanks:
         self._actions: dict[int, int] = {}  # number of the aim -> order of the engine
         self._replaced = 0
         self._lost: int | None = None  # the rank that was killed last
+        self._left: Rank | None = None  # the one that ended with 0, neither ordered nor dismissed
         self.failed: int | None = None  # the rank by which the attempt has failed
         # What the engine reads.
         self._reached: dict[str, Any] = {
@@ -100,7 +102,7 @@ class MemberRanks:
     @property
     def succeeded(self) -> bool:
         """Whether the training came to its end, and all that its members did after it."""
-        return self.finished and not any(self._last_codes)
+        return self.finished and self.failed is None and not any(self._last_codes)
 
     # -- the supervisor's side ------------------------------------------------------------------
 
@@ -121,8 +123,10 @@ class MemberRanks:
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
             return bool(rank.code)
-        if self._ends:
+        if self._ends and member not in self._dismissed:
             self._last_codes.append(rank.code)
+        if self._leaves(member, rank.code):
+            self._left = rank
         failed = self._fails_by(member, rank.code or 0)
         if not failed and member not in self._dismissed and self._is_wanted(member):
             self._lost = rank.number
@@ -225,6 +229,7 @@ class MemberRanks:
                     self._reached["stall_s"] = fact.stall_s
                 self._open = self._open and fact.order is None
                 self._follow_first(fact.group)
+                self._blame_the_one_that_left()
                 if fact.order is not None and group == self._wanted:
                     self._reached |= {"action": self._actions[fact.order], "refused": None}
                     self._pin(fact.group)
@@ -249,6 +254,26 @@ class MemberRanks:
                 f"[treadle: rank {now.number} goes on from here: treadle logs --rank {now.number}]"
             )
             before.log.write(f"{line}\n".encode())
+
+    def _leaves(self, member: Member, code: int | None) -> bool:
+        """Whether it leaves the group by itself, and well: the others may be about to do so too."""
+        machine = self.members.machine
+        known = member in self._dismissed or machine.is_done(member)
+        return code == 0 and not known and member in machine.group
+
+    def _blame_the_one_that_left(self) -> None:
+        """The others have formed a group without it, and train on."""
+        rank = self._left
+        if rank is None or self.failed is not None or not self.members.machine.is_training:
+            return
+        self.failed = rank.number
+        line = (
+            f"[treadle: rank {rank.number} left the training with exit code 0 while the others "
+            "train, so the job fails; leave the loop on all ranks at the same step, for instance "
+            "by run.loss or run.step_count]\n"
+        )
+        for shown in {id(each): each for each in (rank, self._first) if each is not None}.values():
+            shown.log.write(line.encode())
 
     def _refuse(self, action: int, why: str) -> None:
         """The group stays as it is."""
@@ -286,7 +311,7 @@ class MemberRanks:
     @property
     def _ends(self) -> bool:
         """Whether its members end by themselves: the training is over, or was stopped."""
-        return self.members.machine.phase in (Phase.DRAINING, Phase.ENDED)
+        return self._over or self.members.machine.phase in (Phase.DRAINING, Phase.ENDED)
 
     @property
     def _over(self) -> bool:

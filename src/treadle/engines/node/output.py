@@ -57,10 +57,11 @@ def read(folder: Path, rank: int, *, offset: int, limit: int, ranks_min: int = 1
     ranks_min: ranks that exist, also if they have no file yet.
     """
     there = pieces(folder, rank)
+    count = max(ranks(folder), default=-1) + 1
     if not there:
         if not 0 <= rank < ranks_min:
             raise InvalidInputError(f"there is no output of rank {rank}")
-        return Output(max(0, offset), b"", 0, 0)
+        return Output(max(0, offset), b"", 0, 0, count)
     end = there[-1].begins + there[-1].size
     if offset < 0:
         offset = max(0, end + offset)
@@ -68,8 +69,8 @@ def read(folder: Path, rank: int, *, offset: int, limit: int, ranks_min: int = 1
         if offset < piece.begins + piece.size:
             start = max(offset, piece.begins)
             data = _contiguous(there[place:], start, min(limit, PIECE_MAX))
-            return Output(start, data, end, start - offset)
-    return Output(min(offset, end), b"", end, 0)
+            return Output(start, data, end, start - offset, count)
+    return Output(min(offset, end), b"", end, 0, count)
 
 
 def _contiguous(there: Sequence[Piece], start: int, limit: int) -> bytes:

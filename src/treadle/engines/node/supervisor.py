@@ -51,6 +51,7 @@ from treadle.engines.node.supervisor_files import (
 from treadle.engines.node.warm_rank import WarmRank
 
 KILLED = 128 + signal.SIGKILL
+FAILED = 1
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
 DRAINS_MAX = 64  # reads after the end: more than the pipe holds
@@ -425,7 +426,7 @@ class Attempt:
         first = None if self.first is None else self.ranks[self.first]
         code = NOT_ALLOWED if self.error else 0
         if first is not None and first.code is not None:
-            code = first.code
+            code = first.code or FAILED  # One that left the others ended with 0.
         return {
             "state": state,
             "job": self.order["job"],

@@ -174,9 +174,6 @@ def run(task: Task) -> None:
     known = set(sys.modules)
     error = _raised_by(task)
     _tell_learned(task.learned, known)
-    library = sys.modules.get("treadle.train.stop")
-    if library is not None:  # It may end this process itself, and cannot see the exit code.
-        library.note_exit(error.code if isinstance(error, SystemExit) else None)
     if error is None:
         return
     if isinstance(error, SystemExit):

@@ -7,6 +7,7 @@ where devices say how much they have. Nothing is drawn or assumed.
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
+from math import sqrt
 
 from treadle.core.cluster import Cluster
 from treadle.core.company import (
@@ -19,19 +20,21 @@ from treadle.core.company import (
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.models.company.outcomes import CompanyWatch, Outcome
-from treadle.models.company.predictor import MEMBERS_MAX, predict
+from treadle.models.company.predictor import MEMBERS_MAX, doubt, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
 from treadle.models.learning.kinds import by_command, by_model, needs_kind
 from treadle.models.speeds_together import SpeedsTogether
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
 FLOOR = 0.5  # no member is to keep less of its speed alone
+# Of the doubt about two kinds, once they were seen together: the newest observation counts half.
+SEEN_DOUBT = 0.5
 SEEN_S = 20.0  # so long a job is watched alone
 # What a job needs is known from runs that differ in no more than this; how long it takes, also from
 # farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
     "no job with its command was seen at work alone yet, not even with another seed or number of "
-    "steps; that takes 20 s or a whole run that prints steps"
+    "steps; that takes 20 s in which it prints steps or uses its device, or a whole run with steps"
 )
 SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
@@ -217,6 +220,16 @@ class CompanyBelief(SpeedsTogether):
         if known is None:
             known = self._known[key] = self._relative(specs, mps=self.mps)
         return known
+
+    def doubt(self, specs: Sequence[JobSpec]) -> float:
+        """By how much to lower each share for the sum of them to be cautious.
+
+        Shares are off in either direction, so that their sum is off by the root of their number.
+        Of kinds that were all seen together more is known.
+        """
+        pairs = combinations([kind_of(spec) for spec in specs], 2)
+        known = all(self.record.knows(one, other, mps=self.mps) for one, other in pairs)
+        return doubt(mps=self.mps) * (SEEN_DOUBT if known else 1.0) / sqrt(len(specs))
 
     def _relative(self, specs: Sequence[JobSpec], *, mps: bool) -> tuple[float, ...]:
         if len(specs) > MEMBERS_MAX:

@@ -71,6 +71,10 @@ class CompanyRecord:
         """What to multiply predictions for these two kinds with; 1 if they were never seen."""
         return self._factors.get(_key(*sorted((one, other)), mps=mps), 1.0)
 
+    def knows(self, one: str, other: str, *, mps: bool) -> bool:
+        """Whether jobs of these two kinds were seen together."""
+        return _key(*sorted((one, other)), mps=mps) in self._factors
+
     def stored(self) -> dict[str, float]:
         """All of it as plain numbers by name."""
         faulty = {f"{_FAULTY}\t{kind}": 1.0 for kind in self._faulty}

@@ -13,11 +13,15 @@ COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
 OWN_STEPS = "steps left at the present speed"
 STOPS_EARLY = f"{OWN_STEPS}, or as soon as runs of the same command"
-BY_STEPS = (OWN_STEPS, STOPS_EARLY)  # at a speed that was measured
+GOES_ON = f"{OWN_STEPS}, or as late as runs of the same command"
+BY_STEPS = (OWN_STEPS, STOPS_EARLY, GOES_ON)  # at a speed that was measured
 FIRST_STEPS = "steps left at the speed of its first steps"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
 EARLY = 2.0  # times as long as such runs: more than a slower machine would explain
+# So many such runs took so many times as long as its steps say: they evaluated something, or became
+# slower. Of fewer, the steps are believed more.
+LATE_RUNS, LATE = 3, 1.2
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
 
 
@@ -82,6 +86,10 @@ def remaining(
             either = Span(expected.left(age_s).low_s, span.high_s, COVERAGE)
             usual_s = expected.after(age_s).mean()
             return Remaining(either, usual_s, known=True, because=STOPS_EARLY)
+        if _runs_on(expected, age_s, span):
+            either = Span(span.low_s, expected.left(age_s).high_s, COVERAGE)
+            usual_s = expected.after(age_s).mean()
+            return Remaining(either, usual_s, known=True, because=GOES_ON)
         return Remaining(span, mean_s, known=True, because=OWN_STEPS)
     first = None if said is None or not _is_far(expected) else _by_first_steps(said)
     if first is not None:
@@ -107,6 +115,18 @@ def _stops_early(expected: Expectation, age_s: float, by_steps: Span) -> bool:
     if age_s >= expected.span.high_s:
         return False
     return EARLY * expected.left(age_s).high_s < by_steps.low_s
+
+
+def _runs_on(expected: Expectation, age_s: float, by_steps: Span) -> bool:
+    """Whether runs of the same command went on after their steps, or became slower.
+
+    One that is older than such runs is not like them.
+    """
+    if expected.source is not Source.SAME_COMMAND or expected.runs < LATE_RUNS:
+        return False
+    if age_s >= expected.span.high_s:
+        return False
+    return expected.left(age_s).low_s > LATE * by_steps.high_s
 
 
 def _is_far(expected: Expectation) -> bool:

@@ -103,3 +103,10 @@ def _spread(lengths: Lengths) -> float:
     logs = [(log(seconds), each / mass) for seconds, each in lengths.points]
     mean = sum([at * share for at, share in logs])
     return float(sum([(at - mean) ** 2 * share for at, share in logs]) ** 0.5)
+
+
+def narrowed(weights: Sequence[float], wanted: Sequence[bool]) -> list[float]:
+    """The weights of those that are wanted, adding up to 1; all as they are if that leaves none."""
+    kept = [weight if want else 0.0 for weight, want in zip(weights, wanted, strict=True)]
+    total = sum(kept)
+    return [weight / total for weight in kept] if total > 0 else [*weights]

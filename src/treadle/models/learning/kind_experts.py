@@ -7,7 +7,7 @@ from treadle.models.learning.even_users import TAIL_DOUBT
 from treadle.models.learning.experts import Blurred, Expert
 from treadle.models.learning.kind_history import HALF_LIVES, History, Run
 from treadle.models.learning.kinds import Kind
-from treadle.models.learning.proportion import proportional
+from treadle.models.learning.proportion import idle, proportional, untried
 from treadle.models.lengths.distribution import NARROWEST
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
@@ -37,7 +37,11 @@ def close_experts(
     """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
     rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
     positions = proportional(rows, numbers)
-    factors = [_factors(run, asked, numbers, curve, positions) for run in history.runs]
+    without = frozenset() if positions else idle(rows, numbers)
+    new = () if positions else tuple(at for at in untried(rows, numbers) if at not in without)
+    factors = [
+        _factors(run, asked, numbers, curve, positions, without, new) for run in history.runs
+    ]
     found: list[Expert] = []
     for half_life in CLOSE_HALF_LIVES:
         seen, runs, age = [], 0.0, 0
@@ -95,19 +99,31 @@ def _factors(
     numbers: tuple[float, ...],
     curve: Curve | None,
     positions: tuple[int, ...],
+    without: frozenset[int],
+    new: tuple[int, ...],
 ) -> tuple[float, ...]:
-    """How long a job may take where this run took 1: several where that is not known."""
+    """How long a job may take where this run took 1: several where that is not known.
+
+    positions: of numbers that lengths are in proportion to. without: of those they do not follow.
+    new: of numbers that no other run had.
+    """
     factors: tuple[float, ...] = (1.0,)
     if curve is not None and run.size != asked:
         faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
         faster = faster if 0 < faster < inf else 1.0
-        # At a size that was never measured, it may as well gain nothing.
-        factors = (faster,) if asked in curve.measured else (1.0, faster)
+        # Where either size was never measured, it may as well gain nothing.
+        known = asked in curve.measured and run.size in curve.measured
+        factors = (faster,) if known else (1.0, faster)
     if len(run.numbers) != len(numbers) or run.numbers == numbers:
         return factors
     if not positions:
-        # Another number, and nothing shows yet what it does.
-        return tuple(factor * other for factor in factors for other in _OTHER_NUMBERS)
+        pairs = zip(run.numbers, numbers, strict=True)
+        if without.issuperset(at for at, (its, mine) in enumerate(pairs) if its != mine):
+            return factors
+        # Another number, and nothing shows yet what it does: little, or all.
+        ratios = [numbers[at] / run.numbers[at] for at in new if run.numbers[at] > 0]
+        others = (*_OTHER_NUMBERS, *ratios, *ratios)
+        return tuple(factor * other for factor in factors for other in others)
     return (
         tuple(
             factor * numbers[position] / run.numbers[position]

@@ -49,6 +49,7 @@ class Needs:
     first_step_s: float | None = None
     # Shares of a step in which it loads, prepares, computes and synchronises, as last measured.
     stages: tuple[float, float, float, float] | None = None
+    tail_s: float | None = None  # from the last step to the end, also of runs that had company
 
     def filled(self, farther: "Needs", *, alike: bool) -> "Needs":
         """These, and what a farther kind knows besides; alike: it also uses devices as these do.
@@ -167,6 +168,8 @@ class History:
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
         needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
+        if whole:
+            needs.tail_s = _smooth(needs.tail_s, seen.tail_s)
 
 
 def stage_shares(seconds: Mapping[str, float]) -> tuple[float, float, float, float] | None:

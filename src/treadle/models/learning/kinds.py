@@ -184,7 +184,7 @@ def numbers(command: Sequence[str], env: Mapping[str, str] = NO_VARIABLES) -> tu
     found: list[float] = []
     for word in (*command, *(env[name] for name in sorted(env))):
         if not _is_path(word):
-            found += [_bounded(float(text[:40])) for text in _NUMBER.findall(word)]
+            found += [_bounded(float(text)) for text in _NUMBER.findall(word)]
     return tuple(found[:NUMBERS_MAX])
 
 

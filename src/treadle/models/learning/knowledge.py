@@ -14,7 +14,7 @@ from treadle.models.fitted import Point
 from treadle.models.learning.confirmed import confirmed_by, no_wider
 from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation, around
-from treadle.models.learning.experts import WEIGHT_MIN, Expert, rescored, weights
+from treadle.models.learning.experts import WEIGHT_MIN, Expert, narrowed, rescored, weights
 from treadle.models.learning.kept_experts import KeptExperts
 from treadle.models.learning.kind_experts import as_sure_as_farther
 from treadle.models.learning.kind_history import History, Needs
@@ -22,6 +22,7 @@ from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_siz
 from treadle.models.learning.known_kinds import KnownKinds
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.outlived import beyond_runs
 from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
 from treadle.models.lengths.coverage import PLAIN, Level
@@ -46,7 +47,8 @@ _DOUBT = {
     Source.EVERYTHING: 1.0,
 }
 OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
-_OWN = Source.SAME_COMMAND.value  # how labels of such forecasts begin
+# How labels of such forecasts begin.
+_OWN, _OTHERS = Source.SAME_COMMAND.value, Source.EVERYTHING.value
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
 
@@ -179,12 +181,14 @@ class Knowledge:
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length(kinds, asked, numbers, curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
-            paces = self._paces_at(kinds, asked)
-            length = around([work * each for work in works for each in paces], length)
+            paces, tail_s = self._paces_at(kinds, asked), self.needs(kinds).tail_s or 0.0
+            length = around([work * each + tail_s for work in works for each in paces], length)
             kind, told = next(found for found in self._telling(kinds))
             source, runs = closeness(kind), told.ended
         levels = self._levels(kinds)
         if kinds:
+            own = self._known.get(kinds[0]) if closeness(kinds[0]) is Source.SAME_COMMAND else None
+            length = beyond_runs(length, own, asked)
             length = no_wider(length, levels[0].share, self._known.get(kinds[0]), asked)
         expected = Expectation(
             source=source,
@@ -292,15 +296,18 @@ class Knowledge:
     def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
         """By scores; but the job's own command, once it ran a few times, counts for half at least.
 
-        Otherwise others could change what is expected of it: while all jobs are alike, the forecast
-        of everything scores as well as its own.
+        The rest is its user's. Otherwise others could change what is expected of it: while all jobs
+        are alike, the forecast of everything scores as well as its own, and their next ones differ.
         """
         if not experts:
             return []
         found = weights(experts, self._scores(kinds))
+        if not self._runs_of_its_own(kinds):
+            return found
+        found = narrowed(found, [not expert.label.startswith(_OTHERS) for expert in experts])
         own = [expert.label.startswith(_OWN) for expert in experts]
         share = sum(weight for weight, mine in zip(found, own, strict=True) if mine)
-        if not self._runs_of_its_own(kinds) or share >= OWN_SHARE_MIN:
+        if share >= OWN_SHARE_MIN:
             return found
         prior = sum(expert.share for expert, mine in zip(experts, own, strict=True) if mine)
         return [

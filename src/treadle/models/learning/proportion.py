@@ -8,6 +8,7 @@ from treadle.models.learning.speeds import median
 RUNS_MIN = 2
 SPREAD_SHARE = 0.5  # lengths per unit must vary at most so much, of what lengths themselves do
 SPREAD_MIN = 0.05  # in logarithms: less is noise
+VALUES_MIN = 3  # of a number, before lengths are seen not to follow it
 
 Row = tuple[float, tuple[float, ...]]  # an amount, and the numbers of its command line
 
@@ -15,17 +16,32 @@ Row = tuple[float, tuple[float, ...]]  # an amount, and the numbers of its comma
 def amounts(rows: Sequence[Row], numbers: tuple[float, ...]) -> list[float]:
     """Steps of a job with these numbers: as many as others had, or in proportion to a number.
 
-    Several where it is not known which of the numbers it is.
+    Several where it is not known which of the numbers it is, or whether any is.
     """
     positions = stated(rows, numbers) or proportional(rows, numbers)
+    found = set[float]()
     if not positions:
-        return [median([total for total, _ in rows])]
+        found.add(median([total for total, _ in rows]))
+        positions = untried(rows, numbers)
     usable = [(total, its) for total, its in rows if len(its) == len(numbers)]
-    found = {
+    found |= {
         median([total / its[position] for total, its in usable]) * numbers[position]
         for position in positions
     }
     return sorted(found)
+
+
+def untried(rows: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:
+    """Which of these numbers are other than the one that all runs had: none shows what it does."""
+    usable = [its for _, its in rows if len(its) == len(numbers)]
+    return tuple(
+        position
+        for position, number in enumerate(numbers)
+        if number > 0
+        and len(seen := {its[position] for its in usable}) == 1
+        and min(seen) > 0
+        and number not in seen
+    )
 
 
 def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:
@@ -48,6 +64,27 @@ def proportional(rows: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, 
             found[position] = left
     least = min(found.values(), default=0.0)
     return tuple(position for position, left in found.items() if left <= least + SPREAD_MIN)
+
+
+def idle(rows: Sequence[Row], numbers: tuple[float, ...]) -> frozenset[int]:
+    """Which of these numbers the amounts were seen not to follow, such as `--seed`.
+
+    Many values were tried, and the amounts varied much less than these, whatever made them vary.
+    """
+    usable = [(amount, its) for amount, its in rows if amount > 0 and len(its) == len(numbers)]
+    if not usable:
+        return frozenset()
+    spread = max(SPREAD_MIN, _spread([log(amount) for amount, _ in usable]))
+    found = set()
+    for position in range(len(numbers)):
+        values = [its[position] for _, its in usable]
+        positive = [value for value in values if value > 0]
+        if len({*values}) >= VALUES_MIN and (
+            len(positive) < len(values)  # No job takes no time.
+            or spread <= SPREAD_SHARE * _spread([log(value) for value in positive])
+        ):
+            found.add(position)
+    return frozenset(found)
 
 
 def stated(totals: Sequence[Row], numbers: tuple[float, ...]) -> tuple[int, ...]:

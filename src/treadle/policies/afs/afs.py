@@ -287,9 +287,14 @@ class Climbing(Sharing):
                 break
             jobs.append(snapshot.jobs[identity])
             room += jobs[-1].size
-        jobs += snapshot.waiting()
-        wanted = sum(self._ladders.of(job).sizes[-1] for job in jobs)
-        return jobs if wanted <= room else None
+        for job in jobs:
+            room -= self._ladders.of(job).sizes[-1]
+        for job in snapshot.waiting():
+            if room <= 0:
+                return None  # A long queue is not looked at to its end.
+            room -= self._ladders.of(job).sizes[-1]
+            jobs.append(job)
+        return jobs if room >= 0 else None
 
     def largest_each(
         self, snapshot: Snapshot, jobs: Sequence[Job], order: Callable[[Job], tuple[float, ...]]

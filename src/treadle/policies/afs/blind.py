@@ -9,14 +9,16 @@ the authors toss a coin; here the job with less attained service has it, which i
 at "shorter" and gives the same answer every time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.waiting_by_kind import Waiting
 from treadle.policies.afs.afs import Climbing, Ladder
+from treadle.policies.base.in_turn import InTurn
 from treadle.policies.base.placement import Placement
 
 
@@ -36,14 +38,42 @@ class AfsBlind(Climbing):
         in_want = self.with_room_for_all(snapshot)
         if in_want is not None:
             return self.largest_each(snapshot, in_want, order)
-        active = sorted([*snapshot.waiting(), *snapshot.holding()], key=order)
-        sizes, left = self.smallest_each(active, snapshot.supply)
-        runs = [job for job in active if job.id in sizes]
+        runs, left, all_run = self._admitted(snapshot, order)
+        sizes = {job.id: job.spec.sizes[0] for job in runs}
         until = inf
-        if len(runs) < len(active):
+        if not all_run:
             until = min((self._turn_ends_at(job, now) for job in runs), default=inf)
         self._grow(runs, sizes, left, now)
         return self.schedule(snapshot, sizes, valid_until=until)
+
+    def _admitted(
+        self, snapshot: Snapshot, order: Callable[[Job], tuple[float, ...]]
+    ) -> tuple[list[Job], int, bool]:
+        """Jobs in order whose first step fits, what is then left, and whether these are all.
+
+        A waiting job keeps its place, so the queue is not sorted again, and a smallest size that
+        no longer fits is not looked at again.
+        """
+        jobs, left, runs = snapshot.jobs, snapshot.supply, list[Job]()
+
+        def classified(waiting: Waiting) -> tuple[int, tuple[float, ...]]:
+            job = jobs[waiting[2]]
+            return job.spec.sizes[0], order(job)
+
+        turns = InTurn[int](())
+        for smallest, line in snapshot.ranking.by_kind(classified, self).items():
+            turns.add((), line, smallest)
+        active = len(snapshot.ranking.queue)
+        for job in snapshot.holding():
+            turns.add((), ((order(job), job.id),), job.spec.sizes[0])
+            active += 1
+        for identity, smallest in turns:
+            if smallest > left:
+                turns.done.add(smallest)
+            else:
+                left -= smallest
+                runs.append(jobs[identity])
+        return runs, left, len(runs) == active
 
     def _turns(self, job: Job, now: float) -> int:
         # A hair more, so that a turn which ends now has ended.

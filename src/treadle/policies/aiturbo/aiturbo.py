@@ -128,7 +128,8 @@ class AITurbo(Sharing):
             return reason
         known = self._lengths.forecast(snapshot.jobs[job], snapshot.now).predictable
         end = "its end can be predicted" if known else "its end cannot be predicted"
-        return Reason(reason.cause, f"{reason.sentence}; level {place.level + 1} of 3, {end}")
+        sentence = f"{reason.sentence}; level {place.level + 1} of 3, {end}"
+        return Reason(reason.cause, sentence, reason.facts)
 
     def _counted(
         self, active: list[Job], before: Mapping[JobId, Place], now: float

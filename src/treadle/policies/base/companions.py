@@ -8,6 +8,8 @@ from treadle.core.company import cores_suffice, needed_cores, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 
+GROUP_MAX = 4  # jobs on one set of devices, unless a user wants fewer
+
 
 @runtime_checkable
 class SharingBelief(Protocol):
@@ -27,6 +29,13 @@ class SharingBelief(Protocol):
     def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]: ...
 
     def to_part(self, jobs: Iterable[JobId]) -> bool: ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A belief that knows by how much to lower its shares of speeds in company to be cautious."""
+
+    def doubt(self, specs: Sequence[JobSpec]) -> float: ...
 
 
 def device_gib(cluster: Cluster, devices: Iterable[Device]) -> float:

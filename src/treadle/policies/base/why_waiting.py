@@ -68,18 +68,26 @@ def _why_holding(job: Job, snapshot: Snapshot) -> Reason:
     asked = "all it asked for" if job.size == job.spec.asked else f"it asked for {job.spec.asked}"
     held_s = now - job.begun_at
     sharers = _sharers(job, snapshot)
-    return Reason(
-        "starting" if job.phase is Phase.STARTING else "running",
+    sentence = (
         f"it holds {devices(job.size)} ({where}; {asked}) since {held_s:g} s ago, "
-        f"{done:.1f} % done{f', and shares them with {sharers}' if sharers else ''}",
+        f"{done:.1f} % done{f', and shares them with {sharers}' if sharers else ''}"
     )
+    return Reason("starting" if job.phase is Phase.STARTING else "running", sentence, sentence)
 
 
 def _sharers(job: Job, snapshot: Snapshot) -> str:
     """The other jobs on its devices, in words; empty if it has them to itself."""
     assert job.allocation is not None, "asked only for jobs that hold devices"
-    turns = [snapshot.tenants[device].values() for device in job.allocation.devices]
-    others = list(dict.fromkeys(other for tenants in turns for other in tenants if other != job.id))
+    held = set(job.allocation.devices)
+    # By what all jobs hold: a policy does not see who is on a device
+    # that is closed, and a wrapper may withhold those of a job that is to be left alone.
+    others = [
+        other.id
+        for other in snapshot.jobs.values()
+        if other.allocation is not None
+        and other.id != job.id
+        and not held.isdisjoint(other.allocation.devices)
+    ]
     return named_jobs(others, _NAMED_MAX) if others else ""
 
 

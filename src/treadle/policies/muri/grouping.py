@@ -2,7 +2,9 @@
 
 Jobs are matched in pairs of greatest total efficiency, pairs are matched again, and so on up to the
 largest group: Muri's multi-round grouping (Zhao et al., SIGCOMM'22). Pairs are really merged only
-while there are more jobs than devices; sharing is a means, not an end.
+while there are more jobs than devices; sharing is a means, not an end. So it matters which pairs
+are merged first: those of the best rank, as Muri's authors do, or of the last, so that the jobs
+that should end soonest have their devices to themselves.
 """
 
 from collections import deque
@@ -11,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
-from treadle.policies.muri.matching import Weights, pair_counts
+from treadle.policies.muri.matching import Solved, Weights, pair_counts
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers
@@ -31,14 +33,18 @@ _Wanted = dict[_Kind, dict[_Kind, int]]  # how many pairs of two kinds, entered 
 class Grouping:
     """Groups for buckets of jobs, one bucket for each size."""
 
-    def __init__(self, model: InterleavingModel, *, largest: int, matching: bool) -> None:
+    def __init__(
+        self, model: InterleavingModel, *, largest: int, matching: bool, last_first: bool = False
+    ) -> None:
         self._model = model
         self.largest = largest
         self._matching = matching
+        self._last_first = last_first  # merge those of the last rank first
         self._numbers: dict[Hashable, int] = {}  # of kinds of jobs
         self._of_job: dict[JobId, _Known] = {}
         self._weights: dict[tuple[_Kind, _Kind], int] = {}
-        self._tables: dict[tuple[_Kind, ...], Weights] = {}  # weights, by kinds on both sides
+        # Weights by kinds on both sides, and what was solved under them.
+        self._tables: dict[tuple[_Kind, ...], tuple[Weights, Solved]] = {}
         self._matched: dict[tuple[tuple[_Kind, int], ...], _Wanted] = {}
         # What the tables are written for: the devices' memory and the state of the belief.
         self._for: tuple[float, object] = (0.0, None)
@@ -75,21 +81,24 @@ class Grouping:
 
     def _merge(self, buckets: list[list[_Known]], demand: int, devices: int, home: Home) -> int:
         """One round: match within each bucket, and merge pairs while there is too much demand."""
-        for place, bucket in enumerate(buckets):
+        for place in self._in_merge_order(range(len(buckets))):
             if demand <= devices:
                 break
-            size = bucket[0][1][0].asked
-            merged: list[_Known] = []
-            for one, other in self._match(bucket, home):
-                if other is None:
-                    merged.append(one)
-                elif demand > devices:
-                    merged.append((tuple(sorted(one[0] + other[0])), one[1] + other[1]))
-                    demand -= size
-                else:
-                    merged += (one, other)
-            buckets[place] = merged
+            size = buckets[place][0][1][0].asked
+            matched = list(self._match(buckets[place], home))
+            pairs = [index for index, (_, other) in enumerate(matched) if other is not None]
+            too_many = -(-(demand - devices) // size)  # of groups
+            merging = set(self._in_merge_order(pairs)[:too_many])
+            demand -= size * len(merging)
+            buckets[place] = [
+                group
+                for index, (one, other) in enumerate(matched)
+                for group in _merged(one, other, together=index in merging)
+            ]
         return demand
+
+    def _in_merge_order(self, ranked: Sequence[int]) -> Sequence[int]:
+        return ranked[::-1] if self._last_first else ranked
 
     def _match(
         self, groups: Sequence[_Known], home: Home
@@ -130,11 +139,10 @@ class Grouping:
 
     def _best(self, counts: Mapping[_Kind, int], examples: Mapping[_Kind, Group]) -> _Wanted:
         kinds = tuple(counts)
-        weights = self._tables.get(kinds)
-        if weights is None:
-            weights = self._tables[kinds] = self._table(kinds, examples)
+        if kinds not in self._tables:
+            self._tables[kinds] = (self._table(kinds, examples), {})
         wanted: _Wanted = {}
-        for (one, other), count in pair_counts(list(counts.values()), weights).items():
+        for (one, other), count in pair_counts(list(counts.values()), *self._tables[kinds]).items():
             wanted.setdefault(kinds[one], {})[kinds[other]] = count
             wanted.setdefault(kinds[other], {})[kinds[one]] = count
         return wanted
@@ -183,19 +191,33 @@ class Grouping:
 
     def _in_blocks(self, buckets: Sequence[Sequence[JobSpec]], excess: int) -> list[Group]:
         """Without matching: neighbours in rank share, block by block, while there is an excess."""
-        groups: list[Group] = []
-        for bucket in buckets:
-            for start in range(0, len(bucket), self.largest):
-                head, *others = bucket[start : start + self.largest]
-                block: Group = (head,)
-                for spec in others:
-                    if excess > 0 and self._worth((*block, spec)):
-                        block += (spec,)
-                        excess -= spec.asked
-                    else:
-                        groups.append((spec,))
-                groups.append(block)
-        return groups
+        blocks = [
+            bucket[start : start + self.largest]
+            for bucket in buckets
+            for start in range(0, len(bucket), self.largest)
+        ]
+        groups: dict[int, list[Group]] = {}
+        for place in self._in_merge_order(range(len(blocks))):
+            head, *others = blocks[place]
+            block: Group = (head,)
+            alone: list[Group] = []
+            for spec in others:
+                if excess > 0 and self._worth((*block, spec)):
+                    block += (spec,)
+                    excess -= spec.asked
+                else:
+                    alone.append((spec,))
+            groups[place] = [*alone, block]
+        return [group for place in range(len(blocks)) for group in groups[place]]
+
+
+def _merged(one: _Known, other: _Known | None, *, together: bool) -> list[_Known]:
+    """A pair as one group, or each for itself."""
+    if other is None:
+        return [one]
+    if not together:
+        return [one, other]
+    return [(tuple(sorted(one[0] + other[0])), one[1] + other[1])]
 
 
 def _housemates(

@@ -6,28 +6,35 @@ two pairs of each sort apart, match those and what was left over exactly, and ag
 gained. The best answer for the whole lies within a few pairs of twice the best for the half.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import rustworkx
 
 # Weight of a pair, by two kinds, in whole numbers; 0 where they must not be paired.
 Weights = Sequence[Sequence[int]]
-Pairs = dict[tuple[int, int], int]  # kinds, the lesser first -> how many such pairs
+Pairs = Mapping[tuple[int, int], int]  # kinds, the lesser first -> how many such pairs
+Solved = dict[tuple[int, ...], Pairs]  # by how many there are of each kind
 
 _AT_ONCE = 24  # so many are matched exactly without more ado
+_SOLVED_MAX = 10_000
 _TAKEN_APART = 2  # pairs of each sort; with one, one random case in six misses the optimum
 
 
-def pair_counts(counts: Sequence[int], weights: Weights) -> Pairs:
-    """How many pairs of each two kinds, for so many of each kind."""
+def pair_counts(counts: Sequence[int], weights: Weights, solved: Solved | None = None) -> Pairs:
+    """How many pairs of each two kinds, for so many of each kind.
+
+    solved: matchings under the same weights, to be read and added to. What is left over when pairs
+    are taken apart is much the same from one decision to the next.
+    """
+    solved = {} if solved is None else solved
     if sum(counts) <= _AT_ONCE or max(counts) == 1:
-        return _exact(counts, weights)
-    halves = pair_counts([count // 2 for count in counts], weights)
-    pairs = {kinds: 2 * count for kinds, count in halves.items()}
+        return _solved(counts, weights, solved)
+    halves = pair_counts([count // 2 for count in counts], weights, solved)
+    pairs: Pairs = {kinds: 2 * count for kinds, count in halves.items()}
     worth = -1
     while (better := _worth(pairs, weights)) > worth:
         worth = better
-        pairs = _matched_again(counts, pairs, weights)
+        pairs = _matched_again(counts, pairs, weights, solved)
     return pairs
 
 
@@ -35,16 +42,16 @@ def _worth(pairs: Pairs, weights: Weights) -> int:
     return sum(weights[one][other] * count for (one, other), count in pairs.items())
 
 
-def _matched_again(counts: Sequence[int], pairs: Pairs, weights: Weights) -> Pairs:
+def _matched_again(counts: Sequence[int], pairs: Pairs, weights: Weights, solved: Solved) -> Pairs:
     """At least as good a pairing, in which a few pairs were taken apart."""
-    kept: Pairs = {}
+    kept: dict[tuple[int, int], int] = {}
     left = list(counts)
     for (one, other), count in pairs.items():
         if count > _TAKEN_APART:
             kept[one, other] = whole = count - _TAKEN_APART
             left[one] -= whole
             left[other] -= whole
-    for kinds, count in _exact(_with_a_chance(left, weights), weights).items():
+    for kinds, count in _solved(_with_a_chance(left, weights), weights, solved).items():
         kept[kinds] = kept.get(kinds, 0) + count
     return kept
 
@@ -55,6 +62,17 @@ def _with_a_chance(counts: Sequence[int], weights: Weights) -> list[int]:
         min(count, sum(other for other, weight in zip(counts, row, strict=True) if weight))
         for count, row in zip(counts, weights, strict=True)
     ]
+
+
+def _solved(counts: Sequence[int], weights: Weights, solved: Solved) -> Pairs:
+    """The exact matching, as it was found before if it was."""
+    key = tuple(counts)
+    known = solved.get(key)
+    if known is None:
+        if len(solved) >= _SOLVED_MAX:
+            solved.clear()
+        known = solved[key] = _exact(counts, weights)
+    return known
 
 
 def _exact(counts: Sequence[int], weights: Weights) -> Pairs:
@@ -72,7 +90,7 @@ def _exact(counts: Sequence[int], weights: Weights) -> Pairs:
     ]
     graph: rustworkx.PyGraph[int | None, int] = rustworkx.PyGraph(multigraph=True)
     graph.extend_from_weighted_edge_list(edges)
-    pairs: Pairs = {}
+    pairs: dict[tuple[int, int], int] = {}
     for a, b in rustworkx.max_weight_matching(graph, max_cardinality=False, weight_fn=int):
         one, other = sorted((nodes[a], nodes[b]))
         pairs[one, other] = pairs.get((one, other), 0) + 1

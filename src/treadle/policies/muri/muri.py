@@ -2,7 +2,8 @@
 
 1. Rank jobs, by remaining service (muri-s) or attained service (muri-l).
 2. Take as candidates the next jobs of each size, a group's worth for each place in the cluster.
-3. Form groups of equal size while there are more jobs than devices (grouping.py).
+3. Form groups of equal size while there are more jobs than devices (grouping.py), of the jobs of
+   the first rank or of the last.
 4. With autopack, split a group that gets less done than its jobs one after another.
 5. Place groups, the largest first; members of a group share its devices in turns.
 
@@ -21,6 +22,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.turns import add_in_turns
 from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.muri.grouping import Group, Grouping
 
@@ -149,7 +151,8 @@ class Muri(Policy):
             places = self._stay(snapshot, [group for group, _ in fresh]) or fresh
         allocations: dict[JobId, Allocation] = {}
         for group, devices in places:
-            _add_in_turns(allocations, snapshot.jobs, group, devices)
+            members = [snapshot.jobs[spec.id] for spec in group]
+            add_in_turns(allocations, members, devices)
         return allocations
 
     def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place] | None:
@@ -194,30 +197,6 @@ def _claim_held(
     return None
 
 
-def _add_in_turns(
-    allocations: dict[JobId, Allocation],
-    jobs: Mapping[JobId, Job],
-    group: Group,
-    devices: tuple[Device, ...],
-) -> None:
-    """One turn for each member; a member that is there already keeps its own."""
-    taken: set[int] = set()
-    newcomers: list[JobId] = []
-    for spec in group:
-        now = jobs[spec.id].allocation
-        if now is not None and now.devices == devices and now.turn not in taken:
-            allocations[spec.id] = now
-            taken.add(now.turn)
-        else:
-            newcomers.append(spec.id)
-    turn = 0
-    for job in newcomers:
-        while turn in taken:
-            turn += 1
-        allocations[job] = Allocation(devices, turn=turn)
-        taken.add(turn)
-
-
 def muri_s(
     placement: Placement,
     belief: InterleavingModel,
@@ -226,9 +205,13 @@ def muri_s(
     ordering: str = "best",
     matching: str = "blossom",
     autopack: bool = True,
+    merge: str = "last",
 ) -> Muri:
-    """Interleave jobs with different bottlenecks; shortest remaining service first."""
-    grouping = _grouping(belief, group, ordering, matching)
+    """Interleave jobs with different bottlenecks; shortest remaining service first.
+
+    merge: whether jobs of the first or of the last rank share first when devices are scarce.
+    """
+    grouping = _grouping(belief, group, ordering, matching, merge)
     return Muri(placement, belief, grouping, lengths_known=True, autopack=autopack)
 
 
@@ -240,23 +223,33 @@ def muri_l(
     ordering: str = "best",
     matching: str = "blossom",
     autopack: bool = True,
+    merge: str = "last",
 ) -> Muri:
-    """Interleave jobs with different bottlenecks; least attained service first."""
-    grouping = _grouping(belief, group, ordering, matching)
+    """Interleave jobs with different bottlenecks; least attained service first.
+
+    merge: whether jobs of the first or of the last rank share first when devices are scarce.
+    """
+    grouping = _grouping(belief, group, ordering, matching, merge)
     return Muri(placement, belief, grouping, lengths_known=False, autopack=autopack)
 
 
-def _grouping(belief: InterleavingModel, group: int, ordering: str, matching: str) -> Grouping:
+def _grouping(
+    belief: InterleavingModel, group: int, ordering: str, matching: str, merge: str
+) -> Grouping:
     if not 1 <= group <= 4:
         raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
     if ordering not in {"best", "worst"}:
         raise InvalidInputError(f"muri ordering is best or worst, not {ordering!r}")
     if matching not in {"blossom", "none"}:
         raise InvalidInputError(f"muri matching is blossom or none, not {matching!r}")
+    if merge not in {"first", "last"}:
+        raise InvalidInputError(f"muri merge is first or last, not {merge!r}")
     if isinstance(belief, Orderable):
         belief = belief.ordered(ordering)
     elif ordering == "worst":
         raise InvalidInputError(
             "muri ordering=worst needs sharing in which order matters, such as --sharing staggered"
         )
-    return Grouping(belief, largest=group, matching=matching == "blossom")
+    return Grouping(
+        belief, largest=group, matching=matching == "blossom", last_first=merge == "last"
+    )

@@ -13,6 +13,7 @@ speeds that the belief gives for their own sizes, wherever the devices are.
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from treadle.core.cluster import Cluster
@@ -24,6 +25,7 @@ from treadle.models.plans.memory import memory
 from treadle.models.plans.planned import alike, standard
 from treadle.models.plans.space import Candidate, Planner, dense
 from treadle.policies.afs.afs import Revisable
+from treadle.policies.base.hull import upper_hull
 from treadle.policies.rubick.holdings import NOTHING, layouts
 from treadle.policies.rubick.holdings import shape as shape_of_counts
 
@@ -130,6 +132,7 @@ class Curves:
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
         self._cluster = Cluster(())
         self._version = -1  # how new the idea of plans is
+        self.basis = object()  # another one whenever all curves are forgotten
         self._grid = (0, 1)  # devices of the cluster, and of its largest node
 
     def on(self, cluster: Cluster) -> None:
@@ -147,6 +150,12 @@ class Curves:
         )
         self._known.clear()
         self._jobs.clear()
+        self.basis = object()
+
+    @property
+    def lasting(self) -> bool:
+        """Whether a job has the same curve for as long as the basis is the same."""
+        return self._revisable is None
 
     def of(self, spec: JobSpec) -> Curve:
         """The curve of a job."""
@@ -322,14 +331,10 @@ class Curves:
 
 def _steps(found: Sequence[tuple[int, float]], knee: float) -> list[Step]:
     """The corners of the upper hull from (0, 0), as far as a device brings enough."""
-    steps: list[Step] = []
-    for size, speed in found:
-        while True:
-            before = steps[-1] if steps else Step(0, 0.0, 0.0)
-            slope = (speed - before.speed) / (size - before.size)
-            if not steps or slope < steps[-1].slope:
-                break
-            steps.pop()
-        steps.append(Step(size, speed, slope))
+    corners = [(0, 0.0), *upper_hull(found, straight=False)]
+    steps = [
+        Step(size, speed, (speed - slower) / (size - before))
+        for (before, slower), (size, speed) in pairwise(corners)
+    ]
     first = steps[0].slope
     return [step for step in steps if step.slope >= knee * first]

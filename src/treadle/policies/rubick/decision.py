@@ -7,17 +7,21 @@ it keeps.
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
+from treadle.core.allocation import Allocation
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
+from treadle.core.waiting_by_kind import Line
 from treadle.core.wording import span
-from treadle.policies.base.quotas import Left, Quotas
+from treadle.policies.base.in_turn import InTurn
+from treadle.policies.base.quotas import Left
 from treadle.policies.base.restarts import Restarts
-from treadle.policies.rubick.curves import ENOUGH, Curve, Curves
+from treadle.policies.rubick.curves import ENOUGH, Curve
 from treadle.policies.rubick.holdings import NOTHING, Counts, Holdings, layouts, less, shape
+from treadle.policies.rubick.kinds import Kind, Kinds
+from treadle.policies.rubick.rules import Memory, Rules
 
 # What the jobs that devices are taken from could give: at least so many, and so many times the size
 # that is wanted.
@@ -38,59 +42,118 @@ class _Holder(NamedTuple):
     may_shrink: bool  # where no promise is at stake
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """What a user may set."""
-
-    gate: float = 0.9
-    restart_s: float = 78.0
-    starve_s: float = inf
-    moves: bool = True  # devices may be taken from one job for another
-    promises: bool = True
-    quotas: Quotas | None = None  # None: the whole cluster
-
-    def change_s(self, job: Job) -> float:
-        """What a change costs a job: as it was measured, if that is less than is usual."""
-        measured_s = job.spec.profile.restart_s
-        return min(self.restart_s, measured_s) if measured_s > 0 else self.restart_s
-
-
 class Decision:
     """One decision, tried on a table of holdings."""
 
-    def __init__(self, snapshot: Snapshot, curves: Curves, rules: Rules) -> None:
+    def __init__(self, snapshot: Snapshot, kinds: Kinds, rules: Rules) -> None:
+        memory = snapshot.memory if isinstance(snapshot.memory, Memory) else Memory()
         self.holdings = Holdings(snapshot)
-        self.restarts = Restarts(snapshot)
+        self.restarts = Restarts(snapshot._replace(memory=memory.restarts))
         self._snapshot = snapshot
-        self._curves = curves
+        self._kinds = kinds
+        self._curves = kinds.curves
         self._rules = rules
         # Kinds of waiting jobs for which there was no room just now.
-        self._vain: set[tuple[int, bool]] = set()
+        self._vain: set[Kind] = set()
         self._holders: dict[JobId, _Holder] = {}
         self._order: list[_Holder] = []
         self._spare = 0  # devices that all of them together could give up
         self._by_promises: dict[str, int] | None = None  # nodes; until a job is given more
+        self._kept: set[JobId] = set()  # waiting jobs that were given what they were promised
+        self._all_kept = False  # whether the others cannot have it now
+        # Guaranteed jobs that run as best-effort jobs do, until their promise can be kept.
+        self._meanwhile: set[JobId] = set()
+        self._meanwhile |= {
+            job.id
+            for job in snapshot.holding()
+            if self.promised(job.spec)
+            and (job.id in memory.meanwhile or job.size < self._curves.of(job.spec).minimum)
+        }
 
     def run(self) -> None:
-        now = self._snapshot.now
-        waiting, running = list(self._snapshot.waiting()), list(self._snapshot.holding())
-        left = self.left(running)
-        others: list[tuple[float, int, Job]] = []
-        for job in waiting:
-            curve = self._curves.of(job.spec)
-            if self.promised(job.spec):
-                if curve.minimum <= left.of(job.spec) and self.place(job):
-                    left.use(job.spec, curve.minimum)
-            else:
-                starved = now - job.since_at > self._rules.starve_s
-                slope = inf if starved else curve.gain(0)
-                others.append((-slope, job.sequence, job))
+        running = list(self._snapshot.holding())
+        waiting = self._kinds.waiting(self._snapshot)
+        self._keep_promises(waiting, running)
+        for job in self._all_starved(waiting):
+            self.place(job, starved=True)
+        self._place_by_gain(waiting, running)
+
+    def _keep_promises(self, waiting: Mapping[Kind, Line], running: Iterable[Job]) -> None:
+        """What was promised, to guaranteed jobs that wait or run with less, as far as quotas go."""
+        left, turns = self.left(running), InTurn[Kind | None](self._vain)
+        for kind, line in waiting.items():
+            if kind.promised:
+                turns.add((), line, kind)
+        for job in running:
+            if job.id in self._meanwhile:
+                turns.add((), ((job.sequence, job.id),), None)
+        for identity, own in turns:
+            job = self._snapshot.jobs[identity]
+            least = self._curves.of(job.spec).minimum
+            self._meanwhile.discard(identity)
+            enough = least <= left.of(job.spec)
+            if enough and self._promote(job):
+                left.use(job.spec, least)
+                self._kept.add(identity)
+                turns.recall()
+            elif own is None:
+                self._meanwhile.add(identity)
+            elif not enough:
+                turns.done.add(own)
+        self._vain.clear()  # Those that wait yet are served like best-effort jobs.
+        self._all_kept = True
+
+    def _promote(self, job: Job) -> bool:
+        """What a job was promised instead of what it holds, if anything; all of it or nothing."""
+        mark = self.holdings.mark()
+        before = self._speed(job, self.holdings.held.get(job.id, NOTHING))
+        if before >= ENOUGH:
+            return True  # It has been given as much already.
+        if job.allocation is not None:
+            self.holdings.set(job.id, NOTHING, None)
+        if self.place(job, anew=True):
+            after = self._speed(job, self.holdings.held[job.id])
+            if job.allocation is None or self._pays(job, before, after):
+                return True
+        self.holdings.back(mark)
+        return False
+
+    def _place_by_gain(self, waiting: Mapping[Kind, Line], running: Iterable[Job]) -> None:
+        """All others, by what a device would bring them; of equals, those that are owed first."""
+        turns = InTurn[Kind | None](self._vain)
+        for kind, line in waiting.items():
+            turns.add((-kind.first_gain, not kind.promised), line, kind)
         for job in running:
             curve = self._curves.of(job.spec)
             if len(curve.sizes) > 1:  # Others have all that they can use.
-                others.append((-curve.gain(job.size), job.sequence, job))
-        for slope, _, job in sorted(others):
-            self.place(job, starved=slope == -inf)
+                weight = (-curve.gain(job.size), job.id not in self._meanwhile)
+                turns.add(weight, ((job.sequence, job.id),), None)
+        for identity, _ in turns:
+            job = self._snapshot.jobs[identity]
+            waits = job.allocation is None
+            had_its_turn = waits and (identity in self._kept or self._is_starved(job))
+            if not had_its_turn and self.place(job):
+                turns.recall()
+
+    def _all_starved(self, waiting: Mapping[Kind, Line]) -> list[Job]:
+        if self._rules.starve_s == inf:
+            return []
+        lines = waiting.values()
+        others = [job for line in lines for _, job in line if job not in self._kept]
+        starved = filter(self._is_starved, map(self._snapshot.jobs.__getitem__, others))
+        return sorted(
+            starved, key=lambda job: (not self._kinds.of(job.spec).promised, job.sequence)
+        )
+
+    def _is_starved(self, job: Job) -> bool:
+        return self._snapshot.now - job.since_at > self._rules.starve_s
+
+    def memory(self, changes: Mapping[JobId, Allocation | None]) -> Memory:
+        """What the next decision has to know, if these changes are made."""
+        jobs = self._snapshot.jobs
+        begun = (job for job, new in changes.items() if new and jobs[job].allocation is None)
+        owed = {job for job in begun if self._is_owed(jobs[job].spec)}
+        return Memory(self.restarts.after(changes), frozenset(self._meanwhile | owed))
 
     def left(self, running: Iterable[Job]) -> Left:
         """What promises may still be given."""
@@ -100,16 +163,15 @@ class Decision:
                 left.use(job.spec, self._curves.of(job.spec).minimum)
         return left
 
-    def place(self, job: Job, *, starved: bool = False) -> bool:
-        """More for a job, step by step; whether it got any."""
-        running = job.allocation is not None
-        size, curve = self.holdings.size(job.id), self._curves.of(job.spec)
+    def place(self, job: Job, *, starved: bool = False, anew: bool = False) -> bool:
+        """More for a job, step by step; whether it got any. anew: as if it were waiting."""
+        running = job.allocation is not None and not anew
+        kind, size = self._kinds.of(job.spec), self.holdings.size(job.id)
         if running and (not size or not self.may_change(job)):
             return False  # It was stopped for another job, or is to be left alone.
-        kind = (id(curve), self.promised(job.spec))
         if not size and kind in self._vain and not starved:
             return False
-        mark = self.holdings.mark()
+        curve, mark = kind.curve, self.holdings.mark()
         before = self._speed(job, self.holdings.held.get(job.id, NOTHING))
         while self._climb(job, curve, starved=starved):
             pass
@@ -351,10 +413,16 @@ class Decision:
 
     def promised(self, spec: JobSpec) -> bool:
         """Whether a job has a promise, which the empty cluster and its quota could keep."""
-        if not (spec.guaranteed and self._rules.promises):
+        return self._kinds.of(spec).promised and not self._is_owed(spec)
+
+    def _is_owed(self, spec: JobSpec) -> bool:
+        """Whether a promised job is served like a best-effort one until its promise can be kept."""
+        if spec.id in self._meanwhile:
+            return True
+        if not self._all_kept or spec.id in self._kept:
             return False
-        curve, quotas = self._curves.of(spec), self._rules.quotas
-        return curve.keeps and (quotas is None or curve.minimum <= quotas.get(spec.tenant, 0.0))
+        waits = self._snapshot.jobs[spec.id].allocation is None
+        return waits and self._kinds.of(spec).promised
 
     def _speed(self, job: Job, counts: Counts) -> float:
         found = self._curves.speed(job.spec, shape(counts)) if counts else None

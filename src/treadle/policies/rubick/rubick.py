@@ -9,6 +9,9 @@ as that is less than it would make of them itself, or while it lacks what it was
 job is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at
 all, and a job that loses devices gets the plan that is best for those it keeps.
 
+A guaranteed job whose promise cannot be kept yet is served like a best-effort one meanwhile, so
+that a guarantee never makes a job wait longer. Its promise comes as soon as its quota allows.
+
 The paper stops here. Three rules keep jobs from being stopped all the time, each of which costs
 `restart_s`: a running job is changed only where the share of its time that was not lost to
 restarts stays above `gate`; it grows only where it then ends sooner; and no devices are taken from
@@ -29,8 +32,10 @@ from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.rubick.curves import Curves
-from treadle.policies.rubick.decision import Decision, Rules
+from treadle.policies.rubick.decision import Decision
 from treadle.policies.rubick.hosts import Hosts
+from treadle.policies.rubick.kinds import Kinds
+from treadle.policies.rubick.rules import Rules
 
 
 class Rubick(Policy):
@@ -39,6 +44,7 @@ class Rubick(Policy):
     def __init__(self, placement: Placement, curves: Curves, rules: Rules) -> None:
         self._placement = placement
         self._curves = curves
+        self._kinds = Kinds(curves, promises=rules.promises, quotas=rules.quotas)
         self._rules = rules
         self._fit = Fit(placement)
         self.resizes = rules.moves
@@ -46,7 +52,7 @@ class Rubick(Policy):
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
             return self._fit.never(spec.sizes[0], cluster)
-        self._curves.on(cluster)
+        self._kinds.on(cluster)
         curve = self._curves.of(spec)
         if not curve.fits:
             return (
@@ -67,9 +73,9 @@ class Rubick(Policy):
         row = snapshot.jobs[job]
         if row.allocation is not None:
             return why_waiting(snapshot, job, self._placement, in_order=False)
-        self._curves.on(snapshot.cluster)
+        self._kinds.on(snapshot.cluster)
         spec, curve = row.spec, self._curves.of(row.spec)
-        decision = Decision(snapshot, self._curves, self._rules)
+        decision = Decision(snapshot, self._kinds, self._rules)
         needs, wanted = curve.sizes[0][0], "to run at all"
         if decision.promised(spec):
             needs, wanted = curve.minimum, "for the speed that it was promised"
@@ -90,8 +96,8 @@ class Rubick(Policy):
         )
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        self._curves.on(snapshot.cluster)
-        decision = Decision(snapshot, self._curves, self._rules)
+        self._kinds.on(snapshot.cluster)
+        decision = Decision(snapshot, self._kinds, self._rules)
         decision.run()
         changes = decision.holdings.allocations()
         if self._rules.moves:
@@ -102,12 +108,12 @@ class Rubick(Policy):
                 may_change=decision.may_change,
             )
             changes = hosts.settled(changes)
-        return Schedule(changes, decision.next_gate_at(), memory=decision.restarts.after(changes))
+        return Schedule(changes, decision.next_gate_at(), memory=decision.memory(changes))
 
     def why_no_more(self, snapshot: Snapshot, job: JobId) -> str:
         """Why a running job is not given free devices, as a clause; empty: another reason."""
-        self._curves.on(snapshot.cluster)
-        return Decision(snapshot, self._curves, self._rules).why_no_more(snapshot.jobs[job])
+        self._kinds.on(snapshot.cluster)
+        return Decision(snapshot, self._kinds, self._rules).why_no_more(snapshot.jobs[job])
 
 
 def rubick(  # noqa: PLR0913  # one for each thing that a user may set

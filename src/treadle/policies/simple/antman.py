@@ -1,9 +1,15 @@
 """AntMan (Xiao et al., OSDI'20), as Muri's authors model it (Zhao et al., SIGCOMM'22).
 
 Jobs are guaranteed or opportunistic, and no job is preempted. Guaranteed jobs come first, each
-device has at most one of them, and they go where the placement puts them. One that does not fit
-hoards: it sets devices aside until it has enough, on the node that has the most of them, and from
-then on only there; a job larger than a node sets aside whole nodes.
+device has at most one of them, and they go where the placement puts them. With `hoard=on`, as
+Muri's authors have it, one that does not fit hoards: it sets devices aside until it has enough, on
+the node that has the most of them, and from then on only there; a job larger than a node sets aside
+whole nodes. That is costly where jobs as large as half the cluster wait: they keep devices idle for
+hours, and guaranteed jobs come out slower than opportunistic ones. So it is off by default, and a
+job that does not fit waits while others pass.
+
+A tenant's quota counts what its guaranteed jobs hold and what is set aside for them, so a quota of
+the whole cluster is the same as none.
 
 Opportunistic jobs share. A device takes one of them, whether a guaranteed job runs there or not, so
 they find room where guaranteed ones cannot, anywhere in the cluster. They take idle devices first,
@@ -50,13 +56,15 @@ def antman(
     belief: PerformanceModel,
     *,
     quotas: str = "",
+    hoard: bool = False,
 ) -> "AntMan":
-    """Guaranteed jobs hoard devices, opportunistic ones share them; no job is preempted.
+    """Guaranteed jobs have devices first, opportunistic ones share them; no job is preempted.
 
     quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
     have none. Opportunistic jobs need no quota.
+    hoard: set devices aside for a guaranteed job that does not fit yet.
     """
-    return AntMan(placement, parse_quotas("antman", quotas), belief)
+    return AntMan(placement, parse_quotas("antman", quotas), belief, hoard=hoard)
 
 
 class AntMan(Policy):
@@ -69,7 +77,10 @@ class AntMan(Policy):
         placement: Placement,
         quotas: Quotas | None = None,
         belief: PerformanceModel | None = None,
+        *,
+        hoard: bool = False,
     ) -> None:
+        self._hoard = hoard
         self._placement = placement
         self._belief = belief
         self._quotas = quotas
@@ -97,13 +108,13 @@ class AntMan(Policy):
         for job in snapshot.waiting():
             if not job.spec.guaranteed:
                 decision.squeeze_in(job)
-            elif job.spec.asked <= left.of(job.spec):
-                left.use(job.spec, job.spec.asked)
-                decision.guarantee(job)
+            elif left.of(job.spec) > 0:
+                taken = decision.guarantee(job, left.of(job.spec), hoard=self._hoard)
+                left.use(job.spec, taken)
         return Schedule(decision.changes, memory=decision.remembered())
 
     def _left(self, snapshot: Snapshot) -> Left:
-        """What guaranteed jobs may still be given; a job that is let in keeps its place."""
+        """What guaranteed jobs may still be given."""
         left = Left(self._quotas, inf)
         for job in snapshot.holding():
             if job.spec.guaranteed:
@@ -123,14 +134,8 @@ class AntMan(Policy):
                     f"it asks for {several(asked, 'guaranteed device')} and tenant "
                     f"{row.spec.tenant!r} has {left.of(row.spec):g} left of its quota",
                 )
-            hoard = _memory(snapshot).hoards.get(job, ())
-            nodes = " ".join(dict.fromkeys(device.node for device in hoard))
-            where = f" on {nodes}" if nodes else ""
-            return Reason(
-                "devices",
-                f"it is guaranteed and asks for {devices(asked)} without another guaranteed job; "
-                f"{len(hoard)} {are(len(hoard))} set aside for it{where}",
-            )
+            wish = f"it is guaranteed and asks for {devices(asked)} without another guaranteed job"
+            return Reason("devices", f"{wish}; {self._set_aside(snapshot, job)}")
         closed = _closed(snapshot, OPPORTUNISTIC)
         room = sum(device not in closed for device in snapshot.emptied())
         that = "that no other opportunistic job uses"
@@ -139,6 +144,17 @@ class AntMan(Policy):
             "devices",
             f"it is opportunistic and needs {devices(asked)} {that}; {such} can be given to it now",
         )
+
+    def _set_aside(self, snapshot: Snapshot, job: JobId) -> str:
+        """What a guaranteed job that waits could have, as a clause."""
+        if not self._hoard:
+            room = _opened(snapshot, _closed(snapshot, GUARANTEED)).total
+            together = "" if room < snapshot.jobs[job].spec.asked else ", and not as it needs them"
+            return f"{several(room, 'such device')} {are(room)} there{together}"
+        hoard = _memory(snapshot).hoards.get(job, ())
+        nodes = " ".join(dict.fromkeys(device.node for device in hoard))
+        where = f" on {nodes}" if nodes else ""
+        return f"{len(hoard)} {are(len(hoard))} set aside for it{where}"
 
 
 class _Decision:
@@ -168,11 +184,14 @@ class _Decision:
     def remembered(self) -> Memory:
         return Memory(self._hoards, frozenset(self._shared), frozenset(self._left))
 
-    def guarantee(self, job: Job) -> None:
-        """Start a guaranteed job, or set aside devices for it."""
+    def guarantee(self, job: Job, quota: float, *, hoard: bool) -> int:
+        """Start a guaranteed job, or set aside devices for it; how many it has now.
+
+        quota: what its tenant may still be given.
+        """
         own = self._earlier.get(job.id, ())
         if not own and not self._open.total:
-            return
+            return 0
         asked = job.spec.asked
         unsuited = self._companions.unsuited(job.spec, [*self._open, *own])
         if unsuited.intersection(own):
@@ -186,8 +205,10 @@ class _Decision:
         if own:
             self._open.give(own)
             self._aside.difference_update(own)
+        if len(devices) < asked or asked > quota:
+            devices = devices[: int(min(quota, asked - 1))] if hoard else ()
         if not devices:
-            return
+            return 0
         self._open.take(devices)
         if len(devices) == asked:
             self._companions.give(job.id, devices)
@@ -196,6 +217,7 @@ class _Decision:
         else:
             self._hoards[job.id] = devices
             self._aside.update(devices)
+        return len(devices)
 
     def _disown(
         self, job: JobId, own: tuple[Device, ...], unsuited: set[Device]

@@ -16,25 +16,27 @@ class MaxMin(Sharing):
     """Each job's smallest size first, by turns used; then each step to the job that holds least.
 
     When not all jobs fit, they take turns: a job's turn lasts until it has held its asked size
-    for a quantum, and jobs with fewer turns behind them go first.
+    for a quantum, and jobs with fewer turns behind them go first. Without turns, a job that has
+    begun is never stopped, and others wait in order of arrival.
     """
 
-    def __init__(self, placement: Placement, *, quantum_s: float) -> None:
+    def __init__(self, placement: Placement, *, quantum_s: float, turns: bool) -> None:
         super().__init__(placement)
         self._quantum_s = quantum_s
-        self._in_turns = Ordered(self.rank, placement, preemptive=True)
+        self._takes_turns = turns
+        self._by_rank = Ordered(self.rank, placement, preemptive=turns)
 
     def rank(self, job: Job, now: float) -> Rank:
         """By turns used; a running job keeps its place to the end of its turn."""
         turns = self._turns(job, now)
-        if job.allocation is None:
+        if job.allocation is None or not self._takes_turns:
             return Rank(turns)
         left_s = (turns + 1) * self._turn_s(job) - job.service_at(now)
         return Rank(turns, 0.0, now + left_s / job.size)
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if self.all_rigid(snapshot):
-            return self._in_turns.decide(snapshot)
+            return self._by_rank.decide(snapshot)
         if self.nothing_to_do(snapshot):
             return KEEP
         active = [*snapshot.waiting(), *snapshot.holding()]
@@ -44,6 +46,8 @@ class MaxMin(Sharing):
         return self.schedule(snapshot, sizes)
 
     def _turns(self, job: Job, now: float) -> int:
+        if not self._takes_turns:
+            return 0
         # A hair more, so that a turn which ends now has ended.
         return int(job.service_at(now) / self._turn_s(job) + 1e-9)
 
@@ -70,8 +74,12 @@ def max_min(
     belief: PerformanceModel,  # noqa: ARG001
     *,
     quantum_s: float = 7200.0,
+    turns: bool = True,
 ) -> MaxMin:
-    """Equal shares for all, in turns when not all fit."""
+    """Equal shares for all, in turns when not all fit.
+
+    turns: off stops no job that has begun, as AFS' authors model it.
+    """
     if quantum_s <= 0:
         raise InvalidInputError(f"max-min quantum_s must be above 0, not {quantum_s:g}")
-    return MaxMin(placement, quantum_s=quantum_s)
+    return MaxMin(placement, quantum_s=quantum_s, turns=turns)

@@ -13,9 +13,9 @@ without it all jobs try at once.
 """
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import ceil, inf
+from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
@@ -30,6 +30,7 @@ from treadle.core.wording import are, devices, several, too_large
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.quotas import by_tenant
 from treadle.policies.base.why_waiting import why_waiting
+from treadle.policies.simple.philly_tries import ROUNDING, Memory, Rules, Wait
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {
@@ -45,28 +46,8 @@ PHILLY_NODES: Mapping[str, float] = {
     "103959": 8,
     "0e4a51": 32,
 }
-_ROUNDING = 1e-9
-
-
-class Rules(NamedTuple):
-    """The parameters, checked."""
-
-    weights: Mapping[str, float]  # of tenants; empty: the same for all
-    granted: float  # all quotas together, in clusters
-    most: float  # that a tenant may hold, in quotas
-    tries: tuple[int, int]  # failed tries before up to twice the nodes will do, and before any
-    retry_s: float
-    tick_s: float
-    full: float  # share of the devices in use from which on there is preemption
-    patience_s: float
-
-
-class Wait(NamedTuple):
-    """What is known of a job that has tried and waits."""
-
-    next_try_at: float  # at the earliest
-    tries: int  # that failed for want of a place
-    fair_share: bool  # why the last one failed
+# By level of locality.
+_PUTS_UP = ("as few nodes as it needs", "up to twice the nodes it needs", "any place")
 
 
 def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
@@ -121,25 +102,29 @@ class Philly(Policy):
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        queues, waits = _due(snapshot)
-        changes: Mapping[JobId, Allocation | None] = {}
-        if queues:
-            decision = _Decision(snapshot, self._rules, self._places, waits)
-            decision.run(queues)
-            changes = decision.changes
-        until = min((wait.next_try_at for wait in waits.values()), default=inf)
-        return Schedule(changes, until, waits)
+        before = _memory(snapshot).at(snapshot.now, self._rules)
+        due, waits = _due(snapshot, before)
+        if not due and not waits:
+            return Schedule(memory=Memory())
+        decision = _Decision(snapshot, self._rules, self._places, before, waits)
+        if due and not decision.all_fail(due):
+            decision.run(due)
+        until = decision.vain_until()
+        return Schedule(decision.changes, until, Memory(waits, until))
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         jobs = snapshot.jobs
         return Counter(
-            jobs[identity].spec.asked
-            for identity, wait in _waits(snapshot).items()
-            if wait.fair_share and identity in jobs
+            [
+                jobs[identity].spec.asked
+                for identity, (_, _, fair_share) in _memory(snapshot).waits.items()
+                if fair_share and identity in jobs
+            ]
         )
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        row, wait = snapshot.jobs[job], _waits(snapshot).get(job)
+        row = snapshot.jobs[job]
+        wait = _memory(snapshot).at(snapshot.now, self._rules).get(job)
         if row.allocation is not None or wait is None:
             return why_waiting(snapshot, job, self._places.ideal, in_order=False)
         tenant, size = row.spec.tenant, row.spec.asked
@@ -151,9 +136,7 @@ class Philly(Policy):
                 f"tenant {tenant or '(none)'} has {devices(shares.used[tenant])} of a quota of "
                 f"{shares.quota(tenant):.4g}; with {size} more it would {over}",
             )
-        level = self._rules.tries
-        puts_up = "any place" if wait.tries >= level[1] else "up to twice the nodes it needs"
-        puts_up = "as few nodes as it needs" if wait.tries < level[0] else puts_up
+        puts_up = _PUTS_UP[self._rules.level(wait.tries)]
         free = snapshot.free.total
         return Reason(
             "devices" if size > free else "fragmentation",
@@ -173,12 +156,10 @@ class Shares:
         # Jobs that wait by tenant and size; None: not counted yet.
         self._wanted: dict[str, Counter[int]] | None = None
         self.used: Counter[str] = Counter()
-        jobs, used = snapshot.jobs.values(), self.used
-        for job in jobs:
-            held = job.allocation
-            if held is not None:
-                used[job.spec.tenant] += len(held.devices)
-        self._weights = rules.weights or {job.spec.tenant: 1.0 for job in jobs}
+        jobs = snapshot.jobs.values()
+        for job in [job for job in jobs if job.allocation is not None]:
+            self.used[job.spec.tenant] += job.size
+        self._weights = rules.weights or dict.fromkeys([job.spec.tenant for job in jobs], 1.0)
         # Tenants without a quota have one like the smallest, beyond what is shared out.
         self._least = min(self._weights.values(), default=1.0)
         whole = sum(self._weights.values()) or 1.0
@@ -189,11 +170,11 @@ class Shares:
         return self._each * self._weights.get(tenant, self._least)
 
     def load(self, tenant: str) -> float:
-        return self.used[tenant] / max(self.quota(tenant), _ROUNDING)
+        return self.used[tenant] / max(self.quota(tenant), ROUNDING)
 
     def within(self, tenant: str, size: int) -> bool:
         """Whether so many more would still be within the quota."""
-        return self.used[tenant] + size <= self.quota(tenant) + _ROUNDING
+        return self.used[tenant] + size <= self.quota(tenant) + ROUNDING
 
     def allowed(self, tenant: str, size: int) -> bool:
         """Whether so many more would be within what it may hold, borrowed ones included.
@@ -201,7 +182,7 @@ class Shares:
         A job that is larger than that runs when its tenant holds nothing else.
         """
         used = self.used[tenant]
-        return not used or used + size <= self._most * self.quota(tenant) + _ROUNDING
+        return not used or used + size <= self._most * self.quota(tenant) + ROUNDING
 
     def wanted(self, but: str) -> bool:
         """Whether another tenant waits for devices that it is entitled to."""
@@ -222,7 +203,7 @@ class Shares:
 
     def _fits(self, tenant: str, sizes: Mapping[int, int]) -> bool:
         """Whether some such job would be within the quota."""
-        room = self.quota(tenant) - self.used[tenant] + _ROUNDING
+        room = self.quota(tenant) - self.used[tenant] + ROUNDING
         return room >= 1 and any(size <= room for size, count in sizes.items() if count)
 
 
@@ -280,14 +261,29 @@ class Places:
         return tuple(devices)
 
 
+class _Room(NamedTuple):
+    """A place for a job, and what is free and used once the jobs are stopped that are in it."""
+
+    devices: tuple[Device, ...]
+    victims: Sequence[Job]
+    free: FreeDevices
+    used: Counter[str]
+
+
 class _Decision:
     """One look at those who may try now."""
 
     def __init__(
-        self, snapshot: Snapshot, rules: Rules, places: Places, waits: dict[JobId, Wait]
+        self,
+        snapshot: Snapshot,
+        rules: Rules,
+        places: Places,
+        before: Mapping[JobId, Wait],
+        waits: dict[JobId, Wait],
     ) -> None:
         self.changes: dict[JobId, Allocation | None] = {}
         self.waits = waits  # of those that do not try now, and those that fail
+        self._before = before
         self._snapshot = snapshot
         self._rules = rules
         self._places = places
@@ -296,36 +292,94 @@ class _Decision:
         self._denied: set[tuple[int, int]] = set()  # (size, level) for which there is no place
         self._unfair: set[tuple[str, int]] = set()  # (tenant, size) that would borrow too much
 
-    def run(self, queues: Mapping[str, deque[Job]]) -> None:
+    def all_fail(self, due: Sequence[Job]) -> bool:
+        """Whether all that try now fail, which is then noted; else nothing is.
+
+        Until one succeeds a try depends on the kind of the job alone, so that the many that try
+        for hours are looked at one kind at a time.
+        """
+        before, now, patience_s = self._before, self._snapshot.now, self._rules.patience_s
+        kinds: dict[tuple[str, int, int, bool], list[JobId]] = {}
+        for job in due:
+            spec = job.spec
+            wait = before.get(spec.id)
+            tries = 0 if wait is None else wait.tries
+            kind = (spec.tenant, spec.asked, tries, now - job.since_at > patience_s)
+            kinds.setdefault(kind, []).append(spec.id)
+        failed: dict[JobId, Wait] = {}
+        for kind, jobs in kinds.items():
+            found = self._seek(*kind)
+            if isinstance(found, _Room):
+                return False
+            failed |= dict.fromkeys(jobs, found)
+        self.waits |= failed
+        return True
+
+    def run(self, due: Sequence[Job]) -> None:
         """Tenants by what they use of their quotas, the least first; in a tenant by rank."""
-        before = _waits(self._snapshot)
+        queues: dict[str, deque[Job]] = {}
+        for job in due:
+            queues.setdefault(job.spec.tenant, deque()).append(job)
         heap = [(self._shares.load(tenant), tenant) for tenant in queues]
         heapify(heap)
         while heap:
             _, tenant = heappop(heap)
-            job = queues[tenant].popleft()
-            self._try(job, before.get(job.id))
+            self._try(queues[tenant].popleft())
             if queues[tenant]:
                 heappush(heap, (self._shares.load(tenant), tenant))
 
-    def _try(self, job: Job, wait: Wait | None) -> None:
-        tenant, size, rules = job.spec.tenant, job.spec.asked, self._rules
+    def vain_until(self) -> float:
+        """Until when every try fails as the last one of its job did, if nothing else happens."""
+        waits, rules = self.waits, self._rules
+        if self.changes:  # What they leave free is not known yet.
+            return min((wait.next_try_at for wait in waits.values()), default=inf)
+        until, jobs = inf, self._snapshot.jobs
+        known: dict[tuple[str, int, int, bool], bool | None] = {}
+        for identity, wait in waits.items():
+            job = jobs[identity]
+            tenant, size, patient = (
+                job.spec.tenant,
+                job.spec.asked,
+                wait.is_patient(job.since_at, rules),
+            )
+            kind = (tenant, size, rules.level(wait.tries), patient)
+            if kind not in known:
+                found = self._seek(tenant, size, wait.tries, patient)
+                known[kind] = found.fair_share if isinstance(found, Wait) else None
+            same = known[kind] is wait.fair_share
+            until = min(until, wait.changes_at(job.since_at, rules) if same else wait.next_try_at)
+        return until
+
+    def _try(self, job: Job) -> None:
+        wait = self._before.get(job.id)
+        patient = self._snapshot.now - job.since_at > self._rules.patience_s
         tries = 0 if wait is None else wait.tries
-        entitled = self._shares.within(tenant, size)
-        if not entitled and not self._may_borrow(tenant, size):
-            self.waits[job.id] = Wait(self._at(rules.retry_s), tries, fair_share=True)
+        found = self._seek(job.spec.tenant, job.spec.asked, tries, patient)
+        if isinstance(found, Wait):
+            self.waits[job.id] = found
             return
-        level = sum(tries >= limit for limit in rules.tries)
-        devices = self._find(size, level)
-        if devices is None and entitled and self._may_preempt(job):
-            devices = self._take_back(size, level)
-        if devices is None:
-            self.waits[job.id] = Wait(self._at(rules.retry_s), tries + 1, fair_share=False)
-            return
-        self._free.take(devices)
+        if found.victims:
+            self._free, self._shares.used = found.free, found.used
+            self._denied.clear()
+            self.changes |= {victim.id: None for victim in found.victims}
+        self._free.take(found.devices)
         self._shares.start(job)
         self._unfair.clear()
-        self.changes[job.id] = Allocation(devices)
+        self.changes[job.id] = Allocation(found.devices)
+
+    def _seek(self, tenant: str, size: int, tries: int, patient: bool) -> "_Room | Wait":
+        """Where a job could run that tried so often, or how it waits on. It changes nothing."""
+        rules, shares = self._rules, self._shares
+        entitled = shares.within(tenant, size)
+        if not entitled and not self._may_borrow(tenant, size):
+            return Wait(rules.next_try_at(self._snapshot.now), tries, fair_share=True)
+        level = rules.level(tries)
+        devices = self._find(size, level)
+        if devices is not None:
+            return _Room(devices, (), self._free, shares.used)
+        room = self._take_back(size, level) if entitled and patient and self._is_full() else None
+        again_at = rules.next_try_at(self._snapshot.now)
+        return room or Wait(again_at, tries + 1, fair_share=False)
 
     def _may_borrow(self, tenant: str, size: int) -> bool:
         """Whether it may hold and find so many more, and no tenant within its quota waits."""
@@ -337,11 +391,6 @@ class _Decision:
             return False
         return True
 
-    def _at(self, in_s: float) -> float:
-        """The first look at or after that."""
-        tick_s, at = self._rules.tick_s, self._snapshot.now + in_s
-        return max(ceil(at / tick_s - _ROUNDING) * tick_s, at)
-
     def _find(self, size: int, level: int) -> tuple[Device, ...] | None:
         if (size, level) in self._denied:
             return None
@@ -350,14 +399,12 @@ class _Decision:
             self._denied.add((size, level))
         return devices
 
-    def _may_preempt(self, job: Job) -> bool:
-        snapshot, rules = self._snapshot, self._rules
-        used = snapshot.cluster.device_count - self._free.total
-        waited_s = snapshot.now - job.since_at
-        return used >= rules.full * snapshot.cluster.device_count and waited_s > rules.patience_s
+    def _is_full(self) -> bool:
+        devices = self._snapshot.cluster.device_count
+        return devices - self._free.total >= self._rules.full * devices
 
-    def _take_back(self, size: int, level: int) -> tuple[Device, ...] | None:
-        """Stop the youngest jobs on borrowed devices until there is a place, or none."""
+    def _take_back(self, size: int, level: int) -> "_Room | None":
+        """The place there is once the youngest jobs on borrowed devices are stopped, if any."""
         free, used = self._free.copy(), Counter(self._shares.used)
         above = {tenant for tenant in used if used[tenant] > self._shares.quota(tenant)}
         if not above:
@@ -378,31 +425,26 @@ class _Decision:
             victims.append(job)
             devices = self._places.find(self._snapshot.cluster, free, size, level)
             if devices is not None:
-                self._free, self._shares.used = free, used
-                self._denied.clear()
-                self._unfair.clear()
-                self.changes |= {victim.id: None for victim in victims}
-                return devices
+                return _Room(devices, victims, free, used)
         return None
 
 
-def _due(snapshot: Snapshot) -> tuple[dict[str, deque[Job]], dict[JobId, Wait]]:
-    """The jobs that try now, by tenant, and what is known of the others that wait."""
-    before, now = _waits(snapshot), snapshot.now
-    queues: dict[str, deque[Job]] = {}
+def _due(snapshot: Snapshot, before: Mapping[JobId, Wait]) -> tuple[list[Job], dict[JobId, Wait]]:
+    """The jobs that try now, by rank, and what is known of the others that wait."""
+    now, jobs = snapshot.now, snapshot.jobs
+    due: list[Job] = []
     waits: dict[JobId, Wait] = {}
-    for job in snapshot.waiting():
-        identity = job.spec.id
+    for _, _, identity in snapshot.ranking.queue:
         wait = before.get(identity)
-        if wait is None or wait.next_try_at <= now:
-            queues.setdefault(job.spec.tenant, deque()).append(job)
+        if wait is None or wait[0] <= now:
+            due.append(jobs[identity])
         else:
             waits[identity] = wait
-    return queues, waits
+    return due, waits
 
 
-def _waits(snapshot: Snapshot) -> Mapping[JobId, Wait]:
-    return snapshot.memory if isinstance(snapshot.memory, dict) else {}
+def _memory(snapshot: Snapshot) -> Memory:
+    return snapshot.memory if isinstance(snapshot.memory, Memory) else Memory()
 
 
 def _weights(text: str) -> Mapping[str, float]:

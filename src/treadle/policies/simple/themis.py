@@ -5,16 +5,29 @@ share of the cluster: above 1 means worse off than alone. Devices are leased; a 
 to the end of the term, then all devices without a lease go to the jobs that are worst off. The
 paper's auction is reduced here to its outcome for truthful bidders of rigid jobs. With leases of
 0 s every device is up for grabs whenever something happens, as Muri's authors model it.
+
+An elastic job bids anew when its lease ends, for up to the size it asked for. What is left once
+every job is served is auctioned at once, also to jobs that run: one step after another, to the job
+that is worst off with what it has. While a job waits for more than is free, the rest stays free.
 """
 
-from math import inf
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from math import floor, inf
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.core.waiting_by_kind import Waiting
+from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
+
+_INSTANT_S = 1e-6  # moments that are nearer than this are the same
+# Unfairness, negated; whether it waits; arrival; job; its smallest size.
+_Contender = tuple[float, bool, int, JobId, int]
+_Bid = tuple[float, int, int, JobId]  # unfairness, negated; then to break ties; size; job
 
 
 class Themis(Sharing):
@@ -23,51 +36,132 @@ class Themis(Sharing):
     def __init__(self, placement: Placement, belief: PerformanceModel, *, lease_s: float) -> None:
         super().__init__(placement)
         self._belief = belief
+        self._may_change = isinstance(belief, Revisable)
         self._lease_s = lease_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        contenders = list(snapshot.waiting())
-        if not contenders:
+        if self.nothing_to_do(snapshot):
             return KEEP
+        contenders = list[Job]()  # that hold devices
         now, devices = snapshot.now, snapshot.supply
         holders = list(snapshot.holding())
-        share = devices / (len(contenders) + len(holders))
+        share = devices / (len(snapshot.ranking.queue) + len(holders))
         sizes: dict[JobId, int] = {}
         next_end_s = self._lease_s or inf
         for job in holders:
-            left_s = self._lease_left_s(job, now)
+            left_s = self._lease_left_s(job, snapshot)
             if left_s:
                 sizes[job.id] = job.size
                 next_end_s = min(next_end_s, left_s)
             else:
                 contenders.append(job)
+        next_end_at = now + next_end_s
         free = devices - sum(sizes.values())
         if not free:
-            return Schedule({}, now + next_end_s)
-        ranked = [(-self._unfairness(job, now, share), not job.size, job) for job in contenders]
-        ranked.sort(key=lambda entry: (entry[0], entry[1], entry[2].sequence))
-        for _, _, job in ranked:
-            offers = (job.size,) if job.size else job.spec.sizes
-            fits = [size for size in offers if size <= min(free, job.spec.asked)]
-            if fits:
-                sizes[job.id] = fits[-1]
-                free -= fits[-1]
-        return self.schedule(snapshot, sizes, valid_until=now + next_end_s)
+            return Schedule({}, next_end_at, next_end_at)
+        ranked = [
+            (-self._unfairness(job, now, share), False, job.sequence, job.id, job.spec.sizes[0])
+            for job in contenders
+        ]
+        ranked += self._waiting(snapshot, share)
+        free, all_served = _serve(snapshot, ranked, sizes, free)
+        if all_served:
+            self._auction_the_rest(snapshot, sizes, free, share)
+        placed = self.schedule(snapshot, sizes, valid_until=next_end_at)
+        return Schedule(placed.changes, next_end_at, next_end_at)
 
-    def _lease_left_s(self, job: Job, now: float) -> float:
-        """Seconds to the end of a holder's present term; 0 at a term's end."""
+    def _waiting(self, snapshot: Snapshot, share: float) -> Iterator[_Contender]:
+        """Waiting jobs. Most of what their unfairness is made of does not move while they wait."""
+        jobs, now, alone = snapshot.jobs, snapshot.now, self._belief.alone
+
+        def classified(waiting: Waiting) -> tuple[tuple[int, int], tuple[float, float, float, int]]:
+            job = jobs[waiting[2]]
+            spec, speed = job.spec, alone(job.spec, job.spec.asked)
+            remaining_s, whole_s = job.remaining_at(now) / speed, spec.iterations / speed
+            place = (job.submitted_at, remaining_s, whole_s, job.sequence)
+            return (spec.asked, spec.sizes[0]), place
+
+        # A belief that may change is asked about every job at every decision.
+        basis = object() if self._may_change else self
+        for (asked, smallest), line in snapshot.ranking.by_kind(classified, basis).items():
+            part = min(1.0, share / asked)
+            for (submitted_at, remaining_s, whole_s, sequence), job in line:
+                unfairness = (now - submitted_at + remaining_s) / (whole_s / part)
+                yield -unfairness, True, sequence, job, smallest
+
+    def _lease_left_s(self, job: Job, snapshot: Snapshot) -> float:
+        """Seconds to the end of a holder's present term; 0 if a term ended.
+
+        A decision may come late, in rounds or live: the memory says since when it was due.
+        """
         if not self._lease_s:
             return 0.0
-        into_s = (now - job.begun_at) % self._lease_s
-        at_an_end = min(into_s, self._lease_s - into_s) < 1e-6
-        return 0.0 if at_an_end and now > job.begun_at else self._lease_s - into_s
+        now, memory = snapshot.now, snapshot.memory
+        due_at = min(memory, now) if isinstance(memory, float) else now
+        terms = floor((now - job.begun_at + _INSTANT_S) / self._lease_s)
+        ended_at = job.begun_at + terms * self._lease_s
+        if terms and ended_at >= due_at - _INSTANT_S:
+            return 0.0
+        return ended_at + self._lease_s - now
 
-    def _unfairness(self, job: Job, now: float, share: float) -> float:
-        """Time it will have taken over time on an equal share of the cluster's devices."""
+    def _auction_the_rest(
+        self, snapshot: Snapshot, sizes: dict[JobId, int], free: int, share: float
+    ) -> None:
+        """One step after another to the job that is worst off with what it has."""
+        bids = [
+            self._bid(snapshot.jobs[job], size, snapshot.now, share) for job, size in sizes.items()
+        ]
+        heap = [bid for bid in bids if bid is not None]
+        heapify(heap)
+        while heap and free:
+            _, _, larger, identity = heappop(heap)
+            if larger - sizes[identity] > free:
+                continue
+            free -= larger - sizes[identity]
+            sizes[identity] = larger
+            bid = self._bid(snapshot.jobs[identity], larger, snapshot.now, share)
+            if bid is not None:
+                heappush(heap, bid)
+
+    def _bid(self, job: Job, size: int, now: float, share: float) -> _Bid | None:
+        """A job's wish for its next larger size, the worst off first; None if it gains nothing."""
+        larger = next((more for more in job.spec.sizes if more > size), None)
+        if larger is None:
+            return None
+        speed = self._belief.alone(job.spec, size)
+        if self._belief.alone(job.spec, larger) <= speed:
+            return None
+        return -self._unfairness(job, now, share, speed), job.sequence, larger, job.id
+
+    def _unfairness(self, job: Job, now: float, share: float, at: float | None = None) -> float:
+        """Time it will have taken over time on an equal share of the cluster's devices.
+
+        at: its speed from now on; that of the size it asked for, if not given.
+        """
         spec = job.spec
         speed = self._belief.alone(spec, spec.asked)
         alone_s = spec.iterations / speed / min(1.0, share / spec.asked)
-        return (now - job.submitted_at + job.remaining_at(now) / speed) / alone_s
+        return (now - job.submitted_at + job.remaining_at(now) / (at or speed)) / alone_s
+
+
+def _serve(
+    snapshot: Snapshot, ranked: list[_Contender], sizes: dict[JobId, int], free: int
+) -> tuple[int, bool]:
+    """The most that fits of what each asked for, the worst off first; what is left, and whether
+    every one was served.
+    """
+    served, number = 0, len(ranked)
+    least = min((entry[4] for entry in ranked), default=0)
+    heapify(ranked)
+    while ranked and free >= least:  # Few of a long queue are served, so it is not sorted.
+        _, _, _, identity, _ = heappop(ranked)
+        spec = snapshot.jobs[identity].spec
+        fits = [size for size in spec.sizes if size <= min(free, spec.asked)]
+        if fits:
+            sizes[identity] = fits[-1]
+            free -= fits[-1]
+            served += 1
+    return free, served == number
 
 
 def themis(placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0) -> Themis:

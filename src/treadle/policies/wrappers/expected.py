@@ -1,11 +1,12 @@
 """When devices come free, and how long jobs take, as far as it is expected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from treadle.core.cluster import Device
 from treadle.core.free import FreeDevices
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.policies.wrappers.views import Changes, free_after
@@ -29,10 +30,16 @@ def alone_s(job: Job, belief: PerformanceModel, now: float) -> float:
     return job.remaining_at(now) / belief.alone(job.spec, job.spec.asked)
 
 
-def releases(snapshot: Snapshot, belief: PerformanceModel, changes: Changes) -> Iterator[Release]:
+def releases(
+    snapshot: Snapshot,
+    belief: PerformanceModel,
+    changes: Changes,
+    stay_s: Mapping[JobId, float] = MappingProxyType({}),
+) -> Iterator[Release]:
     """How devices come free if these changes are made and no job arrives; the first is now.
 
-    The same `free` is filled up from step to step: copy it to keep it.
+    stay_s: jobs that stay so long at least, whatever is believed of them. The same `free` is filled
+    up from step to step: copy it to keep it.
     """
     free, now = free_after(snapshot, changes), snapshot.now
     yield Release(0.0, free)
@@ -47,7 +54,7 @@ def releases(snapshot: Snapshot, belief: PerformanceModel, changes: Changes) -> 
             continue
         for device in allocation.devices:
             holders[device] = holders.get(device, 0) + 1
-        in_s = remaining_s(job, belief, allocation.size, now)
+        in_s = max(remaining_s(job, belief, allocation.size, now), stay_s.get(job.id, 0.0))
         ends.append((in_s, job.sequence, allocation.devices))
     for in_s, _, devices in sorted(ends):
         for device in devices:

@@ -4,21 +4,27 @@ Policies that pass over jobs that do not fit keep devices busy, and small jobs t
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
 most so many jobs that arrived later, or waits at most so long. Jobs that join others (`share`) take
 no free device and are not counted. Then it is promised devices, those that are expected to be free
-together first, and the moment at which they are. Neither is put off again, so that wrong guesses
-cannot keep it waiting:
+together first, and the moment at which they are:
 
 - up to that moment only jobs that are expected to end before it start on them, or that can resume
   and run for five minutes at least;
-- then those that can resume make way, and the others run on to their end, with no job after them;
+- then those that can resume make way;
+- if others are still there, the promise was missed. It is made anew by what is then believed, where
+  a job that outlived it is taken to stay for as long as the first promise is past. Meanwhile the
+  devices are lent as before, but no job starts there in the last quarter;
 - it starts when all of them are free, or as soon as enough others are.
 
-Reservations are served in the order in which they were made, one at a time has devices. A gang
-therefore waits from then on for the promised moment, and after it for the jobs on its devices that
-cannot resume: they ran there already or were expected to be gone. While a job of higher priority
-waits, no devices are kept. A gang that has once run is the policy's to preempt.
+So a job that hangs keeps devices idle for about a quarter of the time, not for ever. Nor does a
+gang wait for ever because lengths are believed too short: each new promise lasts as long as all
+before it, and once a quarter of it is longer than any job runs, no job is there at its end
+(docs/sharing.md has the bound).
+
+Reservations are served in the order in which they were made, one at a time has devices. While a job
+of higher priority waits, no devices are kept. A gang that has once run is the policy's to preempt.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
-memory: after a restart counting begins again. Of many gangs, those that came first are counted.
+memory; after a restart the counts come from the store (`turns`), and devices are chosen again. Of
+many gangs, those that came first are counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +47,8 @@ from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
 
 _COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
+_ANEW_MIN_S = 1.0  # a missed promise is not made anew for less
+_UNLENT = 0.25  # of a promise made anew: so long no job starts, for those that take longer
 
 
 def reserve(
@@ -82,6 +90,8 @@ class Reservation(NamedTuple):
     since_at: float
     by_at: float = inf  # when it was expected to start when its devices were chosen
     devices: tuple[Device, ...] = ()
+    due_at: float = inf  # the first moment that was promised and missed
+    lent_until_at: float = inf  # no job starts on its devices after that
 
 
 class Lines(NamedTuple):
@@ -94,6 +104,11 @@ class Lines(NamedTuple):
 def reservations(memory: object) -> tuple[Reservation, ...]:
     """Those in the memory of a decision, however it is wrapped."""
     return _lines_in(memory).reserved
+
+
+def turns(overtaken: Mapping[JobId, int]) -> Note:
+    """A memory of how often gangs were overtaken, for a policy to take over."""
+    return Note(Lines(overtaken), None)
 
 
 def until_reserved(policy: Policy, snapshot: Snapshot, job: JobId) -> str:
@@ -155,6 +170,10 @@ class Reserve(Remembering):
         until = min(schedule.valid_until, self._next_at(snapshot, gangs, left), *moments)
         return Schedule(changes, until, Note(Lines(waiting, left), schedule.memory))
 
+    def own_part(self, memory: object) -> Lines:
+        """A gang keeps its turn when the policy is switched."""
+        return _lines_in(memory)
+
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, lines = snapshot.jobs[job], self._lines(snapshot)
         head = next((entry for entry in lines.reserved if entry.devices), None)
@@ -175,15 +194,24 @@ class Reserve(Remembering):
             )
         if row.spec.sizes[0] > free:
             return inner
-        takes_s, left_s = alone_s(row, self._belief, snapshot.now), head.by_at - snapshot.now
-        may = f"only jobs that are gone within {span(left_s)} may use them, and it"
         return Reason(
             "order",
             f"{free} free {'device is' if free == 1 else 'devices are'} kept for job {head.job}, "
             f"which needs {len(head.devices)} and was overtaken "
-            f"{times(lines.overtaken.get(head.job, 0))}; {may if left_s > 0 else 'it'} "
-            f"is expected to take {span(takes_s)}",
+            f"{times(lines.overtaken.get(head.job, 0))}; {self._not_lent(snapshot, head, row)}",
         )
+
+    def _not_lent(self, snapshot: Snapshot, head: Reservation, row: Job) -> str:
+        """Why a job gets none of the free devices that are kept."""
+        left_s = head.by_at - snapshot.now
+        if snapshot.now >= head.lent_until_at:
+            return (
+                "jobs on its devices take longer than expected, and no other starts there for "
+                f"{span(max(0.0, left_s))}"
+            )
+        takes_s = alone_s(row, self._belief, snapshot.now)
+        may = f"only jobs that are gone within {span(left_s)} may use them, and it"
+        return f"{may if left_s > 0 else 'it'} is expected to take {span(takes_s)}"
 
     def until_reserved(self, snapshot: Snapshot, job: JobId, lines: Lines) -> str:
         """When a gang gets a reservation, and how often it was overtaken; empty if it is none."""
@@ -281,21 +309,48 @@ class Reserve(Remembering):
     def _gone_by(self, job: Job, head: Reservation, now: float) -> bool:
         """Whether it would leave the devices of a gang when their moment comes, for a gain."""
         room_s = head.by_at - now
+        if now >= head.lent_until_at:
+            return False
         if job.spec.resumable and room_s >= _WORTH_S:
             return True
         return alone_s(job, self._belief, now) <= room_s
 
     def _with_devices(self, seen: Snapshot, entry: Reservation) -> Reservation | None:
         """The reservation with devices: those it has, or those that are free together first."""
-        known = seen.free.knows(entry.devices)
-        if entry.devices and known and all(_here(seen, device) for device in entry.devices):
-            return entry
+        known = bool(entry.devices) and seen.free.knows(entry.devices)
+        if known and all(_here(seen, device) for device in entry.devices):
+            late = [job for job in _holders(seen, entry.devices) if not job.spec.resumable]
+            if seen.now < entry.by_at or not late:
+                return entry
+            return self._anew(seen, entry, late)
+        return self._chosen(seen, entry, {})
+
+    def _anew(self, seen: Snapshot, entry: Reservation, late: Iterable[Job]) -> Reservation | None:
+        """The promise after one that these jobs made it miss; it lasts as long as all before.
+
+        Otherwise jobs that are believed too short could be lent the devices again and again.
+        """
+        due_at = min(entry.due_at, entry.by_at)
+        outlived_s = max(_ANEW_MIN_S, seen.now - due_at)
+        found = self._chosen(seen, entry, {job.id: outlived_s for job in late})
+        if found is None:
+            return None
+        in_s = max(outlived_s, found.by_at - seen.now)
+        return found._replace(
+            due_at=due_at, by_at=seen.now + in_s, lent_until_at=seen.now + (1.0 - _UNLENT) * in_s
+        )
+
+    def _chosen(
+        self, seen: Snapshot, entry: Reservation, stay_s: Mapping[JobId, float]
+    ) -> Reservation | None:
+        """With the devices that are free together first; stay_s: how long jobs stay at least."""
         size = seen.jobs[entry.job].spec.sizes[0]
-        for release in releases(seen, self._belief, {}):
+        for release in releases(seen, self._belief, {}, stay_s):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)
                 if found is not None:
-                    return entry._replace(by_at=seen.now + release.in_s, devices=found)
+                    by_at = seen.now + release.in_s
+                    return entry._replace(by_at=by_at, devices=found, lent_until_at=inf)
         return None
 
     def _let_in(self, seen: Snapshot, head: Reservation, changes: Changes) -> Changes:
@@ -379,7 +434,7 @@ def _outranked(snapshot: Snapshot, job: Job) -> bool:
 
 
 def _without(entry: Reservation) -> Reservation:
-    return entry._replace(by_at=inf, devices=()) if entry.devices else entry
+    return Reservation(entry.job, entry.since_at) if entry.devices else entry
 
 
 def _here(snapshot: Snapshot, device: Device) -> bool:

@@ -36,7 +36,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import named_jobs, several, sizes
-from treadle.policies.base.companions import SharingBelief, device_gib
+from treadle.policies.base.companions import GROUP_MAX, SharingBelief, device_gib
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
@@ -45,7 +45,6 @@ from treadle.policies.wrappers.views import Changes, plain
 from treadle.policies.wrappers.wrapper import Wrapper, worn
 
 TURNS = 8
-GROUP_MAX = 4
 PASSED_S = 600.0  # a job that has waited so long is passed by no more joins
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 

@@ -45,6 +45,9 @@ class Wrapper(Policy):
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         return self.inner.why(self.inside(snapshot), job)
 
+    def take_over(self, memory: object) -> object:
+        return self.inner.take_over(memory)
+
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         return self.inner.held_back(self.inside(snapshot))
 
@@ -87,6 +90,13 @@ class Remembering(Wrapper):
     def inside(self, snapshot: Snapshot) -> Snapshot:
         note = snapshot.memory
         return snapshot._replace(memory=note.inner if isinstance(note, Note) else None)
+
+    def take_over(self, memory: object) -> object:
+        return Note(self.own_part(memory), self.inner.take_over(memory))
+
+    def own_part(self, memory: object) -> object:  # noqa: ARG002
+        """Its own note of what another policy remembered; None: it begins anew."""
+        return None
 
     def remembered(self, snapshot: Snapshot) -> object:
         """This wrapper's own note; None at first and after a restart."""

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.train.stop import note_exit
-
 if TYPE_CHECKING:
     from treadle.train.auto.patches import Watched
 
@@ -48,10 +46,8 @@ def run(watched: "Watched", words: list[str], *, module: bool = False) -> None:
             watched.folder = sys.path[0] = str(Path(words[0]).resolve().parent)
             runpy.run_path(str(Path(words[0]).absolute()), run_name="__main__")
         well = True
-        note_exit(None)  # An exit that the script began and caught is none.
     except SystemExit as end:
         well = not end.code
-        note_exit(end.code)
         raise
     finally:
         watched.end(well=well)

@@ -34,16 +34,33 @@ class Order:
         self.batches: Batches = []
         self.partial = 0  # optimizer steps applied of the batch that is next
         self.random: Tensor | None = None  # the stream for loaders, where it is apart
+        self.data: tuple[int, int] | None = None  # samples and batch size of the pass
 
     def state_dict(self) -> dict[str, Any]:
         packed = _packed(self.batches)
         own = {"number": self.number, "partial": self.partial, "random": self.random}
-        return {**own, "batches": packed}
+        return {**own, "batches": packed, "data": self.data}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.number, self.partial = state["number"], state["partial"]
         self.batches = _unpacked(state["batches"])
         self.random = state["random"]
+        self.data = state.get("data")  # Older checkpoints do not say it.
+
+    def begin(self, number: int, batches: Batches, loader: DataLoader[Any]) -> None:
+        """A pass, as this process has drawn it."""
+        self.number, self.batches, self.data = number, batches, _data_of(loader)
+
+    def difference(self, loader: DataLoader[Any]) -> str:
+        """How a loader's data differ from those of the pass; empty if they do not."""
+        ours, theirs = _data_of(loader), self.data
+        if theirs is None or ours == theirs:
+            return ""
+        return (
+            f"the DataLoader has {ours[0]} samples in batches of {ours[1]} here, and {theirs[0]} "
+            f"in batches of {theirs[1]} where the run began this pass; the data must stay the same "
+            "while a run changes its members or resumes: samples would come twice, or never"
+        )
 
     def split(self) -> None:
         """Let loaders draw from a stream of their own from now on."""
@@ -64,6 +81,11 @@ class Order:
             if counts:
                 self.random = torch.get_rng_state()
             torch.set_rng_state(private)
+
+
+def _data_of(loader: DataLoader[Any]) -> tuple[int, int]:
+    dataset: Any = loader.dataset
+    return len(dataset), loader.batch_size or 0
 
 
 def draw(loader: DataLoader[Any]) -> Batches:

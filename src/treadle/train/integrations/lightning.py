@@ -75,8 +75,9 @@ class StopCallback(Callback):
 class ResumableLoader(DataLoader[Any]):
     """A shuffled loader whose place in an epoch is part of the checkpoint.
 
-    The order depends on the seed and the epoch alone. batch_size: of all ranks together. With
-    several ranks it needs the callback above, which weighs what each of them has.
+    The order depends on the seed and the epoch alone, and Lightning says which epoch it is: it
+    does not ask for a batch after the last, so the loader cannot count them. batch_size: of all
+    ranks together. With several ranks it needs the callback above, which weighs what each has.
     """
 
     def __init__(
@@ -89,16 +90,18 @@ class ResumableLoader(DataLoader[Any]):
     ) -> None:
         self._batches = _Batches(len(dataset), batch_size, seed)  # type: ignore[arg-type]
         self._taken = 0
+        self._resumed = {"epoch": 0, "taken": 0}  # from where the next pass begins
         self.weight = 1.0  # of this rank's share of the batch, where 1 is that of all on average
         super().__init__(dataset, batch_sampler=self._batches, **options)
 
     def __iter__(self) -> Any:  # noqa: ANN401
-        self._taken, self._batches.first = self._batches.first, 0
+        resumed, self._resumed = self._resumed, {"epoch": 0, "taken": 0}
+        # A run that was stopped after the last batch of an epoch begins with the next.
+        self._taken = resumed["taken"] if resumed["epoch"] == self._batches.epoch else 0
         for content in self._from(self._taken):
             self.weight = self._batches.weight(self._taken)
             self._taken += 1
             yield content
-        self._batches.epoch += 1
 
     def _from(self, first: int) -> Iterator[Any]:
         self._batches.start = first
@@ -108,7 +111,7 @@ class ResumableLoader(DataLoader[Any]):
         return {"epoch": self._batches.epoch, "taken": self._taken}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self._batches.epoch, self._batches.first = state["epoch"], state["taken"]
+        self._resumed = state
 
 
 class _Batches:
@@ -116,9 +119,16 @@ class _Batches:
 
     def __init__(self, count: int, size: int, seed: int) -> None:
         self.epoch = 0
-        self.first = 0  # batch of the next pass
-        self.start = 0  # of this one
+        self.start = 0  # the first batch of this pass
         self._count, self._size, self._seed = count, size, seed
+
+    @property
+    def sampler(self) -> "_Batches":
+        """What Lightning tells the epoch."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
 
     def __len__(self) -> int:
         return (self._count + self._size - 1) // self._size

@@ -1,0 +1,94 @@
+"""CPU time of one decision about many jobs on many devices, by policy: median and longest of nine.
+
+    python benchmarks/large_decisions.py [POLICY ...]
+
+Elastic and rigid jobs with four mixes of stages that share well, in a steady state: before each
+decision one job ends and one arrives. The targets: 1,000 jobs on 512 devices within 50 ms, 5,000 on
+10,000 within 1 s, and 10,000 waiting on 16 devices within 50 ms.
+"""
+
+import sys
+import time
+from random import Random
+from statistics import median
+
+from treadle.core.actions import Action, Stop
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import Event, JobFinished, JobStarted, JobStopped, JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.base.placement import placement
+from treadle.policies.registry import policy
+
+SETTINGS = ((1_000, 64, 8, 0.05), (5_000, 1_250, 8, 1.0), (10_000, 2, 8, 0.05))
+ROUNDS = 9
+_STAGES = ((0.6, 0.1, 0.2, 0.1), (0.1, 0.6, 0.2, 0.1), (0.1, 0.1, 0.7, 0.1), (0.1, 0.1, 0.2, 0.6))
+
+
+def main() -> int:
+    missed = 0
+    for name in sys.argv[1:] or ("weave", "weave-l", "afs", "muri-l"):
+        for jobs, nodes, each, target_s in SETTINGS:
+            took = decisions_s(name, jobs, nodes, each)
+            late = median(took) > target_s
+            missed += late
+            print(
+                f"  {name:<8} {jobs:>6} jobs on {nodes * each:>6} devices: median "
+                f"{median(took) * 1e3:7.1f} ms, longest {max(took) * 1e3:7.1f} ms"
+                f"{'  MISSED' if late else ''}",
+                flush=True,
+            )
+    return 1 if missed else 0
+
+
+def decisions_s(name: str, jobs: int, nodes: int, each: int) -> list[float]:
+    """CPU seconds of decisions in a steady state."""
+    random = Random(1)
+    cluster = Cluster(tuple(Node(f"n{number}", each) for number in range(nodes)))
+    belief = TokenModel(ScalingModel(), StageTimes())
+    scheduler = Scheduler(policy(name, placement("consolidate"), belief), cluster)
+    specs = [_job(f"job-{number}", random) for number in range(jobs)]
+    now = 0.0
+    _carry_out(scheduler, scheduler.step(map(JobSubmitted, specs), now), now)
+    took = []
+    for number in range(ROUNDS):
+        now += 60.0
+        running = [job for job in scheduler.snapshot(now).holding() if job.iterations_per_s]
+        facts: list[Event] = [JobSubmitted(_job(f"late-{number}", random))]
+        if running:
+            facts.append(JobFinished(running[0].id, running[0].attempt))
+        scheduler.take(facts, now)
+        begun_s = time.process_time()
+        actions = scheduler.decide(now)
+        took.append(time.process_time() - begun_s)
+        _carry_out(scheduler, actions, now)
+    return took
+
+
+def _job(name: str, random: Random) -> JobSpec:
+    load, prepare, compute, sync = random.choice(_STAGES)
+    size = random.choice((1, 1, 2, 4))
+    sizes = random.choice(((size,), tuple(range(1, 2 * size + 1))))
+    profile = Profile(load, prepare, compute, sync, size=size, serial=random.choice((0.02, 0.1)))
+    return JobSpec(name, random.uniform(1e4, 1e6), sizes, size, profile)
+
+
+def _carry_out(scheduler: Scheduler, actions: list[Action], now: float) -> None:
+    """As an engine would, at once: stops first, then what starts or changes."""
+    stops: list[Event] = [
+        JobStopped(action.job, action.id, 0.0) for action in actions if isinstance(action, Stop)
+    ]
+    others: list[Event] = [
+        JobStarted(action.job, action.id, 0.0, 1.0)
+        for action in actions
+        if not isinstance(action, Stop)
+    ]
+    scheduler.take(stops, now)
+    scheduler.take(others, now)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,221 @@
+"""Printed ranges of starts, tried on a cluster that is simulated: a part of calibration.py.
+
+Jobs of a trace queue under the live policy on as many devices as they would hold at `DEMAND` of
+their submissions if none waited. Their lengths are hidden: the learner says what to expect, and
+the ends teach it. A job that does not start at once is given the range that `submit` and `why`
+print: by the same simulations of the queue (control/api/start_draws.py, sim/start_estimate.py),
+corrected by the same errors of earlier starts (models/learning/start_errors.py).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from math import ceil
+from typing import NamedTuple, Protocol
+
+from treadle.control.api.job_progress import Left
+from treadle.control.api.start_draws import HORIZON_S, Ahead, drawn, simulated, steps_of
+from treadle.control.loop.live_policy import AROUND, DEFAULT
+from treadle.core.actions import Action, Start
+from treadle.core.cluster import Cluster
+from treadle.core.events import Event, JobFinished, JobSubmitted
+from treadle.core.job import Job, JobId, JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.learning.kinds import Kind
+from treadle.models.learning.start_errors import Range, StartErrors
+from treadle.models.lengths.distribution import SHORT_SHARES
+from treadle.models.scaling import ScalingModel
+from treadle.policies.base.placement import placement
+from treadle.policies.registry import policy
+from treadle.sim.engine import SimulatedEngine
+from treadle.sim.hidden_lengths import LearningEngine, LengthLearner
+from treadle.sim.run import Simulation
+from treadle.sim.start_estimate import Begin, Effort, World, starts_in
+
+DEMAND = 0.7
+NODE = 8  # devices
+# Jobs of a trace cannot share, and say nothing of cores.
+POLICY = "+".join([DEFAULT, *(name for name in AROUND if name not in {"share", "host"})])
+
+
+class Overall(Protocol):
+    """All waits that are over."""
+
+    @property
+    def count(self) -> int: ...
+
+    def add(self, seconds: float) -> None: ...
+
+    def width_s(self, age_s: float, below: float) -> float: ...
+
+    def holds(self, below: float) -> Range: ...
+
+
+class QueuedJob(NamedTuple):
+    """A job of a trace, as far as a queue is concerned."""
+
+    submit_at: float
+    size: int
+    ran_s: float
+    kinds: tuple[Kind, ...]
+    tenant: str
+
+
+class Shown(NamedTuple):
+    """A range that was printed for a job that waits."""
+
+    tenant: str
+    low_s: float
+    high_s: float
+    waited_s: float  # what became of it
+    # The range of all waits that were over when it was printed.
+    overall: Range
+    narrowest_s: float  # the same, chosen as printed ranges are
+
+
+class _Waiting(NamedTuple):
+    since: float
+    said: Range | None = None  # that counts
+    overall: Range = Range(0.0, 0.0)
+    narrowest_s: float = 0.0
+
+
+class QueueReplay:
+    """One trace on one cluster."""
+
+    def __init__(self, jobs: Sequence[QueuedJob], overall: Overall, *, ended_min: int) -> None:
+        """overall: takes the waits of jobs that did not start at once. ended_min: jobs of a tenant,
+        before its ranges are counted."""
+        self._jobs = {str(number): job for number, job in enumerate(jobs)}
+        self._cluster = _cluster(jobs)
+        self.devices = self._cluster.device_count
+        self.waits = 0  # jobs that did not start at once
+        self.unsure = 0  # of them, jobs that were given no range
+        self.shown: list[Shown] = []
+        self._overall, self._ended_min = overall, ended_min
+        self._model = ScalingModel()
+        self._learner = LengthLearner(self._model, reporting=False, kinds=self._kinds)
+        self._errors = StartErrors()
+        self._ended: Counter[str] = Counter()
+        self._open: dict[JobId, _Waiting] = {}
+
+    def run(self) -> "QueueReplay":
+        specs = [self._spec(name, job) for name, job in self._jobs.items()]
+        engine = SimulatedEngine(specs, self._model, announced=self._learner.announced)
+        made = policy(POLICY, placement("count"), self._model)
+        hidden = LearningEngine(engine, self._learner)
+        Simulation(Scheduler(made, self._cluster), hidden, observers=(self._watch,)).run()
+        return self
+
+    def _watch(
+        self, now: float, events: Sequence[Event], actions: Sequence[Action], scheduler: Scheduler
+    ) -> None:
+        for event in events:
+            if isinstance(event, JobFinished):
+                self._ended[self._jobs[event.job].tenant] += 1
+        for action in actions:
+            if isinstance(action, Start) and action.job in self._open:
+                self._begin(action.job, now)
+        for event in events:
+            if isinstance(event, JobSubmitted) and scheduler.jobs[event.spec.id].allocation is None:
+                self._queue(event.spec.id, now, scheduler)
+
+    def _queue(self, name: JobId, now: float, scheduler: Scheduler) -> None:
+        self.waits += 1
+        self._open[name] = _Waiting(now)
+        moments = self._moments(name, now, scheduler)
+        if moments is None:
+            self.unsure += 1
+            return
+        said = self._errors.range_of(moments, now=now)
+        self._errors.promise(name, moments, now=now)
+        if self._ended[self._jobs[name].tenant] >= self._ended_min and self._overall.count:
+            narrowest_s = min(self._overall.width_s(0.0, below) for below in SHORT_SHARES)
+            self._open[name] = _Waiting(now, said, self._overall.holds(0.5), narrowest_s)
+
+    def _begin(self, name: JobId, now: float) -> None:
+        since, said, overall, narrowest_s = self._open.pop(name)
+        self._errors.started(name, now=now)
+        self._overall.add(now - since)
+        if said is not None:
+            tenant = self._jobs[name].tenant
+            self.shown.append(Shown(tenant, *said, now - since, overall, narrowest_s))
+
+    def _moments(self, name: JobId, now: float, scheduler: Scheduler) -> tuple[float, ...] | None:
+        """The starts of all simulations; None: no range is printed."""
+        lengths = self._lengths(name, now, scheduler.jobs.values())
+        if lengths is None:
+            return None
+        ahead = Ahead(lengths, {}, (), ())
+
+        def ask(run: int, effort: Effort) -> Begin | None:
+            world = World(drawn(ahead, run))
+            return starts_in(scheduler, self._model, name, now=now, effort=effort, world=world)
+
+        steps = steps_of(len(scheduler.ranking.queue), decision_s=0.0)
+        begun = simulated(steps, ask)
+        found = tuple(begin.in_s for begin in begun if begin is not None)
+        return found if len(found) == len(begun) else None
+
+    def _lengths(self, name: JobId, now: float, rows: Iterable[Job]) -> dict[JobId, Left] | None:
+        found: dict[JobId, Left] = {}
+        alike: dict[object, Left] = {}
+        for row in rows:
+            if row.id == name:
+                continue
+            asked = (self._kinds(row.spec), row.spec.asked)
+            kind = row.id if row.allocation is not None else asked
+            if kind not in alike:
+                expected = self._learner.knowledge.expect(*asked)
+                if not expected.known:
+                    return None
+                age_s = row.iterations_at(now)
+                low_s, high_s, _ = expected.left(age_s)
+                alike[kind] = Left(expected.after(age_s), low_s, high_s)
+            found[row.id] = alike[kind]
+        return found
+
+    def _kinds(self, spec: JobSpec) -> tuple[Kind, ...]:
+        return self._jobs[spec.id].kinds
+
+    def _spec(self, name: str, job: QueuedJob) -> JobSpec:
+        return JobSpec(
+            id=name,
+            submit_at=job.submit_at - self._jobs["0"].submit_at,
+            iterations=job.ran_s,  # Jobs of one size do one iteration a second.
+            asked=job.size,
+            sizes=(job.size,),
+            resumable=False,
+            profile=Profile(size=job.size),
+        )
+
+
+class WithKnownLengths(QueueReplay):
+    """The same as if lengths were known when ranges are made: what is left is not theirs to say.
+
+    Policies still do not know them, so jobs start when they did before.
+    """
+
+    def _moments(self, name: JobId, now: float, scheduler: Scheduler) -> tuple[float, ...] | None:
+        left_s = {
+            row.id: self._jobs[row.id].ran_s - row.iterations_at(now)
+            for row in scheduler.jobs.values()
+        }
+        effort = Effort(HORIZON_S, steps_of(len(scheduler.ranking.queue), decision_s=0.0))
+        world = World(left_s)
+        begun = starts_in(scheduler, self._model, name, now=now, effort=effort, world=world)
+        return None if begun is None else (begun.in_s,)
+
+
+def _cluster(jobs: Sequence[QueuedJob]) -> Cluster:
+    ends: list[tuple[float, int]] = []
+    held, demands = 0, []
+    for job in jobs:
+        while ends and ends[0][0] <= job.submit_at:
+            held -= heappop(ends)[1]
+        heappush(ends, (job.submit_at + job.ran_s, job.size))
+        held += job.size
+        demands.append(held)
+    largest = max(job.size for job in jobs)
+    devices = max(largest, sorted(demands)[int(DEMAND * (len(demands) - 1))])
+    return Cluster.grid(1, devices) if devices < NODE else Cluster.grid(ceil(devices / NODE), NODE)

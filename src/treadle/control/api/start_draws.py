@@ -1,0 +1,95 @@
+"""The simulations behind a forecast: which length every job takes in each, and how many are made.
+
+The draws are stratified: over all simulations a job goes through its whole distribution, in an
+order of its own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple, TypeVar
+from zlib import crc32
+
+from treadle.control.api.job_progress import Left
+from treadle.control.loop import worked_for
+from treadle.core.job import JobId
+from treadle.sim.start_estimate import Effort
+
+HORIZON_S = 30 * 86_400.0
+STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
+SPEND_S = 0.45  # of the processor, for all simulations
+RUNS = 10
+RUNS_MIN = 3
+
+Answer = TypeVar("Answer")
+
+
+class Ahead(NamedTuple):
+    """What is known of the jobs that run or wait."""
+
+    lengths: Mapping[JobId, Left]
+    limited: Mapping[JobId, float]  # only that they end within so many seconds
+    endless: Sequence[JobId]  # nothing
+    unread: Sequence[JobId]  # not looked up: there are too many
+
+    @property
+    def lasting(self) -> Sequence[JobId]:
+        """Jobs that are assumed not to end."""
+        return [*self.endless, *self.unread]
+
+
+def steps_of(waiting: int, *, decision_s: float) -> int:
+    """How many steps a simulation may take where so many jobs wait; decision_s: 0: not known."""
+    steps = max(20, STEPS // (1 + waiting))
+    if decision_s > 0:
+        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / decision_s)))
+    return steps
+
+
+def simulated(steps: int, ask: Callable[[int, Effort], Answer | None]) -> list[Answer | None]:
+    """The answers of simulations; fewer of them where they take long."""
+    answers: list[Answer | None] = []
+    spent = worked_for(SPEND_S)
+    for run in _order(RUNS):
+        effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
+        try:
+            answers.append(ask(run, effort))
+        except Exception:  # A third party's policy may raise anything; status shows it.
+            answers.append(None)
+        if answers == [None] or (len(answers) >= RUNS_MIN and spent()):
+            break  # Not even with the shortest lengths: the others would come no further.
+    return answers
+
+
+def _order(runs: int) -> list[int]:
+    """The shortest lengths first, then the longest, then those between."""
+    return [0, runs - 1, runs // 2, *(run for run in range(1, runs - 1) if run != runs // 2)]
+
+
+def drawn(ahead: Ahead, run: int) -> dict[JobId, float]:
+    """What is left of each job in one of the simulations."""
+    found = {}
+    for job, lengths in ahead.lengths.items():
+        found[job] = lengths.at((_stratum(job, run, len(ahead.lengths)) + 0.5) / RUNS)
+    for job, limit_s in ahead.limited.items():
+        # All that is known is that it ends by then: at once, or only then.
+        found[job] = limit_s if _stratum(job, run, len(ahead.limited)) >= RUNS // 2 else 0.0
+    return found
+
+
+def _stratum(job: JobId, run: int, jobs: int) -> int:
+    """Which tenth of its distribution a job draws from: every tenth once, in its own order.
+
+    The first and the last simulation are the shortest and the longest, so that a job that waits for
+    few others has its whole range.
+    """
+    if jobs == 1 or run in (0, RUNS - 1):
+        return run
+    return _strata(job)[run - 1]
+
+
+@lru_cache(maxsize=4096)  # All simulations ask for it: 15 microseconds each otherwise.
+def _strata(job: JobId) -> Sequence[int]:
+    order = list(range(1, RUNS - 1))
+    Random(crc32(job.encode())).shuffle(order)
+    return order

@@ -1,0 +1,51 @@
+"""How often jobs of several devices were overtaken, from the store: a restart costs no turn.
+
+What a policy remembers is not stored. That a later job started first is: the jobs that run or have
+ended say it. Jobs that joined others cannot be told from those that took free devices here, so a
+gang may get its reservation a little sooner than without the restart.
+"""
+
+from collections.abc import Mapping, Sequence
+from heapq import nsmallest
+
+from treadle.control.jobs.records import record_of
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.store.rows import JobFilter, JobRow
+from treadle.store.store import Store
+
+GANGS_MAX = 64
+ENDED_MAX = 1000  # the newest jobs that have ended
+
+
+def overtakings(
+    store: Store, active: Sequence[JobRow], scheduler: Scheduler
+) -> Mapping[JobId, int]:
+    """Of each gang that never ran: how many later jobs of no higher priority started before it."""
+    waiting = [job for job in scheduler.jobs.values() if _is_gang(job)]
+    gangs = nsmallest(GANGS_MAX, waiting, key=lambda job: job.sequence)
+    if not gangs:
+        return {}
+    rows = {row.id: row for row in active}
+    started = [rows[job.id] for job in scheduler.jobs.values() if job.starts and job.id in rows]
+    ended = store.jobs(JobFilter(ended=True), limit=ENDED_MAX)
+    started += [row for row in ended if record_of(row).attempts]
+    return {
+        gang.id: sum(_overtook(row, rows[gang.id], gang) for row in started)
+        for gang in gangs
+        if gang.id in rows
+    }
+
+
+def _is_gang(job: Job) -> bool:
+    return job.phase is Phase.WAITING and job.spec.sizes[0] > 1 and not job.starts
+
+
+def _overtook(row: JobRow, gang: JobRow, job: Job) -> bool:
+    return _order(row) > _order(gang) and row.priority <= job.spec.priority
+
+
+def _order(row: JobRow) -> tuple[int, int]:
+    """In order of submission."""
+    return row.number, -1 if row.member is None else row.member

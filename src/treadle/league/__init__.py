@@ -1,0 +1,1 @@
+"""The league: every policy on a list of workloads, beside lower bounds."""

@@ -1,0 +1,235 @@
+"""What the cells of a league add up to: rows, ranks, ratios and confidence intervals."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, inf, log, sqrt
+from typing import NamedTuple
+
+from treadle.league.cell import Figures
+from treadle.league.processes import Outcome
+
+KNOWN, BLIND, LEARNED, ALL = "known", "blind", "learned", "all"
+# The information classes, in the order in which they are shown.
+GROUPS = {
+    KNOWN: "lengths are known",
+    BLIND: "lengths are not used",
+    LEARNED: "speeds and lengths are learned from what runs",
+    ALL: "each with the lengths that it uses",
+}
+# 97.5 % of Student's t distribution, by degrees of freedom; beyond the table, the normal's.
+_STUDENT = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+    *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
+)
+_NORMAL = 1.96
+
+
+class Played(NamedTuple):
+    """The outcome of one cell, with its place in the league."""
+
+    workload: str
+    policy: str
+    group: str  # the information class
+    seed: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One policy on one workload, over all seeds; figures are means over the seeds."""
+
+    workload: str
+    policy: str
+    group: str
+    seeds: int
+    trouble: str = ""  # why it has no rank; then only this counts
+    failed: bool = False  # the trouble is an error: a policy raised, or a check failed
+    mean_s: float = 0.0
+    low_s: float = 0.0  # 95 % interval of the mean: over seeds, or over jobs if there is one seed
+    high_s: float = 0.0
+    p99_s: float = 0.0
+    longest_s: float = 0.0
+    makespan_s: float = 0.0
+    unfairness: float = 0.0
+    moves: float = 0.0
+    decide_cpu_s: float = 0.0
+    cpu_max_s: float = 0.0  # of the slowest seed
+    bound_alone_s: float = 0.0
+    bound_shared_s: float = 0.0
+    rank: int = 0  # from 1 within its class; 0: none
+    means_s: tuple[float, ...] = ()  # of each seed
+    resampled_s: tuple[float, ...] = ()  # of one seed, the means of jobs drawn again
+    to_best: float = 0.0  # its mean over that of the best of its class
+    to_best_half: float = 0.0  # half of the 95 % interval of the same over the seeds
+    to_other: float = 0.0  # the same over the best of the others; below 1: it is the best
+    p99_to_best: float = 0.0  # its p99 over that of the policy with the best mean
+
+    @property
+    def to_alone(self) -> float:
+        """Its mean over the lower bound without sharing."""
+        return self.mean_s / self.bound_alone_s if self.bound_alone_s else 0.0
+
+    @property
+    def to_shared(self) -> float:
+        """Its mean over the lower bound with sharing."""
+        return self.mean_s / self.bound_shared_s if self.bound_shared_s else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Overall:
+    """One policy over all workloads: geometric means of ratios."""
+
+    policy: str
+    group: str
+    ranked: int  # workloads on which it has a rank
+    workloads: int
+    first: int  # on so many it is the best of its class
+    to_best: float
+    to_other: float
+    p99_to_best: float
+    to_shared: float
+    worst: float  # the largest ratio to the best
+    worst_at: str  # and on which workload
+    cpu_max_s: float
+
+
+def standings(played: Iterable[Played]) -> list[Row]:
+    """A row for each workload and policy; within a class, ranked rows by their means first."""
+    cells: dict[tuple[str, str, str], list[Outcome]] = {}
+    for one in played:
+        cells.setdefault((one.workload, one.group, one.policy), []).append(one.outcome)
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for (workload, group, policy), outcomes in cells.items():
+        row = _row(workload, policy, group, outcomes)
+        groups.setdefault((workload, group), []).append(row)
+    workloads = {workload: place for place, (workload, _) in enumerate(groups)}
+    order = sorted(groups, key=lambda key: (workloads[key[0]], list(GROUPS).index(key[1])))
+    return [row for key in order for row in _ranked(groups[key])]
+
+
+def overall(rows: Sequence[Row]) -> list[Overall]:
+    """One line for each policy, best geometric mean of its class first.
+
+    A policy without a rank on some workload comes after those that have all: its mean is over
+    fewer workloads, perhaps the easier ones.
+    """
+    found = []
+    for group, policy in dict.fromkeys((row.group, row.policy) for row in rows):
+        own = [row for row in rows if (row.group, row.policy) == (group, policy)]
+        found.append(_overall(policy, group, own))
+    order = {group: place for place, group in enumerate(GROUPS)}
+    return sorted(
+        found, key=lambda one: (order[one.group], one.workloads - one.ranked, one.to_best or inf)
+    )
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """0 if there are none."""
+    return exp(sum(map(log, values)) / len(values)) if values else 0.0
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """A 95 % interval of the mean of a few independent values (Student's t)."""
+    count = len(values)
+    mean = sum(values) / count
+    if count < 2:
+        return mean, mean
+    deviation = sqrt(sum((value - mean) ** 2 for value in values) / (count - 1))
+    factor = _STUDENT[count - 2] if count - 2 < len(_STUDENT) else _NORMAL
+    half = factor * deviation / sqrt(count)
+    return mean - half, mean + half
+
+
+def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) -> Row:
+    found = [one.figures for one in outcomes if one.figures is not None]
+    troubles = [one.trouble for one in outcomes if one.trouble]
+    row = Row(workload=workload, policy=policy, group=group, seeds=len(outcomes))
+    if troubles or not found:
+        failed = any(one.failed for one in outcomes)
+        return replace(row, trouble=troubles[0] if troubles else "it was not run", failed=failed)
+    means = [one.mean_s for one in found]
+    low_s, high_s = interval(means) if len(found) > 1 else _resampled(found[0])
+    return replace(
+        row,
+        mean_s=_mean(means),
+        means_s=tuple(means),
+        resampled_s=found[0].resampled_s if len(found) == 1 else (),
+        low_s=low_s,
+        high_s=high_s,
+        p99_s=_mean([one.p99_s for one in found]),
+        longest_s=_mean([one.longest_s for one in found]),
+        makespan_s=_mean([one.makespan_s for one in found]),
+        unfairness=_mean([one.unfairness for one in found]),
+        moves=_mean([one.moves for one in found]),
+        decide_cpu_s=_mean([one.decide_cpu_s for one in found]),
+        cpu_max_s=max(one.cpu_s for one in found),
+        bound_alone_s=_mean([one.bound_alone_s for one in found]),
+        bound_shared_s=_mean([one.bound_shared_s for one in found]),
+    )
+
+
+def _resampled(figures: Figures) -> tuple[float, float]:
+    return figures.mean_low_s, figures.mean_high_s
+
+
+def _ranked(rows: Sequence[Row]) -> list[Row]:
+    good = sorted((row for row in rows if not row.trouble), key=lambda row: row.mean_s)
+    best = good[0] if good else None
+    ranked = []
+    for place, row in enumerate(good):
+        assert best is not None
+        other = next((one for one in good if one is not row), None)
+        ranked.append(
+            replace(
+                row,
+                rank=place + 1,
+                to_best=_over(row.mean_s, best.mean_s),
+                to_best_half=_half(row, best),
+                to_other=_over(row.mean_s, other.mean_s) if other else 0.0,
+                p99_to_best=_over(row.p99_s, best.p99_s),
+            )
+        )
+    return [*ranked, *(row for row in rows if row.trouble)]
+
+
+def _half(row: Row, best: Row) -> float:
+    """Half of the interval of the ratios of the same seeds; what all policies share cancels."""
+    ratios = [_over(own, other) for own, other in zip(row.means_s, best.means_s, strict=False)]
+    low, high = interval(ratios)
+    return (high - low) / 2
+
+
+def _overall(policy: str, group: str, rows: Sequence[Row]) -> Overall:
+    good = [row for row in rows if not row.trouble]
+    worst = max(good, key=lambda row: row.to_best, default=None)
+    return Overall(
+        policy,
+        group,
+        ranked=len(good),
+        workloads=len(rows),
+        first=sum(row.rank == 1 for row in good),
+        to_best=geometric_mean([row.to_best for row in good if row.to_best]),
+        to_other=geometric_mean([row.to_other for row in good if row.to_other]),
+        p99_to_best=geometric_mean([row.p99_to_best for row in good if row.p99_to_best]),
+        to_shared=geometric_mean([row.to_shared for row in good if row.to_shared]),
+        worst=worst.to_best if worst else 0.0,
+        worst_at=worst.workload if worst else "",
+        cpu_max_s=max((row.cpu_max_s for row in good), default=0.0),
+    )
+
+
+def by_workload(rows: Iterable[Row]) -> Mapping[tuple[str, str], list[Row]]:
+    """The rows of each workload and class, in their order."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.workload, row.group), []).append(row)
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _over(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,258 @@
+"""The league's workloads: small records, read from TOML.
+
+A file has one `[[workload]]` table for each:
+
+    [[workload]]
+    name = "elastic-common"
+    trace = "{traces}/common960.csv.gz"   # or generate:poisson?jobs=300&seed={seed}, or a path
+    cluster = "8x8"
+    elastic = 0.05                        # any setting of a run, see OPTIONS
+    why = "one line: what it is there for"
+
+`{traces}` is the folder of trace files, `{seed}` the seed of a generated workload, which is drawn
+again for each seed. `every = 25` keeps every 25th job of a trace, `first = 500` the first 500.
+"""
+
+import fnmatch
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.resources import files
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
+from treadle.core.wording import did_you_mean
+from treadle.sim.experiment import fit_to
+from treadle.sim.faults import FaultSettings
+from treadle.sim.settings import Settings
+from treadle.traces.clusters import cluster
+from treadle.traces.load import GENERATE, load
+from treadle.traces.workload import Workload
+
+TRACES, SEED = "{traces}", "{seed}"
+WORKLOADS_MAX = 1000
+FILE_MAX = 1_000_000  # bytes
+SEEDS_MAX = 100
+
+# What a workload may set of a run, with the type of each. Where it sets nothing, costs are honest:
+# a restart takes 30 s, and crossing nodes or racks slows a job.
+OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "placement": (str,),
+    "time": (str,),
+    "restart_cost": (str,),
+    "restart_charge": (str,),
+    "effects": (str,),
+    "speeds": (str,),
+    "sharing": (str,),
+    "sharing_error": (int, float),
+    "belief": (str,),
+    "belief_error": (int, float),
+    "lengths": (str,),
+    "length_error": (int, float),
+    "elastic": (int, float),
+    "retries": (int,),
+    "retry": (str,),
+}
+_FAULTS: Mapping[str, str] = {
+    "job_failures": "job_failures",
+    "node_mtbf_s": "node_mtbf_s",
+    "node_repair_s": "node_repair_s",
+    "checkpoint_every_s": "checkpoint_every_s",
+}
+HONEST: Mapping[str, object] = {
+    "restart_cost": "30",
+    "effects": "nodes=0.85,racks=0.76",
+    "placement": "consolidate",
+    "sharing": "tokens",
+}
+_OWN = ("name", "trace", "cluster", "why", "every", "first", "oversize", "seed")
+
+
+@dataclass(frozen=True, slots=True)
+class LeagueWorkload:
+    """One workload of the league."""
+
+    name: str
+    trace: str  # a path or generate:..., with {traces} and {seed} in it
+    cluster: str
+    why: str  # one line
+    every: int = 1  # keep every n-th job
+    first: int = 0  # keep so many of those; 0: all
+    oversize: str = "skip"  # jobs larger than the cluster: error, skip or cut
+    seed: int = 0  # of the first run; further runs of a generated workload count up
+    options: Mapping[str, object] = field(default_factory=dict)  # of a run, see OPTIONS
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.first < 0:
+            raise InvalidInputError(
+                f"workload {self.name} keeps every {self.every}th job and the first {self.first}; "
+                "expected every of 1 or more and first of 0 or more"
+            )
+        if self.seed < 0:
+            raise InvalidInputError(
+                f"workload {self.name} has seed {self.seed}; expected 0 or more"
+            )
+        if self.oversize not in {"error", "skip", "cut"}:
+            raise InvalidInputError(
+                f"workload {self.name} has oversize {self.oversize!r}; expected error, skip or cut"
+            )
+
+    @property
+    def drawn(self) -> bool:
+        """Whether each seed draws other jobs."""
+        return self.trace.startswith(GENERATE) and SEED in self.trace
+
+    def seeds(self, count: int) -> list[int]:
+        """The seeds of its runs: one of a file, so many of a generated workload."""
+        return [self.seed + number for number in range(count if self.drawn else 1)]
+
+    def source(self, traces: str, seed: int) -> str:
+        """The trace as `treadle simulate` takes it."""
+        return self.trace.replace(TRACES, traces).replace(SEED, str(seed))
+
+    def missing(self, traces: str) -> str:
+        """The file that is not there; empty if it is, or if the workload is generated."""
+        source = self.source(traces, self.seed)
+        return "" if source.startswith(GENERATE) or Path(source).exists() else source
+
+    def settings(self, policy: str, seed: int, *, belief: str = "") -> Settings:
+        """The settings of one run; `belief` overrides the workload's, and its lengths with it."""
+        chosen: dict[str, Any] = {**HONEST, **self.options}
+        faults = {_FAULTS[key]: chosen.pop(key) for key in _FAULTS if key in chosen}
+        if belief:
+            chosen |= {"belief": belief, "lengths": "auto"}
+        return Settings(
+            policy=policy, seed=seed, faults=FaultSettings(seed=seed, **faults), **chosen
+        )
+
+    def read(self, traces: str, seed: int) -> tuple[Workload, Cluster]:
+        """Its jobs and its cluster."""
+        machines = cluster(self.cluster)
+        whole = load(self.source(traces, seed), cluster=machines)
+        kept = whole.jobs[:: self.every]
+        kept = kept[: self.first] if self.first else kept
+        workload = fit_to(replace(whole, jobs=kept), machines, self.oversize)
+        if not workload.jobs:
+            raise InvalidInputError(f"workload {self.name} contains no jobs to run")
+        return workload, machines
+
+    def command(self) -> str:
+        """Its options as `treadle simulate` takes them; sampling has no such option."""
+        chosen = {**HONEST, **self.options}
+        hours = {"node_mtbf_s": "node_mtbf", "node_repair_s": "node_repair"}
+        words = []
+        for key, value in chosen.items():
+            number = isinstance(value, int | float)
+            shown = f"{value / 3600:g}" if key in hours and number else str(value)  # type: ignore[operator]
+            name = hours.get(key, key.removesuffix("_s")).replace("_", "-")
+            words.append(f"--{name} {shown}")
+        return " ".join(words)
+
+
+def standard() -> list[LeagueWorkload]:
+    """The workloads that ship with Treadle."""
+    text = files("treadle.league").joinpath("standard.toml").read_text(encoding="utf-8")
+    return parsed(text, "standard.toml")
+
+
+def from_file(path: Path) -> list[LeagueWorkload]:
+    """The workloads of a user's file."""
+    try:
+        if path.stat().st_size > FILE_MAX:
+            raise InvalidInputError(
+                f"{path} is larger than {FILE_MAX:,} bytes; expected a list of workloads"
+            )
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidInputError(f"{path} cannot be read: {reason}") from None
+    return parsed(text, str(path))
+
+
+def parsed(text: str, source: str) -> list[LeagueWorkload]:
+    """The workloads of a TOML text; an error names the source and the workload."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInputError(f"{source} is not TOML: {error}") from None
+    tables = document.pop("workload", None)
+    if not isinstance(tables, list) or not tables or document:
+        found = ", ".join(document) or "nothing else"
+        raise InvalidInputError(
+            f"{source} must have one [[workload]] table for each workload and nothing else; "
+            f"found {found if tables else 'no such table'}"
+        )
+    if len(tables) > WORKLOADS_MAX:
+        raise InvalidInputError(f"{source} has more than {WORKLOADS_MAX:,} workloads; cut it")
+    return [_record(table, source) for table in tables]
+
+
+def joined(*lists: Iterable[LeagueWorkload]) -> list[LeagueWorkload]:
+    """All workloads; a name that two of them have is an error."""
+    found: dict[str, LeagueWorkload] = {}
+    for one in (one for some in lists for one in some):
+        if one.name in found:
+            raise InvalidInputError(f"two workloads are called {one.name}; rename one of them")
+        found[one.name] = one
+    return list(found.values())
+
+
+def chosen(workloads: Sequence[LeagueWorkload], names: Sequence[str]) -> list[LeagueWorkload]:
+    """The workloads of these names or patterns, such as rigid-*, in this order; without any all."""
+    by_name = {one.name: one for one in workloads}
+    found: dict[str, LeagueWorkload] = {}
+    for name in names:
+        matching = fnmatch.filter(by_name, name)
+        if not matching:
+            raise InvalidInputError(
+                f"there is no workload {name!r}{did_you_mean(name, by_name)} "
+                "(`treadle league --list` lists them all)"
+            )
+        found |= {one: by_name[one] for one in matching}
+    return list(found.values()) or list(workloads)
+
+
+def _record(table: Mapping[str, Any], source: str) -> LeagueWorkload:
+    if not isinstance(table, dict):
+        raise InvalidInputError(f"{source} has {table!r} for a workload; expected a table")
+    name = table.get("name")
+    where = f"{source}: workload {name}" if name else f"{source}: a workload"
+    for key in ("name", "trace", "cluster", "why"):
+        if not isinstance(table.get(key), str) or not table[key]:
+            raise InvalidInputError(f"{where} needs a text for {key}")
+    known = (*_OWN, *OPTIONS, *_FAULTS)
+    options: dict[str, object] = {}
+    for key, value in table.items():
+        kinds = _kinds(key)
+        if kinds is None:
+            raise InvalidInputError(
+                f"{where} has no option {key!r}{did_you_mean(key, known)} "
+                f"(known: {', '.join(known)})"
+            )
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise InvalidInputError(f"{where} has {key} {value!r}; expected {_words(kinds)}")
+        if isinstance(value, float) and not -inf < value < inf:
+            raise InvalidInputError(f"{where} has {key} {value!r}; expected a finite number")
+        if key not in _OWN:
+            options[key] = value
+    own = {key: table[key] for key in _OWN if key in table}
+    return LeagueWorkload(**own, options=options)
+
+
+def _kinds(key: str) -> tuple[type, ...] | None:
+    if key in OPTIONS:
+        return OPTIONS[key]
+    if key in _FAULTS:
+        return (int, float)
+    if key in {"every", "first", "seed"}:
+        return (int,)
+    return (str,) if key in _OWN else None
+
+
+def _words(kinds: tuple[type, ...]) -> str:
+    if str in kinds:
+        return "a text"
+    return "a number" if float in kinds else "a whole number"

@@ -1,0 +1,237 @@
+"""weave on a cluster with devices of several kinds, such as GPUs and CPU slots.
+
+Each job is first given a kind of device (split.py). Then each kind is a cluster of its own, on
+which jobs have the speeds of that kind and the decision is the usual one. A job that runs and is
+given another kind moves; the restart that this costs is counted.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple, Protocol
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.models.workers import is_cpu_only
+from treadle.policies.base.placement import Placement
+from treadle.policies.weave.curve import Alone, Curve, Curves
+from treadle.policies.weave.kinds import Kind, speeds_on, view
+from treadle.policies.weave.split import Offer, split
+from treadle.policies.weave.worth import worths
+
+_LOOK = 6.0  # times the devices: so much demand of the queue is weighed
+_REMEMBERED_MAX = 10_000
+_LEAST = 1e-9
+
+
+class OneKind(Policy, Protocol):
+    """The policy for devices of one kind, and what it counts by."""
+
+    @property
+    def curves(self) -> Curves: ...
+
+    def value(self, job: Job, now: float) -> float:
+        """What jobs are ordered by."""
+        ...
+
+    def left(self, job: Job, now: float) -> float:
+        """Work left, in device-seconds at its best."""
+        ...
+
+    def power(self, memory: object) -> float:
+        """The elasticity of the work done to the devices, as of its last decision."""
+        ...
+
+
+class Memory(NamedTuple):
+    """What is carried from one decision to the next."""
+
+    each: tuple[object, ...]  # of each kind's policy
+
+
+class _Options(NamedTuple):
+    """What jobs with these curves could have."""
+
+    curves: tuple[Curve, ...]  # of each kind; kept so that their identities stay their own
+    kinds: tuple[int, ...]  # those on which such a job runs
+    offers: tuple[Offer, ...]  # in work of the kind that it does best on
+
+
+# The number of the kind that each job is given: those that hold devices, then the queue in order.
+_Choice = dict[JobId, int]
+
+
+class ByKind:
+    """One policy for each kind of device of a cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kinds: Sequence[Kind],
+        belief: PerformanceModel,
+        placement: Placement,
+        make: Callable[[Alone], OneKind],
+        *,
+        restart_s: float,
+    ) -> None:
+        self.cluster = cluster
+        self._kinds = kinds
+        self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
+        self._each = [make(speed) for speed in self._speeds]
+        self._restart_s = restart_s
+        self._known: dict[tuple[int, ...], _Options] = {}  # by the curves' identities
+
+    def never_fits(self, spec: JobSpec) -> str | None:
+        """Why no kind has room for the job, or None."""
+        reason: str | None = None
+        for kind, policy in zip(self._kinds, self._each, strict=True):
+            found = policy.never_fits(spec, kind.cluster)
+            if found is None:
+                return None
+            reason = reason or found
+        return reason
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        memory = self._memory(snapshot)
+        choice = self._choice(snapshot, memory)
+        targets: dict[JobId, Allocation] = {}
+        memories: list[object] = []
+        until = inf
+        for number, policy in enumerate(self._each):
+            seen = self._view(snapshot, choice, number, memory)
+            schedule = policy.decide(seen)
+            until = min(until, schedule.valid_until)
+            memories.append(schedule.memory)
+            for identity, row in seen.jobs.items():
+                target = schedule.changes.get(identity, row.allocation)
+                if target is not None:
+                    targets[identity] = target
+        changes = Schedule.whole(snapshot, targets).changes
+        return Schedule(changes, until, Memory(tuple(memories)))
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+        """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
+        none, as a job on a node that is drained."""
+        memory = self._memory(snapshot)
+        choice = self._choice(snapshot, memory)
+        if job not in choice:
+            return None
+        number, row = choice[job], snapshot.jobs[job]
+        kind = self._kinds[number]
+        if row.allocation is not None and not kind.part(row.allocation):
+            return Reason(
+                "running", f"it runs, and the next decision would move it to {kind.name}s"
+            )
+        seen = self._view(snapshot, choice, number, memory)
+        reason = self._each[number].why(seen, job)
+        where = f"on {kind.name}s: "
+        return Reason(reason.cause, where + reason.sentence, where + reason.facts)
+
+    # -- kinds ----------------------------------------------------------------------------------
+
+    def _choice(self, snapshot: Snapshot, memory: Memory) -> _Choice:
+        now = snapshot.now
+        jobs, rest = self._looked_at(snapshot)
+        if not jobs:
+            return {}
+        values = [min(one.value(job, now) for one in self._able(job)) for job in jobs]
+        order = sorted(range(len(jobs)), key=lambda i: (values[i], jobs[i].sequence))
+        pairs = zip(self._each, memory.each, strict=True)
+        power = sum(policy.power(own) for policy, own in pairs) / len(self._each)
+        found = worths([values[i] for i in order], len(jobs) + len(rest), power)
+        worth = [one for _, one in sorted(zip(order, found, strict=True))]
+        offers = [list(self._offers(job, now)) for job in jobs]
+        supplies = [kind.cluster.device_count for kind in self._kinds]
+        numbers, prices = split(offers, worth, supplies)
+        kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
+        for job in rest:
+            kinds[job.id] = self._cheapest(job, prices)
+        return kinds
+
+    def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
+        """Jobs that are weighed, and those too far back in the queue for that."""
+        jobs, queue = list(snapshot.holding()), list(snapshot.waiting())
+        demand, count = _LOOK * self.cluster.device_count, 0
+        while demand > 0 and count < len(queue):
+            demand -= queue[count].spec.sizes[0]
+            count += 1
+        return [*jobs, *queue[:count]], queue[count:]
+
+    def _offers(self, job: Job, now: float) -> Iterator[Offer]:
+        """What a job would get done; of a kind on which it is not, less what its move costs."""
+        offers = self._options(job.spec).offers
+        if job.allocation is None:
+            yield from offers
+            return
+        held = [bool(kind.part(job.allocation)) for kind in self._kinds]
+        left = max(min(one.left(job, now) for one in self._able(job)), _LEAST)
+        restart_s = job.spec.profile.restart_s or self._restart_s
+        for number, devices, rate in offers:
+            moves = not held[number]
+            yield Offer(number, devices, rate / (1.0 + restart_s * rate / left) if moves else rate)
+
+    def _able(self, job: Job) -> Iterator[OneKind]:
+        """The policies of kinds on which it runs: a curve of any other has a unit of no meaning."""
+        return (self._each[number] for number in self._options(job.spec).kinds)
+
+    def _options(self, spec: JobSpec) -> _Options:
+        curves = tuple(
+            policy.curves.of(spec, kind.cluster.device_count)
+            for kind, policy in zip(self._kinds, self._each, strict=True)
+        )
+        key = (is_cpu_only(spec), *map(id, curves))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED_MAX:
+                self._known.clear()
+            known = self._known[key] = self._made(spec, curves)
+        return known
+
+    def _made(self, spec: JobSpec, curves: tuple[Curve, ...]) -> _Options:
+        steps = [
+            (number, step.size)
+            for number, curve in enumerate(curves)
+            for step in curve.steps
+            if self._speeds[number](spec, step.size) > 0
+        ]
+        if not steps:  # One that runs nowhere now has to be somewhere.
+            return _Options(curves, (0,), (Offer(0, spec.sizes[0], _LEAST),))
+        kinds = tuple(dict.fromkeys(number for number, _ in steps))
+        unit = max(curves[number].unit for number in kinds)
+        offers = [
+            Offer(number, size, curves[number].rates[size] * curves[number].unit / unit)
+            for number, size in steps
+        ]
+        if is_cpu_only(spec):
+            offers.reverse()  # Of offers that leave as much, the first is taken.
+        elif self._looks_alike(spec):
+            offers = [one for one in offers if one.kind == 0] or offers
+        return _Options(curves, kinds, tuple(offers))
+
+    def _looks_alike(self, spec: JobSpec) -> bool:
+        """Whether the belief does not tell the kinds apart. A job that makes use of a GPU then
+        stays off the others: they may be many times slower, and what it is seen to do there would
+        be taken for its speed on a GPU."""
+        first, *others = (speed(spec, spec.sizes[0]) for speed in self._speeds)
+        return first > 0 and all(first == other for other in others)
+
+    def _cheapest(self, job: Job, prices: Sequence[float]) -> int:
+        """The kind that brings most for its price."""
+        best = max(
+            self._options(job.spec).offers,
+            key=lambda one: one.rate / (one.devices * max(prices[one.kind], _LEAST)),
+        )
+        return best.kind
+
+    def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
+        jobs = (snapshot.jobs[job] for job, one in choice.items() if one == number)
+        own = memory.each[number]
+        return view(snapshot, self._kinds[number], jobs, rank=self._each[number].rank, memory=own)
+
+    def _memory(self, snapshot: Snapshot) -> Memory:
+        found, count = snapshot.memory, len(self._kinds)
+        if isinstance(found, Memory) and len(found.each) == count:
+            return found
+        return Memory((None,) * count)

@@ -1,0 +1,430 @@
+"""One decision: sizes as if the cluster were larger, folded onto the real one.
+
+Every plan is worth what its groups get done in a second. Plans are made for a few folds; of the
+most valuable ones, jobs that got nothing take what is left or join a group, and the best is taken.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.job import Job, JobId
+from treadle.policies.base.quotas import Quotas
+from treadle.policies.weave.company import Company, Group, Kinds, Member
+from treadle.policies.weave.curve import Curve, Curves
+from treadle.policies.weave.improve import Search
+from treadle.policies.weave.places import Wanted
+from treadle.policies.weave.promises import Owed
+
+FOLDS = (1.0, 1.5, 2.2, 4.0)
+_COMPLETED = 2  # plans
+_SEARCHED_MAX = 60  # jobs
+_WAITING_MAX = 12
+_JOINED_MAX = 64  # kinds of groups that a job may join are looked at
+
+
+class Levers(NamedTuple):
+    """What may be decided, and how much is asked of a change."""
+
+    power: float
+    group: int
+    least: float
+    stay: float
+    keep: float
+    restart_s: float
+    patience: float
+    quantum_s: float = 3600.0  # without lengths: where the first class ends, in device-seconds
+    ratio: float = 4.0  # of the ends of two classes
+    deadline: float = 0.5  # what a job gains in worth that has no time to lose
+    quotas: Quotas | None = None
+    sizes: bool = True  # jobs may have other sizes than they ask for
+
+
+class Plan(NamedTuple):
+    """Groups of jobs with their sizes, for one fold."""
+
+    value: float
+    groups: Sequence[tuple[int, Group]]  # with their size
+    marginal: float | None  # what the last device that sharing saved has cost; None: none was
+    jobs: dict[int, Member]
+    is_full: bool  # no job is left that got nothing
+    all_served: bool  # every job has the most that it can use
+
+
+class Decision:
+    """One decision about these jobs, in order."""
+
+    def __init__(
+        self,
+        company: Company,
+        levers: Levers,
+        jobs: Sequence[Job],
+        worth: Sequence[float],
+        left: Sequence[float],
+        curves: Curves,
+        most: int,
+        owed: Owed,
+    ) -> None:
+        self._company = company
+        self._levers = levers
+        self._jobs = jobs
+        self._worth = worth
+        self._left = left
+        self.promised = owed.promised
+        self._first = owed.overdue
+        self._places = {job: place for place, job in enumerate(owed.promised)}
+        self._curves = [curves.of(job.spec, most) for job in jobs]
+        self._steps = self._in_order()
+        self._members: dict[tuple[int, int], Member] = {}
+
+    def best(self, supply: int, last: int) -> tuple[int, Plan]:
+        """The fold that is worth most, and its plan; the last one is kept for a little less."""
+        plans: dict[int, Plan] = {}
+        for fold, times in enumerate(FOLDS if self._levers.group > 1 else FOLDS[:1]):
+            plans[fold] = self._plan(times, supply)
+            if plans[fold].all_served:
+                break  # More devices would serve no job better.
+
+        def value(fold: int) -> float:
+            return self._net(plans[fold]) * (1.0 + self._levers.stay * (fold == last))
+
+        promising = sorted(plans, key=lambda fold: (-value(fold), fold))[:_COMPLETED]
+        for fold in promising:
+            if not plans[fold].is_full:
+                plans[fold] = self._complete(plans[fold], supply)
+        best = max(promising, key=lambda fold: (value(fold), -fold))
+        if plans[0].all_served or len(plans[best].jobs) > _SEARCHED_MAX:
+            # No change is better, or they bring less and take long.
+            return best, plans[best]
+        plans[best] = self._improved(plans[best], supply)
+        as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
+        if self._net(as_it_is) >= self._net(plans[best]) and self._serves_all_owed(as_it_is):
+            return last, as_it_is._replace(marginal=plans[best].marginal)
+        return best, plans[best]
+
+    def _as_it_is(self) -> Plan:
+        """The groups that there are, of jobs that still run."""
+        by_devices: dict[Hashable, list[int]] = {}
+        for i, job in enumerate(self._jobs):
+            if job.allocation is not None and job.size in self._curves[i].rates:
+                by_devices.setdefault(job.allocation.devices, []).append(i)
+        rows: list[tuple[int, Group]] = []
+        jobs: dict[int, Member] = {}
+        for members in by_devices.values():
+            size = self._jobs[members[0]].size
+            here = {i: self._member(i, size) for i in members}
+            group = self._company.together(tuple(members), here)
+            if group is not None:
+                rows.append((size, group))
+                jobs |= here
+        value = sum([group.value for _, group in rows])
+        return Plan(value, rows, None, jobs, len(jobs) == len(self._jobs), all_served=False)
+
+    def _improved(self, plan: Plan, supply: int, *, afresh: bool = True) -> Plan:
+        """Better by small changes."""
+        served = {i for _, group in plan.groups for i in group.members}
+        waiting = [i for i in range(len(self._jobs)) if i not in served][:_WAITING_MAX]
+        free = supply - sum([size for size, _ in plan.groups])
+        search = Search(self._company, self, plan.groups, waiting, free)
+        if not search.run(afresh=afresh):
+            return plan
+        rows = list(search.groups())
+        is_full = sum([len(group.members) for _, group in rows]) == len(self._jobs)
+        value = sum([group.value for _, group in rows])
+        return plan._replace(value=value, groups=rows, is_full=is_full)
+
+    def _net(self, plan: Plan) -> float:
+        """What a plan is worth, less what it costs to stop jobs that run and get nothing in it."""
+        served = {i for _, group in plan.groups for i in group.members}
+        running = [i for i, job in enumerate(self._jobs) if job.size and i not in served]
+        return plan.value - sum([self._stop_cost(i) for i in running])
+
+    def _serves_all_owed(self, plan: Plan) -> bool:
+        if not self._first and not self._places:
+            return True
+        served = {i for _, group in plan.groups for i in group.members}
+        return all(i in served for i in range(len(self._jobs)) if self._is_owed(i))
+
+    def _is_owed(self, i: int) -> bool:
+        return self._jobs[i].id in self._first or self._jobs[i].id in self._places
+
+    # -- what the search asks -------------------------------------------------------------------
+
+    def sizes(self, job: int) -> Sequence[int]:
+        return list(self._curves[job].rates)
+
+    def member(self, job: int, size: int) -> Member | None:
+        return self._member(job, size) if size in self._curves[job].rates else None
+
+    def stop_cost(self, job: int) -> float:
+        return inf if self._is_owed(job) else self._stop_cost(job)
+
+    def _stop_cost(self, i: int) -> float:
+        rate = self._curves[i].rates.get(self._jobs[i].size, 0.0)
+        return self._worth[i] * rate * min(self._levers.keep * self._cost(i), 1.0)
+
+    def wanted(self, plan: Plan) -> list[Wanted]:
+        found: list[Wanted] = []
+        for size, group in sorted(plan.groups, key=self._by_value):
+            offers = set(self._curves[group.members[0]].rates)
+            for i in group.members[1:]:
+                offers &= self._curves[i].rates.keys()
+            smaller = sorted((one for one in offers if one <= size), reverse=True)
+            members = [self._jobs[i] for i in group.members]
+            owed = self._is_promised(group)
+            first = owed or self._is_first(group)
+            found.append(Wanted(size, members, smaller, group.value, group.cost, first, owed))
+        return found
+
+    # -- questions ------------------------------------------------------------------------------
+
+    def name(self, position: int) -> JobId:
+        return self._jobs[position].id
+
+    def group_of(self, plan: Plan, job: JobId) -> tuple[int, int, Group] | None:
+        """The job's position, its size and its group; None if it gets nothing."""
+        for size, group in plan.groups:
+            for i in group.members:
+                if self._jobs[i].id == job:
+                    return i, size, group
+        return None
+
+    def keeps(self, group: Group) -> list[float]:
+        """The share of its speed that each member keeps."""
+        specs = [self._jobs[i].spec for i in group.members]
+        kept = self._company.keeps(group.kinds, specs)
+        return [kept[self._company.kind(spec)] for spec in specs]
+
+    @property
+    def count(self) -> int:
+        return len(self._jobs)
+
+    def curve(self, position: int) -> Curve:
+        return self._curves[position]
+
+    def worth(self, position: int) -> float:
+        """What a unit of its work counts."""
+        return self._worth[position]
+
+    def goes_first(self, position: int) -> bool:
+        """Whether it goes first because it has waited too long."""
+        return self._jobs[position].id in self._first
+
+    def of_size(self, plan: Plan, size: int) -> Iterator[int]:
+        """Jobs that have so many devices, and those without any that could begin with as many."""
+        served = set[int]()
+        for given, group in plan.groups:
+            served.update(group.members)
+            if given == size:
+                yield from group.members
+        for i, curve in enumerate(self._curves):
+            if i not in served and curve.steps[0].size == size:
+                yield i
+
+    def together(self, positions: Sequence[int]) -> float:
+        """What these jobs get done together, where one alone gets 1 done; 0: they may not share."""
+        specs = [self._jobs[i].spec for i in positions]
+        kinds = [self._company.kind(spec) for spec in specs]
+        keeps = self._company.keeps(tuple(sorted(kinds)), specs)
+        return sum(keeps[kind] for kind in kinds) if keeps else 0.0
+
+    # -- plans ----------------------------------------------------------------------------------
+
+    def each_alone(self) -> Iterator[Wanted]:
+        """Every job in order, alone at its least: groups without a place leave gaps."""
+        for job, curve in zip(self._jobs, self._curves, strict=True):
+            first = curve.steps[0].size
+            sizes = [size for size in curve.rates if size <= first]
+            yield Wanted(first, (job,), sizes[::-1])
+
+    def _in_order(self) -> list[tuple[float, int, int]]:
+        """Every step of every job, the most valuable for each device first. A job is not shrunk
+        for a little, and does not grow for a little."""
+        steps = []
+        for i, (job, curve, worth) in enumerate(
+            zip(self._jobs, self._curves, self._worth, strict=True)
+        ):
+            held = job.size
+            stays = 1.0 + self._levers.keep * self._cost(i) if held else 1.0
+            for rung, step in enumerate(curve.steps):
+                value = worth * step.gain
+                if rung == 0 and self._is_owed(i):
+                    value = inf
+                elif held:
+                    value = value * stays if step.size <= held else value / stays
+                steps.append((-value, i, rung))
+        steps.sort()
+        if self._places:  # A promise goes before all else.
+            steps.sort(key=lambda step: step[2] > 0 or self._jobs[step[1]].id not in self._places)
+        return steps
+
+    def _sizes(self, devices: int) -> dict[int, int]:
+        """The rung of each job that gets devices, if there were so many."""
+        rungs: dict[int, int] = {}
+        stuck: set[int] = set()
+        curves = self._curves
+        for _, i, rung in self._steps:
+            if i in stuck:
+                continue
+            step = curves[i].steps[rung]
+            if step.devices > devices:
+                stuck.add(i)
+                continue
+            devices -= step.devices
+            rungs[i] = rung
+            if not devices:
+                break
+        return rungs
+
+    def _plan(self, fold: float, supply: int) -> Plan:
+        jobs: dict[int, Member] = {}
+        buckets: dict[int, list[Group]] = {}
+        excess = -supply
+        rungs = self._sizes(int(fold * supply))
+        all_served = len(rungs) == len(self._jobs) and all(
+            rung == len(self._curves[i].steps) - 1 for i, rung in rungs.items()
+        )
+        for i, rung in rungs.items():
+            size = self._curves[i].steps[rung].size
+            jobs[i] = member = self._member(i, size)
+            buckets.setdefault(size, []).append(self._company.alone(i, member))
+            excess += size
+        marginal = None
+        if excess > 0:
+            excess, marginal = self._company.fold(buckets, jobs, excess)
+        rows = [(size, group) for size, groups in buckets.items() for group in groups]
+        if excess > 0:
+            rows = self._packed(rows, supply)
+        value = sum([group.value for _, group in rows])
+        is_full = len(rungs) == len(self._jobs) and excess <= 0
+        return Plan(value, rows, marginal, jobs, is_full, all_served)
+
+    def _complete(self, plan: Plan, supply: int) -> Plan:
+        """Jobs that got nothing take what is left, in order, or join a group to which it pays."""
+        rows, jobs = list(plan.groups), plan.jobs
+        left = supply - sum([size for size, _ in rows])
+        served = {i for _, group in rows for i in group.members}
+        open_to = _Open(rows, self._company.largest)
+        for i in range(len(self._jobs)):
+            if i in served:
+                continue
+            if not left and not open_to.sizes:
+                break
+            size = self._curves[i].steps[0].size
+            if size <= left:
+                jobs[i] = member = self._member(i, size)
+                open_to.add(size, self._company.alone(i, member))
+                left -= size
+            elif size in open_to.sizes:
+                jobs[i] = member = self._member(i, size)
+                open_to.join(size, self._company.alone(i, member), self._company, jobs)
+        return plan._replace(value=sum([group.value for _, group in rows]), groups=rows)
+
+    def _packed(self, rows: Sequence[tuple[int, Group]], devices: int) -> list[tuple[int, Group]]:
+        """What fits: jobs that go first, then the most valuable for each device."""
+        chosen = []
+        for size, group in sorted(rows, key=self._by_value):
+            if size <= devices:
+                devices -= size
+                chosen.append((size, group))
+        return chosen
+
+    def _by_value(self, row: tuple[int, Group]) -> tuple[int, float, tuple[int, ...]]:
+        size, group = row
+        if self._is_promised(group):
+            return 0, self._places[self._jobs[group.members[0]].id], group.members
+        return 1 if self._is_first(group) else 2, -group.value / size, group.members
+
+    def _is_promised(self, group: Group) -> bool:
+        return bool(self._places) and self._jobs[group.members[0]].id in self._places
+
+    def _is_first(self, group: Group) -> bool:
+        return bool(self._first) and any(self._jobs[i].id in self._first for i in group.members)
+
+    def power(self, plan: Plan) -> float:
+        """What one more device would bring, over what a device brings on average."""
+        rows, marginal = plan.groups, plan.marginal
+        devices = sum([size for size, _ in rows])
+        rate = sum(self._done(size, group) for size, group in rows)
+        if marginal is None:
+            left = [self._next_gain(size, group.members[0]) for size, group in rows]
+            served = sum([len(group.members) for _, group in rows])
+            marginal = 1.0 if served < len(self._jobs) else max(left, default=0.0)
+        return min(max(marginal * devices / rate, 0.0), 1.0) if rate else 1.0
+
+    def _next_gain(self, size: int, i: int) -> float:
+        for step in self._curves[i].steps:
+            if step.size > size:
+                return step.gain
+        return 0.0
+
+    def _done(self, size: int, group: Group) -> float:
+        if len(group.members) == 1:
+            return self._curves[group.members[0]].rates[size]
+        keeps = self._company.keeps(group.kinds, [self._jobs[i].spec for i in group.members])
+        return sum(
+            self._curves[i].rates[size] * keeps[self._company.kind(self._jobs[i].spec)]
+            for i in group.members
+        )
+
+    def _cost(self, i: int) -> float:
+        """What a restart costs, as a share of the work that the job would do until it ends."""
+        job = self._jobs[i]
+        restart_s = job.spec.profile.restart_s or self._levers.restart_s
+        left_s = self._left[i] / job.size if job.size else inf
+        return min(restart_s / max(left_s, 1e-9), 1.0)
+
+    def _member(self, i: int, size: int) -> Member:
+        known = self._members.get((i, size))
+        if known is None:
+            job = self._jobs[i]
+            held = job.allocation
+            home = held.devices[0] if held is not None and len(held.devices) == size else None
+            value = self._worth[i] * self._curves[i].rates[size]
+            cost = value * min(self._levers.keep * self._cost(i), 1.0) if held is not None else 0.0
+            if held is not None and home is None:  # It would be resized.
+                value, cost = value - cost, 0.0
+            known = Member(job.spec, self._company.kind(job.spec), value, home, cost)
+            self._members[i, size] = known
+        return known
+
+
+class _Open:
+    """Groups of a plan that may take one more member, by size and kinds."""
+
+    def __init__(self, rows: list[tuple[int, Group]], largest: int) -> None:
+        self._rows = rows
+        self._largest = largest
+        self.sizes: dict[int, dict[Kinds, list[int]]] = {}
+        if largest > 1:
+            for place, (size, group) in enumerate(rows):
+                self._open(place, size, group)
+
+    def add(self, size: int, group: Group) -> None:
+        self._rows.append((size, group))
+        self._open(len(self._rows) - 1, size, group)
+
+    def join(self, size: int, one: Group, company: Company, jobs: Mapping[int, Member]) -> None:
+        """Add a job to the group that gains most by it, if one gains at all."""
+        best, most, by_kinds = None, 0.0, self.sizes[size]
+        for places in islice(by_kinds.values(), _JOINED_MAX):
+            group = self._rows[places[-1]][1]
+            gain = company.gain(group, one, jobs)
+            if gain > most:
+                best, most = places, gain
+        if best is None:
+            return
+        place = best.pop()
+        both = company.joined(self._rows[place][1], one, jobs)
+        assert both is not None, "they gain by it, so they may"
+        if not best:
+            del by_kinds[self._rows[place][1].kinds]
+            if not by_kinds:
+                del self.sizes[size]
+        self._rows[place] = (size, both)
+        self._open(place, size, both)
+
+    def _open(self, place: int, size: int, group: Group) -> None:
+        if len(group.members) < self._largest:
+            self.sizes.setdefault(size, {}).setdefault(group.kinds, []).append(place)

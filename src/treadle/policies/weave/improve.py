@@ -1,0 +1,251 @@
+"""A better plan by small changes: a job moves or starts, two change places, a group grows.
+
+Matching makes pairs, then pairs of pairs, of jobs of one size, and counts all of them alike. Here a
+change is valued by what all jobs then get done, restarts included. In each round the best change of
+every job is made, if one gains; after a few rounds there is hardly one left that does.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import inf
+from typing import NamedTuple, Protocol
+
+from treadle.policies.weave.company import Company, Group, Member
+
+_ROUNDS = 3
+_LEAST = 1e-4  # of the value of the group that is left
+_LOOKED_AT = 4  # waiting jobs for which devices might be freed
+_VALUES_MAX = 2000  # groups that are valued in one search, about 15 ms
+
+Members = tuple[int, ...]  # positions, ascending
+
+
+class Jobs(Protocol):
+    """What is asked about jobs, by position."""
+
+    def sizes(self, job: int) -> Sequence[int]:
+        """The sizes at which it can run, ascending."""
+        ...
+
+    def member(self, job: int, size: int) -> Member | None:
+        """The job at this size; None if it cannot run so."""
+        ...
+
+    def stop_cost(self, job: int) -> float:
+        """What it costs to stop it."""
+        ...
+
+
+class _Change(NamedTuple):
+    """Where a job goes."""
+
+    gain: float = 0.0
+    to: int = -1  # a group; -1: one of its own
+    instead_of: int = -1  # the job that goes the other way; -1: none
+    size: int = 0  # of a group of its own
+
+
+class Search:
+    """Groups with their sizes, jobs without any, and free devices."""
+
+    def __init__(
+        self,
+        company: Company,
+        jobs: Jobs,
+        groups: Sequence[tuple[int, Group]],
+        waiting: Sequence[int],
+        free: int,
+    ) -> None:
+        self._company = company
+        self._jobs = jobs
+        self._rows = [(size, tuple(sorted(group.members))) for size, group in groups]
+        self._known = dict[tuple[int, Members], float]()
+        for (size, members), (_, group) in zip(self._rows, groups, strict=True):
+            if self._value(size, members) == -inf:  # Matching asks a little less of company.
+                self._known[size, members] = group.value
+        self._given = {tuple(sorted(group.members)): group for _, group in groups}
+        self._waiting = list(waiting)
+        self._free = free
+        self._changed: set[int] = set()  # groups, in this round
+
+    def run(self, *, afresh: bool = True) -> bool:
+        """Whether something better was found; afresh: every group is looked at, not only what
+        waiting jobs and free devices change."""
+        first = best = self._total()
+        rows = self._rows.copy()
+        # Groups that were changed in the last round.
+        fresh = set(range(len(self._rows))) if afresh else set[int]()
+        for _ in range(_ROUNDS):
+            self._changed = set()
+            self._grow()
+            for place in range(len(self._rows)):
+                for job in self._rows[place][1]:
+                    if job in self._rows[place][1]:
+                        self._improve(job, place, fresh)
+            for job in list(self._waiting):
+                self._improve(job, -1, fresh)
+            if not self._changed:
+                break
+            fresh = self._changed
+            # What is hoped of devices that a job leaves may be lost to another change.
+            if self._total() > best:
+                best, rows = self._total(), self._rows.copy()
+        self._grow()
+        if self._total() > best:
+            best, rows = self._total(), self._rows
+        self._rows = rows
+        return best > first
+
+    def groups(self) -> Iterator[tuple[int, Group]]:
+        for size, members in self._rows:
+            if members:
+                yield (
+                    size,
+                    self._company.together(members, self._members(size, members))
+                    or (self._given[members]),
+                )
+
+    # -- values ---------------------------------------------------------------------------------
+
+    def _members(self, size: int, members: Members) -> dict[int, Member]:
+        found = {i: self._jobs.member(i, size) for i in members}
+        return {i: member for i, member in found.items() if member is not None}
+
+    def _value(self, size: int, members: Members) -> float:
+        """What a group gets done; -inf if these jobs cannot share so many devices."""
+        if not members:
+            return 0.0
+        known = self._known.get((size, members))
+        if known is None:
+            jobs = [self._jobs.member(i, size) for i in members]
+            known = self._known[size, members] = self._company.value(jobs)
+        return known
+
+    def _total(self) -> float:
+        return sum([self._value(size, members) for size, members in self._rows])
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def _improve(self, job: int, place: int, fresh: set[int]) -> None:
+        """Make the best change for one job; place: of its group, -1 if it waits. Only groups that
+        were changed lately are looked at, unless it waits or its own is one of them."""
+        if len(self._known) > _VALUES_MAX:
+            return
+        size, mine = self._rows[place] if place >= 0 else (0, ())
+        near = fresh | self._changed
+        places: Iterable[int] = sorted(near)
+        if place < 0 or place in near:
+            places = range(len(self._rows))
+        best = max(self._changes(job, place, places), key=_gain, default=_NONE)
+        # The value of a group whose moves cost more than it gets done is below 0.
+        if best.gain > _LEAST * max(self._value(size, mine), 0.0):
+            self._make(job, place, best)
+
+    def _changes(self, job: int, place: int, places: Iterable[int]) -> Iterator[_Change]:
+        size, mine = self._rows[place] if place >= 0 else (0, ())
+        rest = _without(mine, job)
+        have = self._value(size, mine)
+        if len(mine) == 1:
+            leaves = self._spare(size, place) - have
+        else:
+            leaves = self._value(size, rest) - have
+            for alone in self._jobs.sizes(job):
+                if alone > self._free:
+                    break
+                yield _Change(self._value(alone, (job,)) + leaves, size=alone)
+        value, largest = self._value, self._company.largest
+        for other in places:
+            their_size, theirs = self._rows[other]
+            if other == place or not theirs or self._jobs.member(job, their_size) is None:
+                continue
+            had = value(their_size, theirs)
+            if len(theirs) < largest:
+                yield _Change(value(their_size, _with(theirs, job)) - had + leaves, other)
+            if other < place or (size == their_size and len(mine) == len(theirs) == 1):
+                continue  # Two jobs that change places are looked at once; or nothing changes.
+            for one in theirs:
+                changed = value(their_size, _with(_without(theirs, one), job)) - had
+                if place < 0:
+                    changed -= self._jobs.stop_cost(one)
+                else:
+                    changed += value(size, _with(rest, one)) - have
+                yield _Change(changed, other, one)
+
+    def _spare(self, devices: int, leaving: int) -> float:
+        """What others would make of so many devices more; leaving: the group that held them."""
+        more = self._use(self._free + devices, leaving)
+        return more - self._use(self._free, leaving) if self._free else more
+
+    def _use(self, free: int, leaving: int) -> float:
+        """What a group or a waiting job would make of so many free devices at best."""
+        best = 0.0
+        for place, (size, members) in enumerate(self._rows):
+            for larger in self._jobs.sizes(members[0]) if members and place != leaving else ():
+                if larger - size > free:
+                    break
+                if larger > size:
+                    best = max(best, self._value(larger, members) - self._value(size, members))
+        for job in self._waiting[:_LOOKED_AT]:
+            smallest = self._jobs.sizes(job)[0]
+            if smallest <= free:
+                best = max(best, self._value(smallest, (job,)))
+        return best
+
+    def _grow(self) -> None:
+        """Free devices go to the groups that gain most by them for each device."""
+        while self._free:
+            best, most = None, 0.0
+            for place, (size, members) in enumerate(self._rows):
+                for larger in self._jobs.sizes(members[0]) if members else ():
+                    if larger - size > self._free:
+                        break
+                    if larger > size:
+                        gain = self._value(larger, members) - self._value(size, members)
+                        if gain / (larger - size) > most:
+                            best, most = (place, larger), gain / (larger - size)
+            if best is None:
+                break
+            place, larger = best
+            size, members = self._rows[place]
+            self._free -= larger - size
+            self._rows[place] = (larger, members)
+            self._changed.add(place)
+
+    def _make(self, job: int, place: int, change: _Change) -> None:
+        if place < 0:
+            self._waiting.remove(job)
+        else:
+            size, mine = self._rows[place]
+            rest = _without(mine, job)
+            if change.instead_of >= 0:
+                rest = _with(rest, change.instead_of)
+            self._rows[place] = (size, rest)
+            self._changed.add(place)
+            if not rest:
+                self._free += size
+        if change.to < 0:
+            self._changed.add(len(self._rows))
+            self._rows.append((change.size, (job,)))
+            self._free -= change.size
+            return
+        size, theirs = self._rows[change.to]
+        if change.instead_of >= 0:
+            theirs = _without(theirs, change.instead_of)
+            if place < 0:
+                self._waiting.append(change.instead_of)
+        self._rows[change.to] = (size, _with(theirs, job))
+        self._changed.add(change.to)
+
+
+def _with(members: Members, job: int) -> Members:
+    return tuple(sorted((*members, job)))
+
+
+def _without(members: Members, job: int) -> Members:
+    return tuple([i for i in members if i != job])
+
+
+def _gain(change: _Change) -> float:
+    return change.gain
+
+
+_NONE = _Change()

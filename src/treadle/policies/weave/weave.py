@@ -1,0 +1,473 @@
+"""weave: sizes, company, order and place by one price for a device.
+
+1. A unit of each job's work has a worth (worth.py), and each device that a job is given brings so
+   many units a second (curve.py). Steps of all jobs are taken in the order of worth x gain for each
+   device, as if the cluster were f times as large.
+2. The answer is folded onto the real cluster: groups of equal size share devices, those first that
+   lose least for each device that they save (company.py).
+3. Plans are improved by small changes, as is what runs now (improve.py).
+4. The f is taken whose groups are worth most in all. f = 1 means that no job shares.
+5. Groups stay where a member is (places.py).
+
+With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rigid jobs to Muri's
+grouping in order of remaining service; with neither to shortest remaining service first.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
+from treadle.core.company import smallest_device_gib
+from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import InterleavingModel
+from treadle.core.ranking import Rank
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.models.forecasts import forecaster
+from treadle.policies.base.companions import GROUP_MAX
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.base.shares import Sharing
+from treadle.policies.weave.by_kind import ByKind
+from treadle.policies.weave.company import Company
+from treadle.policies.weave.curve import Alone, Curve, Curves
+from treadle.policies.weave.decision import Decision, Levers, Plan
+from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
+from treadle.policies.weave.patience import LEAST_S, first, is_overdue
+from treadle.policies.weave.places import place
+from treadle.policies.weave.plans import Plans
+from treadle.policies.weave.promises import (
+    Owed,
+    are_kept,
+    bound,
+    left_by,
+    promised,
+    promised_size,
+    urgency,
+)
+from treadle.policies.weave.racks import WithinRacks
+from treadle.policies.weave.why import Asked, Instead, why_so
+from treadle.policies.weave.worth import worths
+
+_FIRST = -1.0  # what jobs are ordered by that have waited too long
+_NEWER = 1 / 16  # weight of the newest figure in what is carried on
+_SETTLED = 4.0  # restarts: after so long, one counts for little
+_LOOK = 6.0  # times the devices: so much demand is looked at in the queue
+
+
+class _Memory(NamedTuple):
+    """What is carried from one decision to the next."""
+
+    fold: int = 0
+    power: float = 0.5
+    promised: frozenset[JobId] = frozenset()  # jobs that were given what they were promised
+    jobs: tuple[int, int] = (0, 0)  # how many wait, and the sum of the numbers of the others
+
+
+class Weave(Sharing):
+    """One price for a device."""
+
+    shares = True
+
+    def __init__(
+        self,
+        placement: Placement,
+        belief: InterleavingModel,
+        levers: Levers,
+        *,
+        known: bool,
+        curves: Curves | None = None,
+    ) -> None:
+        super().__init__(placement)
+        self._known = known
+        self._levers = levers
+        self._lengths = forecaster(belief)
+        self._belief = belief
+        self._plans = Plans(belief)
+        self._curves = curves or Curves(belief, self._plans.alone, resizes=levers.sizes)
+        self._cluster: Cluster | None = None
+        self._near = WithinRacks(placement, Cluster(()))
+        self._by_kind: ByKind | None = None
+        self._company = Company(belief, largest=levers.group, least=levers.least)
+
+    # -- order ----------------------------------------------------------------------------------
+
+    def rank(self, job: Job, now: float) -> Rank:
+        return Rank(0.0 if job.allocation is not None else self.value(job, now))
+
+    def value(self, job: Job, now: float) -> float:
+        """Work left, in device-seconds at its best; or the class of what it was given."""
+        if self._known:
+            found = self._lengths.forecast(job, now)
+            # An end that cannot be predicted yet says less than the length that the job declares.
+            left = found.remaining if found.predictable else job.order_at(now)
+            return left / self._curves.of(job.spec).unit
+        served, level = job.service_at(now) / self._levers.quantum_s, 0.0
+        while served >= 1.0:
+            served /= self._levers.ratio
+            level += 1.0
+        return level
+
+    def left(self, job: Job, now: float) -> float:
+        """Work left; of a job of unknown length, as much as it was given."""
+        if not self._known:
+            return job.service_at(now)
+        return job.remaining_at(now) / self._curves.of(job.spec).unit
+
+    def _overdue(self, snapshot: Snapshot, holding: Sequence[Job]) -> list[tuple[Job, int]]:
+        """Jobs that have waited too long, with the fewest devices that each can use."""
+        patience, now = self._levers.patience, snapshot.now
+        if not patience:
+            return []
+        least_s, known = patience * LEAST_S, self._known
+        soon = least_s - now  # `waited_at` written out: ten thousand calls take 4 ms.
+        waiting = (job for job in snapshot.waiting() if job.waited_s - job.since_at >= soon)
+        started = (job for job in holding if job.waited_s >= least_s)
+        overdue = [
+            job
+            for job in (*waiting, *started)
+            if is_overdue(job, now, rest_s=self._rest_s(job, now), patience=patience, known=known)
+        ]
+        if not overdue:
+            return []
+        room = _Room(snapshot.emptied(), self._placement)
+        most = room.largest(snapshot.supply)
+        rows = ((job, self._curves.of(job.spec, most).steps[0].size) for job in overdue)
+        return [row for row in rows if room.fits(row[1])]
+
+    def _rest_s(self, job: Job, now: float) -> float:
+        if not self._known:
+            held_s = job.held_at(now)
+            return held_s if job.allocation is None else held_s - (now - job.begun_at)
+        curve = self._curves.of(job.spec)
+        rate = curve.rates.get(job.spec.asked) or max(curve.rates.values())
+        return job.remaining_at(now) / (rate * curve.unit)
+
+    def _to_gain(self, job: Job, now: float) -> float:
+        """The work that a restart is weighed against.
+
+        It is what is left, but no more than the job got done since it was last changed: one that
+        was changed a moment ago is as likely to be changed again in another.
+        """
+        since_s = max(now - job.begun_at, 2.0 * self._restart_s(job))
+        return min(self.left(job, now), since_s * job.size) if job.size else inf
+
+    def _restart_s(self, job: Job) -> float:
+        return job.spec.profile.restart_s or self._levers.restart_s
+
+    def _settles_at(self, job: Job, now: float, *, changed: bool) -> float:
+        """When another change of the job costs much less than now; inf: it does not."""
+        at = (now if changed else job.begun_at) + _SETTLED * self._restart_s(job)
+        return at if at > now else inf
+
+    def _class_ends_at(self, job: Job, size: int, now: float) -> float:
+        """When it has been given so much on so many devices that it is of the next class."""
+        limit_s = float(self._levers.quantum_s * self._levers.ratio ** self.value(job, now))
+        return now + max((limit_s - job.service_at(now)) / size, 1.0)
+
+    # -- kinds of devices -----------------------------------------------------------------------
+
+    @property
+    def curves(self) -> Curves:
+        return self._curves
+
+    def power(self, memory: object) -> float:
+        own = memory if isinstance(memory, _Memory) else _Memory()
+        return own.power if self._levers.power == inf else self._levers.power
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        by_kind = self._kinds(cluster)
+        return super().never_fits(spec, cluster) if by_kind is None else by_kind.never_fits(spec)
+
+    def _kinds(self, cluster: Cluster) -> ByKind | None:
+        """A policy for each kind of device, if there are several."""
+        if self._cluster is not cluster:
+            self._cluster = cluster
+            self._near = WithinRacks(self._placement, cluster)
+            alone: Alone = self._belief.alone
+            if self._near.several:  # A size for which no rack has room may be a slow one.
+                alone = speeds_on(whole(cluster), self._belief, self._placement)
+            self._plans.on(cluster, alone)
+            self._curves.forget()
+            kinds = kinds_of(cluster)
+            self._by_kind = None
+            if len(kinds) > 1:
+                self._by_kind = ByKind(
+                    *(cluster, kinds, self._belief, self._placement, self._on_kind),
+                    restart_s=self._levers.restart_s,
+                )
+        return self._by_kind
+
+    def _on_kind(self, alone: Alone) -> "Weave":
+        curves = Curves(self._belief, alone, resizes=self._levers.sizes)
+        return Weave(self._placement, self._belief, self._levers, known=self._known, curves=curves)
+
+    # -- decision -------------------------------------------------------------------------------
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        snapshot = _without_drained(snapshot)
+        by_kind = self._kinds(snapshot.cluster)
+        if by_kind is not None:
+            return by_kind.decide(snapshot)
+        now, queue = snapshot.now, snapshot.ranking.queue
+        holding = list(snapshot.holding())
+        memory = _memory(snapshot)
+        if not holding and not queue:
+            return Schedule(memory=memory)
+        decision = self._decision(snapshot, holding, memory)
+        fold, plan = decision.best(snapshot.supply, memory.fold)
+        allocations = self._placed(snapshot, decision, plan)
+        if not are_kept(decision.promised, allocations):  # One that grew took another's place.
+            decision = self._decision(snapshot, holding, memory, grows=False)
+            fold, plan = decision.best(snapshot.supply, memory.fold)
+            allocations = self._placed(snapshot, decision, plan)
+        changes = Schedule.whole(snapshot, allocations).changes
+        power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
+        if jobs != memory.jobs:  # A decision that is made again about the same jobs is the same.
+            power += (decision.power(plan) - power) * _NEWER
+        until = inf
+        if queue and self._levers.patience:  # Time alone makes a job overdue.
+            until = now + max(self._levers.patience * LEAST_S / 2, 1.0)
+        if queue:  # What was not worth a restart may be so soon.
+            jobs_held = [snapshot.jobs[identity] for identity in allocations]
+            settle = [self._settles_at(job, now, changed=job.id in changes) for job in jobs_held]
+            until = min([until, *settle])
+        if queue and not self._known:
+            for identity, allocation in allocations.items():
+                job = snapshot.jobs[identity]
+                until = min(until, self._class_ends_at(job, allocation.size, now))
+        memory = _Memory(fold, power, frozenset(decision.promised), jobs)
+        return Schedule(changes, until, memory)
+
+    def _placed(
+        self, snapshot: Snapshot, decision: Decision, plan: Plan
+    ) -> dict[JobId, Allocation]:
+        groups = decision.wanted(plan)
+        allocations = place(snapshot, self._near, groups, decision.each_alone())
+        return self._plans.named(snapshot.jobs, allocations)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        by_kind = self._kinds(snapshot.cluster)
+        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job)
+        if reason is not None:
+            return reason
+        reason = super().why(snapshot, job)
+        row = snapshot.jobs[job]
+        snapshot = _without_drained(snapshot)
+        holding = list(snapshot.holding())
+        if not any(one.id == job for one in holding):
+            return reason
+        memory = _memory(snapshot)
+
+        def decided(spec: JobSpec | None, curve: Curve | None) -> tuple[Decision, Plan]:
+            instead = None if spec is None or curve is None else (spec, curve)
+            decision = self._decision(snapshot, holding, memory, instead=instead)
+            return decision, decision.best(snapshot.supply, memory.fold)[1]
+
+        restart_s = self._restart_s(row)
+        so = why_so(Asked(row, snapshot, *decided(None, None), decided, restart_s))
+        return Reason(reason.cause, f"{reason.sentence}; {so}", reason.facts)
+
+    def _decision(
+        self,
+        snapshot: Snapshot,
+        holding: Sequence[Job],
+        memory: _Memory,
+        *,
+        grows: bool = True,
+        instead: tuple[JobSpec, Curve] | None = None,
+    ) -> Decision:
+        """The jobs in order: those that hold devices, and as much of the queue as could share.
+
+        grows: whether jobs may get more than they were promised.
+        instead: what a job is taken to be; it is then served whatever it is worth.
+        """
+        now, queue = snapshot.now, snapshot.ranking.queue
+        owed = self._owed(snapshot, holding, memory)
+        overdue, promises, chosen = owed.overdue, owed.promised, owed.names
+        rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
+        demand = _LOOK * snapshot.supply
+        room = _Room(snapshot.emptied(), self._placement)
+        for value, _, identity in queue:
+            if demand <= 0 and not chosen:
+                break
+            job = snapshot.jobs[identity]
+            if (demand > 0 and room.fits(job.spec.sizes[0])) or identity in chosen:
+                rows.append((value, True, job.sequence, job))
+                demand -= job.spec.sizes[0]
+        if overdue:
+            rows = [(_FIRST, *row[1:]) if row[3].id in overdue else row for row in rows]
+        rows.sort()
+        worth = worths([row[0] for row in rows], len(holding) + len(queue), self.power(memory))
+        self._company.refresh(smallest_device_gib(snapshot.cluster))
+        jobs = [row[3] for row in rows]
+        if promises:
+            jobs = [
+                bound(job, promises[job.id], grows=grows) if job.id in promises else job
+                for job in jobs
+            ]
+        worth = [own * self._haste(job, now) for own, job in zip(worth, jobs, strict=True)]
+        left = [self._to_gain(job, now) for job in jobs]
+        curves = self._curves
+        if instead is not None:
+            spec, curve = instead
+            curves = Instead(curves, spec.id, curve)
+            jobs = [job._replace(spec=spec) if job.id == spec.id else job for job in jobs]
+            owed = owed._replace(overdue=owed.overdue | {spec.id})
+        return Decision(
+            *(self._company, self._levers, jobs, worth, left, curves, snapshot.supply, owed)
+        )
+
+    def _owed(self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory) -> Owed:
+        """Jobs that have waited too long, and guaranteed ones that get what they were promised."""
+        overdue, supply = self._overdue(snapshot, holding), snapshot.supply
+        quotas, now = self._levers.quotas, snapshot.now
+        if quotas is None:
+            return Owed(first(overdue, supply))
+        promises = promised(
+            *(snapshot, self._placement, quotas),
+            size_of=lambda job: promised_size(job, self._curves.of(job.spec)),
+            order=lambda job: (self.value(job, now), job.sequence),
+            earlier=memory.promised,
+            overdue=first((row for row in overdue if row[0].spec.guaranteed), supply),
+        )
+        if overdue and promises:
+            # One for which promises leave no room would keep all others from their turn.
+            room = _Room(left_by(promises, snapshot, self._placement), self._placement)
+            others = (row for row in overdue if row[0].id not in promises)
+            overdue = [row for row in others if room.fits(row[1])]
+        return Owed(first(overdue, supply), promises)
+
+    def _haste(self, job: Job, now: float) -> float:
+        """What its deadline makes of a job's worth, as a factor."""
+        deadline_at = job.spec.deadline_at
+        if deadline_at is None or not self._levers.deadline:
+            return 1.0
+        curve = self._curves.of(job.spec)
+        if self._known:
+            left_s = job.remaining_at(now) / (max(curve.rates.values()) * curve.unit)
+        else:
+            left_s = job.spec.estimate_s - job.held_at(now)
+        return 1.0 + self._levers.deadline * urgency(left_s, deadline_at - now)
+
+
+class _Room:
+    """Which sizes would find a place on these devices."""
+
+    def __init__(self, free: FreeDevices, placement: Placement) -> None:
+        self._free = free
+        self._placement = placement
+        self._known: dict[int, bool] = {}
+
+    def largest(self, most: int) -> int:
+        """The largest size up to this one that fits; where one does not, no larger one does."""
+        fits, not_fits = 1, most + 1
+        while not_fits - fits > 1:
+            middle = (fits + not_fits) // 2
+            fits, not_fits = (middle, not_fits) if self.fits(middle) else (fits, middle)
+        return fits
+
+    def fits(self, size: int) -> bool:
+        known = self._known.get(size)
+        if known is None:
+            known = self._known[size] = self._placement.place(self._free, size) is not None
+        return known
+
+
+def _without_drained(snapshot: Snapshot) -> Snapshot:
+    """Without jobs on nodes that are being drained: they run on, and get no other devices."""
+    knows = snapshot.free.knows
+    stays = [
+        job
+        for job in snapshot.holding()
+        if job.allocation is not None and not knows(job.allocation.devices)
+    ]
+    return snapshot.keeping(stays) if stays else snapshot
+
+
+def _memory(snapshot: Snapshot) -> _Memory:
+    return snapshot.memory if isinstance(snapshot.memory, _Memory) else _Memory()
+
+
+def _checked(policy: str, levers: Levers) -> Levers:
+    """The parameters, if each is one that means something."""
+    wanted = (
+        ("power", "from 0 to 1, or inf: measured", 0 <= levers.power <= 1 or levers.power == inf),
+        ("group", "1 to 4 jobs", 1 <= levers.group <= GROUP_MAX),
+        ("least", "1 or more", levers.least >= 1),
+        ("stay", "0 or more", levers.stay >= 0),
+        ("keep", "0 or more", levers.keep >= 0),
+        ("restart_s", "0 or more", levers.restart_s >= 0),
+        ("patience", "0 (off) or more", levers.patience >= 0),
+        # Classes are counted one by one, so there must not be millions.
+        ("quantum_s", "0.001 or more", levers.quantum_s >= 0.001),
+        ("ratio", "1.01 or more", levers.ratio >= 1.01),
+        ("deadline", "0 (off) or more", levers.deadline >= 0),
+    )
+    for name, expected, is_right in wanted:
+        if not is_right:
+            found = getattr(levers, name)
+            raise InvalidInputError(f"{policy} {name} must be {expected}, not {found:g}")
+    return levers
+
+
+def weave(  # noqa: PLR0913  # one for each thing that a user may set
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    power: float = inf,
+    group: int = 4,
+    least: float = 1.05,
+    stay: float = 0.02,
+    keep: float = 1.0,
+    restart_s: float = 30.0,
+    patience: float = 20.0,
+    deadline: float = 0.5,
+    quotas: str = "",
+    sizes: bool = True,
+) -> Weave:
+    """Sizes, company, order and place by one price for a device; lengths known or believed.
+
+    deadline: what a job gains in worth that has no time to lose; 0 is none.
+    quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
+    """
+    levers = Levers(
+        *(power, group, least, stay, keep, restart_s, patience),
+        deadline=deadline,
+        quotas=parse_quotas("weave", quotas),
+        sizes=sizes,
+    )
+    return Weave(placement, belief, _checked("weave", levers), known=True)
+
+
+def weave_l(  # noqa: PLR0913  # one for each thing that a user may set
+    placement: Placement,
+    belief: InterleavingModel,
+    *,
+    power: float = inf,
+    group: int = 4,
+    least: float = 1.05,
+    stay: float = 0.02,
+    keep: float = 1.0,
+    restart_s: float = 30.0,
+    patience: float = 20.0,
+    deadline: float = 0.5,
+    quotas: str = "",
+    quantum_s: float = 3600.0,
+    ratio: float = 4.0,
+    sizes: bool = True,
+) -> Weave:
+    """The same without lengths: by classes of what jobs were given.
+
+    deadline: what a job gains in worth that has no time to lose, if its user said how long it
+    takes; 0 is none.
+    quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
+    """
+    levers = Levers(
+        *(power, group, least, stay, keep, restart_s, patience, quantum_s, ratio, deadline),
+        *(parse_quotas("weave-l", quotas), sizes),
+    )
+    return Weave(placement, belief, _checked("weave-l", levers), known=False)

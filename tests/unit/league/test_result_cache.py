@@ -1,0 +1,83 @@
+"""Cached outcomes, and the digest of the source on which they depend."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.league.test_standings import FIGURES
+from treadle.core.errors import InvalidInputError
+from treadle.league.processes import Outcome
+from treadle.league.result_cache import ResultCache, cell_key, file_digest
+from treadle.league.source_digest import source_digest
+from treadle.sim.settings import Settings
+
+
+def test_an_outcome_comes_back_as_it_was_kept(tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path / "cache")
+    assert cache.find("ab1", 30.0) is None
+    cache.keep("ab1", Outcome(FIGURES))
+    assert cache.find("ab1", 30.0) == Outcome(FIGURES)
+    assert cache.find("ab1", 0.5) == Outcome(cut_off_s=0.5)
+
+
+def test_a_cut_off_counts_for_the_same_limit_or_a_lower_one(tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path)
+    cache.keep("cd1", Outcome(cut_off_s=30.0))
+    assert cache.find("cd1", 10.0) == Outcome(cut_off_s=10.0)
+    assert cache.find("cd1", 60.0) is None
+
+
+def test_errors_are_tried_again(tmp_path: Path) -> None:
+    cache = ResultCache(tmp_path)
+    cache.keep("ef1", Outcome(error="it broke"))
+    assert cache.find("ef1", 30.0) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["", "{", "[]", '{"figures": {}}', '{"figures": {"jobs": "x", "resampled_s": [1]}}'],
+)
+def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
+    cache = ResultCache(tmp_path)
+    cache.keep("0a1", Outcome(FIGURES))
+    (tmp_path / "0a" / "0a1.json").write_text(content)
+    assert cache.find("0a1", 30.0) is None
+
+
+def test_every_part_of_a_cell_is_part_of_its_name() -> None:
+    parts = ("jobs", Settings(), "", "source")
+    others = [
+        ("other", *parts[1:]),
+        (parts[0], Settings(seed=1), *parts[2:]),
+        (*parts[:2], "costs", parts[3]),
+        (*parts[:3], "newer"),
+    ]
+    keys = {cell_key(*each) for each in [parts, *others]}
+    assert len(keys) == 1 + len(others)
+
+
+def test_a_file_is_named_by_its_content(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("1")
+    (tmp_path / "b").write_text("1")
+    assert file_digest(tmp_path / "a") == file_digest(tmp_path / "b")
+    with pytest.raises(InvalidInputError, match="cannot be read: no such file"):
+        file_digest(tmp_path / "c")
+
+
+def test_a_digest_follows_imports_and_changes_with_a_file(tmp_path: Path) -> None:
+    first, second = tmp_path / "one.py", tmp_path / "two.py"
+    first.write_text("def f() -> None:\n    from treadle.core.plan import Plan\n")
+    second.write_text("def f() -> None:\n    pass\n")
+    plain = source_digest("treadle.league.cell")
+    assert source_digest("treadle.league.cell") == plain
+    assert len({plain, *(source_digest(str(path)) for path in (first, second))}) == 3
+    # A policy is imported by name, so it is no part of another one's source.
+    policies = [f"treadle.policies.simple.{name}" for name in ("orders", "themis")]
+    assert len({plain, *(source_digest("treadle.league.cell", one) for one in policies)}) == 3
+
+
+def test_a_file_that_is_no_python_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text("def f(:\n")
+    with pytest.raises(InvalidInputError, match=r"bad\.py line 1 is not Python"):
+        source_digest(str(path))

@@ -1,0 +1,120 @@
+"""Rows, ranks and ratios of a league."""
+
+from dataclasses import replace
+
+import pytest
+
+from treadle.league.cell import Figures
+from treadle.league.processes import Outcome
+from treadle.league.standings import Played, geometric_mean, interval, overall, standings
+
+FIGURES = Figures(
+    jobs=10,
+    finished=10,
+    failed=0,
+    unfinished=0,
+    mean_s=100.0,
+    mean_low_s=90.0,
+    mean_high_s=115.0,
+    p99_s=300.0,
+    longest_s=400.0,
+    makespan_s=1000.0,
+    unfairness=1.5,
+    moves=7,
+    decide_cpu_s=0.5,
+    cpu_s=1.0,
+    bound_alone_s=80.0,
+    bound_shared_s=50.0,
+    resampled_s=(95.0, 105.0),
+)
+
+BELOW = "its mean of 49 s is below the lower bound of 50 s: the simulation or the bound is wrong"
+
+
+def played(policy: str, *means_s: float, workload: str = "w", group: str = "known") -> list[Played]:
+    return [
+        Played(workload, policy, group, seed, Outcome(replace(FIGURES, mean_s=mean_s)))
+        for seed, mean_s in enumerate(means_s)
+    ]
+
+
+def test_rows_are_ranked_by_their_means_within_their_class() -> None:
+    rows = standings([*played("a", 120.0), *played("b", 100.0), *played("c", 60.0, group="blind")])
+    assert [(row.policy, row.rank, round(row.to_best, 3)) for row in rows] == [
+        ("b", 1, 1.0),
+        ("a", 2, 1.2),
+        ("c", 1, 1.0),
+    ]
+    assert [round(row.to_other, 3) for row in rows] == [0.833, 1.2, 0.0]
+    assert (rows[0].to_alone, rows[0].to_shared) == (1.25, 2.0)
+
+
+def test_one_seed_has_the_interval_of_its_jobs_and_several_have_that_of_the_seeds() -> None:
+    (one,) = standings(played("a", 100.0))
+    assert (one.low_s, one.high_s) == (90.0, 115.0)
+    (three,) = standings(played("a", 90.0, 100.0, 110.0))
+    assert three.mean_s == pytest.approx(100)
+    assert three.high_s - three.mean_s == pytest.approx(4.303 * 10 / 3**0.5)
+
+
+def test_what_all_policies_share_cancels_in_the_interval_of_a_ratio() -> None:
+    rows = standings([*played("a", 60.0, 100.0, 1000.0), *played("b", 120.0, 200.0, 2000.0)])
+    assert [(row.to_best, row.to_best_half) for row in rows] == [(1.0, 0.0), (2.0, 0.0)]
+
+
+def test_a_row_with_trouble_in_any_seed_says_so_and_has_no_rank() -> None:
+    cut = Played("w", "a", "known", 1, Outcome(cut_off_s=30.0))
+    rows = standings([*played("a", 50.0), cut, *played("b", 100.0, 100.0)])
+    assert [(row.policy, row.rank, row.trouble) for row in rows] == [
+        ("b", 1, ""),
+        ("a", 0, "cut off after 30 CPU s"),
+    ]
+    assert not rows[1].failed
+
+
+@pytest.mark.parametrize(
+    ("figures", "trouble", "failed"),
+    [
+        (replace(FIGURES, finished=8, unfinished=2), "2 of 10 jobs did not finish", False),
+        (
+            replace(FIGURES, mean_s=49.0),
+            BELOW,
+            True,
+        ),
+    ],
+)
+def test_figures_that_fail_a_check_get_no_rank(
+    figures: Figures, trouble: str, failed: bool
+) -> None:
+    (row,) = standings([Played("w", "a", "known", 0, Outcome(figures))])
+    assert (row.rank, row.trouble, row.failed) == (0, trouble, failed)
+
+
+def test_overall_is_the_geometric_mean_and_missing_workloads_come_last() -> None:
+    cells = [
+        *played("a", 100.0, workload="v"),
+        *played("b", 200.0, workload="v"),
+        *played("a", 400.0, workload="w"),
+        *played("b", 100.0, workload="w"),
+        *played("c", 100.0, workload="v"),
+        Played("w", "c", "known", 0, Outcome(error="it broke")),
+    ]
+    lines = overall(standings(cells))
+    assert [(one.policy, round(one.to_best, 6), one.ranked, one.first) for one in lines] == [
+        ("b", round(2**0.5, 6), 2, 1),
+        ("a", 2.0, 2, 1),
+        ("c", 1.0, 1, 0),
+    ]
+    assert (lines[0].worst, lines[0].worst_at) == (2.0, "v")
+
+
+def test_means_and_intervals_of_nothing_and_of_one() -> None:
+    assert geometric_mean([]) == 0
+    assert interval([5.0]) == (5.0, 5.0)
+    assert geometric_mean([1.0, 4.0]) == pytest.approx(2)
+
+
+def test_a_lower_limit_cuts_off_what_took_longer() -> None:
+    outcome = Outcome(replace(FIGURES, cpu_s=20.0))
+    assert outcome.limited(30.0) is outcome
+    assert outcome.limited(10.0) == Outcome(cut_off_s=10.0)

@@ -1,0 +1,115 @@
+"""The league's workloads: the standard list, and what a user's file may say."""
+
+from pathlib import Path
+
+import pytest
+
+from treadle.core.errors import InvalidInputError
+from treadle.league.workload_list import LeagueWorkload, chosen, from_file, joined, parsed, standard
+
+ROOT = Path(__file__).parents[3]
+TINY = """
+[[workload]]
+name = "tiny"
+trace = "generate:poisson?jobs=9&seed={seed}"
+cluster = "1x4"
+why = "small"
+"""
+
+
+def test_the_standard_list_has_every_family() -> None:
+    listed = standard()
+    assert len(listed) >= 14
+    families = {one.name.partition("-")[0] for one in listed}
+    assert families >= {"rigid", "elastic", "mixed", "plans", "cpu", "tenants", "faults"}
+    assert len({one.name for one in listed}) == len(listed)
+    assert any(one.drawn for one in listed)
+    assert any(not one.drawn for one in listed)
+
+
+@pytest.mark.parametrize("one", standard(), ids=lambda one: one.name)
+def test_a_standard_workload_has_settings_and_says_why(one: LeagueWorkload) -> None:
+    settings = one.settings("fifo", 3)
+    assert settings.sharing == "tokens"
+    assert float(settings.restart_cost) >= 30
+    assert settings.faults.seed == 3
+    assert one.why
+    if one.drawn:
+        workload, cluster = one.read("nowhere", one.seed)
+        assert 100 <= len(workload.jobs) <= 400
+        assert max(job.asked for job in workload.jobs) <= cluster.device_count
+    else:
+        assert one.missing("nowhere").startswith("nowhere/")
+
+
+def test_a_generated_workload_has_several_seeds_and_a_file_has_one() -> None:
+    (tiny,) = parsed(TINY, "here")
+    assert tiny.seeds(3) == [0, 1, 2]
+    assert tiny.source("x", 2).endswith("seed=2")
+    file = LeagueWorkload("f", "{traces}/f.csv", "1x4", "small")
+    assert file.seeds(3) == [0]
+    assert file.source("folder", 0) == "folder/f.csv"
+
+
+def test_a_sample_keeps_every_nth_job_and_the_first_of_those() -> None:
+    (tiny,) = parsed(TINY + "every = 2\nfirst = 3\n", "here")
+    workload, _ = tiny.read("", 0)
+    assert [job.id for job in workload.jobs] == ["0", "2", "4"]
+
+
+def test_another_belief_overrides_lengths_too() -> None:
+    (tiny,) = parsed(TINY + 'lengths = "losses"\n', "here")
+    assert tiny.settings("fifo", 0).lengths == "losses"
+    learned = tiny.settings("fifo", 0, belief="learned")
+    assert (learned.belief, learned.lengths) == ("learned", "auto")
+
+
+def test_options_are_shown_as_simulate_takes_them() -> None:
+    (tiny,) = parsed(TINY + "elastic = 0.05\nnode_mtbf_s = 7200\n", "here")
+    assert tiny.command() == (
+        "--restart-cost 30 --effects nodes=0.85,racks=0.76 --placement consolidate "
+        "--sharing tokens --elastic 0.05 --node-mtbf 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("workload = [", "here is not TOML"),
+        ("", "here must have one [[workload]] table for each workload"),
+        ("title = 'x'\n" + TINY, "found title"),
+        (TINY + "elastik = 0.1\n", "has no option 'elastik'; did you mean elastic?"),
+        (TINY + "elastic = 'much'\n", "has elastic 'much'; expected a number"),
+        (TINY + "elastic = true\n", "has elastic True; expected a number"),
+        (TINY + "length_error = nan\n", "expected a finite number"),
+        (TINY + "every = 0\n", "keeps every 0th job"),
+        (TINY + "oversize = 'drop'\n", "has oversize 'drop'; expected error, skip or cut"),
+        (TINY.replace('why = "small"', ""), "workload tiny needs a text for why"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_what_was_expected(text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parsed(text, "here")
+    assert message in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"none\.toml cannot be read: No such file"):
+        from_file(tmp_path / "none.toml")
+
+
+def test_names_are_unique_and_known() -> None:
+    (tiny,) = parsed(TINY, "here")
+    with pytest.raises(InvalidInputError, match="two workloads are called tiny"):
+        joined([tiny], [tiny])
+    assert chosen([tiny], []) == [tiny]
+    assert chosen([tiny], ["t*", "tiny"]) == [tiny]
+    with pytest.raises(InvalidInputError, match=r"no workload 'tyny'; did you mean tiny\?"):
+        chosen([tiny], ["tyny"])
+
+
+def test_the_further_workloads_can_be_added_to_the_standard_list() -> None:
+    further = from_file(ROOT / "benchmarks" / "further_workloads.toml")
+    listed = joined(standard(), further)
+    assert chosen(listed, ["further-*"]) == further
+    assert all(one.settings("fifo", 0).policy == "fifo" for one in further)

@@ -1,0 +1,380 @@
+"""weave: what a device brings, what work is worth, who shares, who goes first."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import inf, nan
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import JobFinished, JobSubmitted, NodeDrained
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.scheduler import Scheduler
+from treadle.models.company.belief import CompanyBelief, kind_of
+from treadle.models.forecasts import Forecast, Forecasting
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.base.placement import placement
+from treadle.policies.registry import policy
+from treadle.policies.weave.company import Company
+from treadle.policies.weave.curve import curve
+from treadle.policies.weave.patience import LEAST_S, TURN
+from treadle.policies.weave.worth import worths
+
+
+@given(
+    st.lists(st.floats(0.1, 100.0), min_size=1, max_size=8),
+)
+def test_steps_of_a_curve_bring_ever_less_and_end_at_its_best(speeds: list[float]) -> None:
+    sizes = range(1, len(speeds) + 1)
+    found = curve(sizes, speeds)
+    assert found is not None
+    gains = [step.gain for step in found.steps]
+    largest = found.steps[-1].size
+    assert all(a >= b for a, b in pairwise(gains))
+    assert gains[0] == pytest.approx(1.0)
+    assert found.rates[largest] * found.unit == pytest.approx(max(speeds))
+    assert sum(step.devices for step in found.steps) == largest
+
+
+def test_a_job_that_runs_nowhere_has_no_curve() -> None:
+    assert curve((1, 2), (0.0, 0.0)) is None
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0, inf, nan, 1e-320, 1e308, -1.0]), min_size=4))
+@example([inf, 1.0, 1.0, 1.0])
+@example([1.0, 5e-324, 1.0, 1.0])
+def test_wrong_figures_in_a_curve_are_left_out(speeds: list[float]) -> None:
+    sizes = range(2, len(speeds) + 2)
+    found = curve(sizes, speeds)
+    rows = zip(sizes, speeds, strict=True)
+    right = [size for size, speed in rows if speed == 1.0]
+    assert (list(found.rates) if found is not None else []) == right[:1]
+    assert found is None or all(step.gain > 0 for step in found.steps)
+
+
+class WrongTogether(TokenModel):
+    """A belief that has a wrong figure for each job that shares."""
+
+    wrong = inf
+
+    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
+        return (self.wrong,) * len(specs)
+
+
+@pytest.mark.parametrize("wrong", [inf, nan, 1e308])
+def test_jobs_share_no_device_on_the_ground_of_a_wrong_figure(wrong: float) -> None:
+    belief = WrongTogether(ScalingModel(), StageTimes())
+    belief.wrong = wrong
+    world = World("weave", 1)
+    chosen = policy("weave", placement("consolidate"), belief)
+    world.scheduler = Scheduler(chosen, Cluster((Node("n", 1),)))
+    jobs = (submitted(f"j{n}", 1000.0, profile=LOADS if n % 2 else COMPUTES) for n in range(4))
+    world.step(0.0, *jobs)
+    assert sum(world.size(f"j{n}") for n in range(4)) == 1
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 50))
+def test_shorter_jobs_are_worth_more_and_equals_the_same(values: list[int], longer: int) -> None:
+    values.sort()
+    total = len(values) + longer
+    found = worths([float(value) for value in values], total, 1.0)
+    assert len(found) == len(values)
+    for (a, wa), (b, wb) in pairwise(zip(values, found, strict=True)):
+        assert (wa == wb) if a == b else (wa > wb)
+    # Places are shared out: their sum is that of the places total, total - 1, ...
+    assert sum(found) == pytest.approx(sum(range(longer + 1, total + 1)))
+
+
+@pytest.mark.parametrize("name", ["weave", "weave-l"])
+def test_jobs_with_other_bottlenecks_share_and_alike_ones_wait(name: str) -> None:
+    mixed, alike = World(name, 1), World(name, 1)
+    mixed.step(0.0, submitted("a", 1000, profile=LOADS), submitted("b", 1000))
+    alike.step(0.0, submitted("a", 1000), submitted("b", 1000))
+    assert mixed.size("a") == mixed.size("b") == 1
+    assert sorted((alike.size("a"), alike.size("b"))) == [0, 1]
+
+
+def test_no_job_shares_while_there_are_devices_for_all() -> None:
+    world = World("weave", 2)
+    world.step(0.0, submitted("a", 1000, profile=LOADS), submitted("b", 1000))
+    assert len(world.holders("a", "b")) == 2
+
+
+def test_an_exclusive_job_has_no_company() -> None:
+    world = World("weave", 1)
+    alone = JobSpec("a", 1000.0, profile=LOADS, exclusive=True)
+    world.step(0.0, JobSubmitted(alone), submitted("b", 1000))
+    assert sorted((world.size("a"), world.size("b"))) == [0, 1]
+
+
+def test_rigid_jobs_alone_are_served_in_order_of_what_is_left() -> None:
+    world = World("weave?group=1", 2)
+    world.step(0.0, *(submitted(f"j{n}", 1000.0 * n) for n in (3, 1, 2)))
+    assert [world.size(f"j{n}") for n in (1, 2, 3)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("parameters", "size"), [("group=1", 4), ("group=1&sizes=off", 2)])
+def test_sizes_can_be_left_as_asked(parameters: str, size: int) -> None:
+    world = World(f"weave?{parameters}", 4)
+    world.step(0.0, JobSubmitted(JobSpec("a", 1e5, (1, 2, 4), asked=2, profile=COMPUTES)))
+    assert world.size("a") == size
+
+
+def test_elastic_jobs_grow_into_what_is_free_and_make_way() -> None:
+    world = World("weave?group=1", 4)
+    world.step(0.0, submitted("a", 1e5, (1, 2, 4)))
+    assert world.size("a") == 4
+    world.step(10.0, submitted("b", 1e4, (1, 2, 4)))
+    assert world.size("b") == 0, "a has just started; another restart would cost too much"
+    assert world.scheduler.wake_at == 4 * 30.0
+    world.step(120.0)
+    assert world.size("a") + world.size("b") == 4
+    assert world.size("b") >= 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    name=st.sampled_from(["weave", "weave-l"]),
+    gap_s=st.floats(20.0, 200.0),
+    length_s=st.floats(50.0, 400.0),
+)
+def test_an_endless_stream_of_short_jobs_starves_no_long_one(
+    name: str, gap_s: float, length_s: float
+) -> None:
+    """Short jobs arrive for ever; the long one starts once it has waited `patience` times what it
+    would still run, and then keeps its turn for a quarter of its wait."""
+    patience, long_s = 2.0, 4000.0
+    world = World(f"{name}?patience={patience:g}&group=1", 1)
+    world.step(0.0, submitted("s0", length_s), submitted("long", long_s))
+    limit_s = patience * max(long_s, LEAST_S) + patience * LEAST_S
+    now, number, started_at = 0.0, 0, None
+    while now < 2 * limit_s:
+        now += gap_s
+        number += 1
+        running = [job for job in world.scheduler.jobs.values() if job.size and job.id != "long"]
+        ended = [
+            JobFinished(job.id, job.attempt) for job in running if now - job.begun_at > length_s
+        ]
+        world.step(now, submitted(f"s{number}", length_s), *ended)
+        if world.size("long"):
+            started_at = now
+            break
+    assert started_at is not None
+    assert started_at <= limit_s + gap_s + length_s
+    waited_s = world.scheduler.jobs["long"].last_wait_s
+    if waited_s >= patience * max(long_s, LEAST_S):  # It was served by patience alone.
+        world.step(now + TURN * waited_s * 0.9, submitted("late", length_s))
+        assert world.size("long") == 1
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    name=st.sampled_from(["weave", "weave-l"]),
+    length_s=st.floats(60.0, 400.0),
+    gap_s=st.floats(0.5, 2.0),
+)
+def test_a_job_that_is_started_for_a_second_again_and_again_has_waited_all_the_same(
+    name: str, length_s: float, gap_s: float
+) -> None:
+    """A short job comes a second after the last one has ended; in between the long one runs."""
+    patience, long_s = 2.0, 3000.0
+    world = World(f"{name}?patience={patience:g}&group=1&power=1", 1)
+    begun_s = 4000.0 if name == "weave-l" else 0.0  # Of the second class, so that it makes way.
+    world.step(0.0, submitted("long", begun_s + long_s))
+    now, number, starts = begun_s, 0, 0
+    while now < 40_000.0:
+        number += 1
+        world.step(now, submitted(f"s{number}", length_s))
+        if world.size("long"):
+            break  # The short one waits: the long one is overdue.
+        now += length_s
+        short = world.scheduler.jobs[f"s{number}"]
+        world.step(now, JobFinished(short.id, short.attempt))
+        starts += world.size("long")
+        now += gap_s
+    long = world.scheduler.jobs["long"]
+    assert starts > 5
+    assert long.last_wait_s <= length_s + gap_s  # Each wait by itself was short.
+    limit_s = patience * (long_s if name == "weave" else long.held_at(now))
+    assert long.waited_at(now) <= limit_s + length_s + gap_s
+    world.step(now + 0.9 * TURN * patience * LEAST_S, submitted("late", length_s))
+    assert world.size("long") == 1
+
+
+@pytest.mark.parametrize("name", ["weave", "weave-l"])
+def test_a_gang_that_has_waited_too_long_starts_amid_a_stream_of_small_jobs(name: str) -> None:
+    """On eight devices one small job always ends later than another; none is ever free alone."""
+    patience = 2.0
+    world = World(f"{name}?patience={patience:g}", 8)
+    world.step(0.0, *(submitted(f"first{n}", 1e3) for n in range(8)))
+    world.step(1.0, submitted("gang", 200.0, (8,)))
+    number, now = 0, 1.0
+    while not world.size("gang") and now < 10_000.0:
+        now += 25.0
+        number += 1
+        small = [job for job in world.scheduler.jobs.values() if job.size == 1]
+        over = [job for job in small if now - job.begun_at > 100.0]
+        ended = [JobFinished(job.id, job.attempt) for job in over]
+        world.step(now, *ended, *(submitted(f"s{number}-{n}", 1e2) for n in range(4)))
+    assert now <= patience * LEAST_S + 50.0
+
+
+def test_without_lengths_a_job_keeps_the_turn_that_it_waited_for() -> None:
+    world = World("weave-l?patience=2&group=1", 1)
+    world.step(0.0, submitted("long", 1e5))
+    world.step(4000.0, submitted("s0", 100.0))  # The long one is of the next class and makes way.
+    assert world.size("long") == 0
+    now, number = 4000.0, 0
+    while not world.size("long") and now < 40_000.0:
+        now += 50.0
+        number += 1
+        running = [job for job in world.scheduler.jobs.values() if job.size]
+        over = [JobFinished(job.id, job.attempt) for job in running if now - job.begun_at > 75]
+        world.step(now, *over, submitted(f"s{number}", 100.0))
+    waited_s = world.scheduler.jobs["long"].last_wait_s
+    assert waited_s == pytest.approx(2.0 * 4000.0, abs=100.0)
+    world.step(now + 0.9 * TURN * waited_s, submitted("late", 100.0))
+    assert world.size("long") == 1
+
+
+def test_a_job_that_scales_evenly_runs_on_a_cluster_smaller_than_its_largest_size() -> None:
+    world = World("weave", 4)
+    world.step(0.0, *(submitted(f"j{n}", 1e5) for n in range(4)))
+    world.step(10.0, submitted("short", 100.0, (1, 2, 4, 8)))
+    assert world.size("short") >= 1
+
+
+def test_gangs_that_find_no_place_do_not_hide_jobs_behind_them() -> None:
+    world = World("weave+steady", 8)
+    world.step(0.0, JobSubmitted(JobSpec("fixed", 1e5, resumable=False, profile=COMPUTES)))
+    gangs = [submitted(f"gang{n}", 10.0, (8,)) for n in range(12)]
+    world.step(100.0, *gangs, *(submitted(f"j{n}", 1e4) for n in range(5)))
+    assert [world.size(f"j{n}") for n in range(5)] == [1] * 5
+
+
+def test_jobs_that_would_share_a_size_without_a_place_run_apart() -> None:
+    """Two jobs of up to six devices, on nodes of one and three: only their least sizes fit."""
+    belief = TokenModel(ScalingModel(), StageTimes())
+    world = World("weave", 1)
+    chosen = policy("weave", placement("balance"), belief)
+    nodes = tuple(Node(f"n{number}", count) for number, count in enumerate((1, 1, 1, 3)))
+    world.scheduler = Scheduler(chosen, Cluster(nodes))
+    world.step(0.0, submitted("a", 100.0, (1, 6)), submitted("b", 100.0, (2, 6)))
+    assert (world.size("a"), world.size("b")) == (1, 2)
+
+
+def test_jobs_on_a_drained_node_run_on() -> None:
+    belief = TokenModel(ScalingModel(), StageTimes())
+    nodes = (Node("a", 2), Node("b", 2))
+    world = World("weave", 1)
+    chosen = policy("weave", placement("consolidate"), belief)
+    world.scheduler = Scheduler(chosen, Cluster(nodes))
+    world.step(0.0, *(submitted(f"j{n}", 1e4) for n in range(4)))
+    before = {name: job.allocation for name, job in world.scheduler.jobs.items()}
+    actions = world.scheduler.step([NodeDrained("a")], 1.0)
+    assert not actions
+    assert {name: job.allocation for name, job in world.scheduler.jobs.items()} == before
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.floats(50, 5e3)), min_size=1))
+@settings(max_examples=25, deadline=None)
+def test_a_decision_rests_on_the_jobs_and_not_on_what_was_decided_before(
+    jobs: list[tuple[int, bool, float]],
+) -> None:
+    world = World("weave", 4)
+    for number, (size, loads, work) in enumerate(jobs):
+        profile = LOADS if loads else COMPUTES
+        world.step(10.0 * number, submitted(f"j{number}", work, (size,), profile))
+    now = 10.0 * len(jobs)
+    snapshot = world.scheduler.snapshot(now)
+    belief = TokenModel(ScalingModel(), StageTimes())
+    fresh = policy("weave", placement("consolidate"), belief)
+    assert world.scheduler.policy.decide(snapshot) == fresh.decide(snapshot)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("weave?group=9", "weave?patience=-1", "weave?power=-3", "weave?least=0", "weave?keep=-1"),
+        *("weave-l?ratio=1", "weave-l?quantum_s=0", "weave-l?stay=-1", "weave?restart_s=-1"),
+        *("weave-l?ratio=1.0000001", "weave-l?quantum_s=1e-308"),  # A decision would never end.
+    ],
+)
+def test_parameters_without_a_meaning_are_refused(text: str) -> None:
+    belief = TokenModel(ScalingModel(), StageTimes())
+    name, _, parameter = text.partition("=")[0].partition("?")
+    with pytest.raises(InvalidInputError, match=rf"^{name} {parameter} must be"):
+        policy(text, placement("consolidate"), belief)
+
+
+def test_the_least_patience_asks_for_the_next_decision_at_a_later_moment() -> None:
+    world = World("weave?patience=1e-300", 1)
+    world.step(4000.0, submitted("a", 100.0), submitted("b", 100.0))
+    assert world.scheduler.wake_at > 4000.0
+
+
+@pytest.mark.parametrize(
+    ("seen", "mps", "doubt"), [(False, False, 0.08), (True, False, 0.04), (False, True, 0.15)]
+)
+def test_badly_known_company_must_promise_more(seen: bool, mps: bool, doubt: float) -> None:
+    """Two shares that are each off by as much have a sum that is off by the root of two as much."""
+    cluster = Cluster((Node("n", 1),))
+    belief = CompanyBelief(ScalingModel.on(cluster), cluster, mps=mps)
+    specs = [
+        JobSpec(name, 1e3, command=(name,), profile=Profile(busy=busy))
+        for name, busy in (("a", 0.2), ("b", 0.3))
+    ]
+    if seen:
+        total = sum(belief.relative(specs))
+        belief.record.observe([kind_of(spec) for spec in specs], total, total, mps=mps)
+    company = Company(belief, largest=4, least=1.05)
+    company.refresh(0.0)
+    found = company.keeps(tuple(sorted(company.kind(spec) for spec in specs)), specs)
+    for spec, share in zip(specs, belief.relative(specs), strict=True):
+        assert found[company.kind(spec)] == pytest.approx(share - doubt / 2**0.5)
+
+
+def test_company_that_is_not_known_well_enough_is_not_formed() -> None:
+    """Two jobs are predicted to get 1.16 done together: enough if that were certain."""
+    cluster = Cluster((Node("n", 1),))
+    belief = CompanyBelief(ScalingModel.on(cluster), cluster)
+    specs = [JobSpec(n, 1e3, command=(n,), profile=Profile(busy=0.9)) for n in ("a", "b")]
+    total = sum(belief.relative(specs))
+    assert belief.refuses(specs) is None
+    assert 1.15 <= total < 1.05 + 2 * belief.doubt(specs)
+    scheduler = Scheduler(policy("weave-l", placement("consolidate"), belief), cluster)
+    starts = scheduler.step([JobSubmitted(spec) for spec in specs], 0.0)
+    assert [start.job for start in starts] == ["a"]
+
+
+class Told:
+    """A forecaster that says one end of job a, and whether to rely on it."""
+
+    def __init__(self, *, predictable: bool) -> None:
+        self._predictable = predictable
+
+    def forecast(self, job: Job, now: float) -> Forecast:
+        if job.id != "a":
+            return Forecast(job.order_at(now), predictable=True)
+        return Forecast(10.0, predictable=self._predictable)
+
+    def trusting(self, job: Job, now: float) -> float:
+        return self.forecast(job, now).remaining
+
+
+@pytest.mark.parametrize(("predictable", "first"), [(True, "a"), (False, "b")])
+def test_only_an_end_that_can_be_predicted_goes_by_its_forecast(
+    predictable: bool, first: str
+) -> None:
+    """Job a declares 2,000 s and is forecast to end after 10 s; job b takes 1,000 s."""
+    belief = Forecasting(TokenModel(ScalingModel(), StageTimes()), Told(predictable=predictable))
+    chosen = policy("weave?group=1", placement("consolidate"), belief)
+    scheduler = Scheduler(chosen, Cluster((Node("n", 1),)))
+    starts = scheduler.step([submitted("a", 2000), submitted("b", 1000)], 0.0)
+    assert [start.job for start in starts] == [first]

@@ -1,0 +1,200 @@
+"""weave says why a running job has its size, company and place, and names the next best."""
+
+import pytest
+
+from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobSpec, Profile
+
+BOTH = pytest.mark.parametrize("name", ["weave", "weave-l"])
+SERIAL = Profile(compute_s=1.0, serial=0.1)
+
+
+def choice(world: World, job: str, now: float = 1.0) -> str:
+    return world.scheduler.why(job, now).choice
+
+
+@BOTH
+def test_a_size_is_named_beside_the_next_best(name: str) -> None:
+    world = World(f"{name}?group=1&keep=0", 4)
+    world.step(
+        0.0, submitted("a", 1000, (1, 2, 4), SERIAL), submitted("b", 1500, (1, 2, 4), SERIAL)
+    )
+    # An iteration takes 0.1 s + 0.9 s / size: 0.55 s on two devices, 0.325 s on four.
+    gain = round(100 * (0.55 / 0.325 - 1.0))
+    assert choice(world, "a") == (
+        f"2 devices rather than 4, with which it would get {gain} % more done and the others "
+        "nothing; alone, as no job has to share"
+    )
+
+
+@BOTH
+def test_company_is_named_beside_being_alone(name: str) -> None:
+    world = World(name, 1)
+    world.step(0.0, submitted("a", 1000, (1,), LOADS), submitted("b", 1000))
+    assert choice(world, "a") == (
+        "1 device, its only size; beside job b (it counts as keeping 83 % of its speed; together "
+        "1.66 times as much done as by one alone) rather than alone, where it would get 20 % more "
+        "done and the others nothing"
+    )
+
+
+@BOTH
+def test_company_is_named_beside_other_company(name: str) -> None:
+    world = World(name, 2)
+    between = Profile(load_s=0.4, compute_s=0.6)
+    world.step(
+        0.0,
+        submitted("a", 1000, (1,), LOADS),
+        submitted("b", 1000),
+        submitted("c", 900, (1,), between),
+    )
+    assert world.holders("a", "b") != world.holders("a", "b", "c")
+    assert choice(world, "a").endswith("rather than beside job c (1.39 times)")
+    assert choice(world, "c") == (
+        "1 device, its only size; alone rather than beside job a "
+        "(together 1.39 times as much done as by one alone)"
+    )
+
+
+@BOTH
+def test_a_job_that_runs_alone_is_compared_with_one_that_waits(name: str) -> None:
+    world = World(name, 1)
+    world.step(0.0, submitted("a", 1000), submitted("b", 1000))
+    running = next(job for job in "ab" if world.size(job))
+    other = "b" if running == "a" else "a"
+    assert choice(world, running) == (
+        f"1 device, its only size; alone rather than beside job {other} "
+        "(together 1.00 times as much done as by one alone)"
+    )
+
+
+@BOTH
+def test_a_place_is_named_beside_another(name: str) -> None:
+    world = World(name, 2, 2)
+    world.step(0.0, submitted("a", 1000, (2,)))
+    alone = "2 devices, its only size; alone, as no job has to share; on node n0"
+    assert choice(world, "a") == (
+        f"{alone}, because it is there: node n1 has room for it as well, and a move would cost it "
+        "about 30 s"
+    )
+    world.step(1.0, submitted("b", 1000, (2,)))
+    assert choice(world, "a", 2.0) == f"{alone}, as no other node has 2 devices free"
+
+
+@BOTH
+def test_a_cluster_that_is_too_small_is_the_reason_for_a_size(name: str) -> None:
+    world = World(name, 2)
+    world.step(0.0, submitted("a", 1000, (2, 4), SERIAL))
+    assert choice(world, "a") == "2 devices, all that there are; alone, as no job has to share"
+
+
+@BOTH
+def test_a_promise_is_the_reason_for_a_size(name: str) -> None:
+    world = World(f"{name}?quotas=t:2", 2)
+    spec = JobSpec("a", 1000.0, (1, 2), tenant="t", profile=COMPUTES)
+    world.step(0.0, JobSubmitted(spec), submitted("b", 10))
+    assert choice(world, "a") == (
+        "2 devices, guaranteed by its tenant's quota; alone, as it shares with no job"
+    )
+
+
+@BOTH
+def test_a_long_wait_is_the_reason_that_it_goes_first(name: str) -> None:
+    world = World(f"{name}?patience=1&group=1", 1)
+    world.step(0.0, submitted("a", 400))
+    world.step(1.0, submitted("b", 390))
+    world.step(500.0, submitted("c", 1))
+    (running,) = (job for job in "abc" if world.size(job))
+    assert choice(world, running, 500.0).startswith(
+        "1 device, and it goes first because it has waited for 8.3 min in all; "
+    )
+
+
+@pytest.mark.parametrize(
+    ("resumable", "begins"),
+    [(True, ""), (False, "it keeps what it started with, as it cannot resume; ")],
+)
+def test_what_it_would_have_otherwise_is_said_so(resumable: bool, begins: str) -> None:
+    world = World("weave?group=1", 4)
+    spec = JobSpec("a", 1e5, (1, 2, 4), profile=SERIAL, resumable=resumable)
+    world.step(0.0, JobSubmitted(spec))
+    world.scheduler.take([submitted("b", 1e3, (1, 2, 4), SERIAL)], 10.0)
+    assert choice(world, "a", 10.0).startswith(
+        f"{begins}if all jobs could be changed now, it would have 2 devices rather than "
+    )
+
+
+def test_a_policy_without_a_choice_of_its_own_says_none() -> None:
+    world = World("fifo", 1)
+    world.step(0.0, submitted("a", 1000))
+    assert choice(world, "a") == ""
+    assert world.scheduler.why("a", 1.0).sentence.startswith("it holds 1 device")
+
+
+def test_what_others_lose_is_counted_in_the_work_of_the_job() -> None:
+    """Four jobs on eight devices: one that had four would take two devices from the others."""
+    world = World("weave-l?group=1&keep=0", 8)
+    world.step(0.0, *(submitted(f"j{n}", 1000, (1, 2, 4), SERIAL) for n in range(4)))
+    # 0.55 s for an iteration on two devices, 1 s on one: each of two others loses 0.45.
+    assert choice(world, "j0").startswith(
+        "2 devices rather than 4, with which it would get 69 % more done and the others lose 90 % "
+        "of its work; "
+    )
+
+
+def test_a_job_beside_which_no_other_may_run_is_alone_for_that_reason() -> None:
+    world = World("weave", 1)
+    alone = JobSpec("x", 1e4, profile=LOADS, exclusive=True)
+    world.step(0.0, submitted("a", 100), JobSubmitted(alone))
+    assert choice(world, "a") == (
+        "1 device, its only size; alone, as no other job may share as many devices with it"
+    )
+
+
+def test_a_job_that_would_be_stopped_says_so() -> None:
+    world = World("weave?group=1&power=1", 1)
+    world.step(0.0, submitted("a", 1e5))
+    world.scheduler.take([submitted("b", 10)], 1.0)
+    assert choice(world, "a") == (
+        "if all jobs could be changed now, it would have no devices: other jobs make more of them"
+    )
+
+
+@pytest.mark.parametrize("name", ["weave", "weave-l", "afs", "srtf"])
+def test_a_job_whose_devices_are_withheld_is_explained_as_well(name: str) -> None:
+    """Wrappers hide jobs that are to be left alone: on a device that an admin avoids, or shared."""
+    world = World(name, 2)
+    world.step(0.0, submitted("a", 1000))
+    snapshot = world.scheduler.snapshot(1.0)
+    hidden = snapshot.keeping([snapshot.jobs["a"]])
+    assert world.scheduler.policy.why(hidden, "a").sentence == (
+        "it holds 1 device (1 on n0; all it asked for) since 1 s ago, 0.1 % done"
+    )
+
+
+def test_an_alternative_that_does_more_and_was_not_chosen_says_why() -> None:
+    """Job a began ten seconds ago: what a restart costs is more than b and c would gain."""
+    world = World("weave-l?group=1", 4)
+    world.step(0.0, submitted("a", 1000, (1, 2, 4), SERIAL))
+    world.step(10.0, submitted("b", 1000), submitted("c", 1000))
+    assert world.size("a") == 4
+    assert choice(world, "a", 11.0).startswith(
+        "4 devices rather than 2, with which it would get 41 % less done and the others gain 65 % "
+        "of its work (more in all, but not enough for the restarts); "
+    )
+
+
+def test_work_that_counts_for_less_is_named_as_the_reason() -> None:
+    """Longer jobs would gain more by the second device than the shortest loses."""
+    world = World("weave?group=1&power=1", 4)
+    world.step(
+        0.0,
+        submitted("a", 100, (2, 4), SERIAL),
+        submitted("b", 1e4),
+        submitted("c", 1e4),
+    )
+    assert world.size("a") == 4
+    assert " of its work (more in all, but of jobs that come later in the order" in choice(
+        world, "a"
+    )
