@@ -44,6 +44,20 @@ class _Change(NamedTuple):
     size: int = 0  # of a group of its own
 
 
+class _Uses(NamedTuple):
+    """What free devices are good for: at best, and if the group that makes the best of them is
+    the one that leaves."""
+
+    best: float = 0.0
+    place: int = -1  # of that group; -1: a waiting job
+    next: float = 0.0
+
+    def beside(self, value: float, place: int) -> "_Uses":
+        if value > self.best:
+            return _Uses(value, place, self.best)
+        return self if value <= self.next else self._replace(next=value)
+
+
 class Search:
     """Groups with their sizes, jobs without any, and free devices."""
 
@@ -57,8 +71,11 @@ class Search:
     ) -> None:
         self._company = company
         self._jobs = jobs
+        self._sizes: dict[int, Sequence[int]] = {}
+        self._at: dict[int, dict[int, Member | None]] = {}  # jobs, by size
         self._rows = [(size, tuple(sorted(group.members))) for size, group in groups]
         self._known = dict[tuple[int, Members], float]()
+        self._uses: dict[int, _Uses] = {}  # of so many free devices, while no group changes
         for (size, members), (_, group) in zip(self._rows, groups, strict=True):
             if self._value(size, members) == -inf:  # Matching asks a little less of company.
                 self._known[size, members] = group.value
@@ -106,9 +123,19 @@ class Search:
 
     # -- values ---------------------------------------------------------------------------------
 
-    def _members(self, size: int, members: Members) -> dict[int, Member]:
-        found = {i: self._jobs.member(i, size) for i in members}
-        return {i: member for i, member in found.items() if member is not None}
+    def _sizes_of(self, job: int) -> Sequence[int]:
+        known = self._sizes.get(job)
+        if known is None:
+            known = self._sizes[job] = self._jobs.sizes(job)
+        return known
+
+    def _members(self, size: int, members: Members) -> dict[int, Member | None]:
+        """The jobs at this size, with these among them."""
+        at = self._at.setdefault(size, {})
+        for i in members:
+            if i not in at:
+                at[i] = self._jobs.member(i, size)
+        return at
 
     def _value(self, size: int, members: Members) -> float:
         """What a group gets done; -inf if these jobs cannot share so many devices."""
@@ -116,8 +143,9 @@ class Search:
             return 0.0
         known = self._known.get((size, members))
         if known is None:
-            jobs = [self._jobs.member(i, size) for i in members]
-            known = self._known[size, members] = self._company.value(jobs)
+            at = self._members(size, members)
+            known = self._company.value([at[i] for i in members])
+            self._known[size, members] = known
         return known
 
     def _total(self) -> float:
@@ -135,40 +163,49 @@ class Search:
         places: Iterable[int] = sorted(near)
         if place < 0 or place in near:
             places = range(len(self._rows))
-        best = max(self._changes(job, place, places), key=_gain, default=_NONE)
+        elif not near and len(mine) == 1:
+            return  # There is nowhere to go.
+        best = self._best_change(job, place, places)
         # The value of a group whose moves cost more than it gets done is below 0.
         if best.gain > _LEAST * max(self._value(size, mine), 0.0):
             self._make(job, place, best)
 
-    def _changes(self, job: int, place: int, places: Iterable[int]) -> Iterator[_Change]:
+    def _best_change(self, job: int, place: int, places: Iterable[int]) -> _Change:
         size, mine = self._rows[place] if place >= 0 else (0, ())
         rest = _without(mine, job)
-        have = self._value(size, mine)
-        if len(mine) == 1:
+        value, rows, largest = self._value, self._rows, self._company.largest
+        have, alone = value(size, mine), len(mine) == 1
+        best = _NONE
+        if alone:
             leaves = self._spare(size, place) - have
         else:
-            leaves = self._value(size, rest) - have
-            for alone in self._jobs.sizes(job):
-                if alone > self._free:
+            leaves = value(size, rest) - have
+            for own in self._sizes_of(job):
+                if own > self._free:
                     break
-                yield _Change(self._value(alone, (job,)) + leaves, size=alone)
-        value, largest = self._value, self._company.largest
+                gain = value(own, (job,)) + leaves
+                if gain > best.gain:
+                    best = _Change(gain, size=own)
         for other in places:
-            their_size, theirs = self._rows[other]
-            if other == place or not theirs or self._jobs.member(job, their_size) is None:
+            their_size, theirs = rows[other]
+            if other == place or not theirs or self._members(their_size, (job,))[job] is None:
                 continue
             had = value(their_size, theirs)
             if len(theirs) < largest:
-                yield _Change(value(their_size, _with(theirs, job)) - had + leaves, other)
-            if other < place or (size == their_size and len(mine) == len(theirs) == 1):
+                gain = value(their_size, _with(theirs, job)) - had + leaves
+                if gain > best.gain:
+                    best = _Change(gain, other)
+            if other < place or (alone and size == their_size and len(theirs) == 1):
                 continue  # Two jobs that change places are looked at once; or nothing changes.
             for one in theirs:
-                changed = value(their_size, _with(_without(theirs, one), job)) - had
+                gain = value(their_size, _instead(theirs, one, job)) - had
                 if place < 0:
-                    changed -= self._jobs.stop_cost(one)
+                    gain -= self._jobs.stop_cost(one)
                 else:
-                    changed += value(size, _with(rest, one)) - have
-                yield _Change(changed, other, one)
+                    gain += value(size, _with(rest, one)) - have
+                if gain > best.gain:
+                    best = _Change(gain, other, one)
+        return best
 
     def _spare(self, devices: int, leaving: int) -> float:
         """What others would make of so many devices more; leaving: the group that held them."""
@@ -177,25 +214,39 @@ class Search:
 
     def _use(self, free: int, leaving: int) -> float:
         """What a group or a waiting job would make of so many free devices at best."""
-        best = 0.0
+        uses = self._uses.get(free)
+        if uses is None:
+            uses = self._uses[free] = self._uses_of(free)
+        return uses.next if uses.place == leaving else uses.best
+
+    def _uses_of(self, free: int) -> _Uses:
+        found = _Uses()
+        for job in self._waiting[:_LOOKED_AT]:
+            smallest = self._sizes_of(job)[0]
+            if smallest <= free:
+                found = found.beside(self._value(smallest, (job,)), -1)
         for place, (size, members) in enumerate(self._rows):
-            for larger in self._jobs.sizes(members[0]) if members and place != leaving else ():
+            sizes = self._sizes_of(members[0]) if members else ()
+            if not sizes or sizes[-1] <= size:
+                continue
+            most = 0.0
+            for larger in sizes:
                 if larger - size > free:
                     break
                 if larger > size:
-                    best = max(best, self._value(larger, members) - self._value(size, members))
-        for job in self._waiting[:_LOOKED_AT]:
-            smallest = self._jobs.sizes(job)[0]
-            if smallest <= free:
-                best = max(best, self._value(smallest, (job,)))
-        return best
+                    most = max(most, self._value(larger, members) - self._value(size, members))
+            found = found.beside(most, place)
+        return found
 
     def _grow(self) -> None:
         """Free devices go to the groups that gain most by them for each device."""
         while self._free:
             best, most = None, 0.0
             for place, (size, members) in enumerate(self._rows):
-                for larger in self._jobs.sizes(members[0]) if members else ():
+                sizes = self._sizes_of(members[0]) if members else ()
+                if not sizes or sizes[-1] <= size:
+                    continue
+                for larger in sizes:
                     if larger - size > self._free:
                         break
                     if larger > size:
@@ -209,8 +260,10 @@ class Search:
             self._free -= larger - size
             self._rows[place] = (larger, members)
             self._changed.add(place)
+            self._uses.clear()
 
     def _make(self, job: int, place: int, change: _Change) -> None:
+        self._uses.clear()
         if place < 0:
             self._waiting.remove(job)
         else:
@@ -244,8 +297,8 @@ def _without(members: Members, job: int) -> Members:
     return tuple([i for i in members if i != job])
 
 
-def _gain(change: _Change) -> float:
-    return change.gain
+def _instead(members: Members, one: int, job: int) -> Members:
+    return tuple(sorted([job if i == one else i for i in members]))
 
 
 _NONE = _Change()
