@@ -68,12 +68,14 @@ class Company:
         self._of_job: dict[JobId, tuple[JobSpec, int]] = {}
         self._keeps: dict[Kinds, Mapping[int, float]] = {}
         self._asked: set[Kinds] = set()
+        self._weights: dict[tuple[Kinds, Kinds], int] = {}  # in this decision
         self._matched: dict[tuple[tuple[Kinds, int], ...], Mapping[tuple[int, int], int]] = {}
 
     def refresh(self, device_gib: float) -> None:
         """Before a decision: forget what rests on another state of the belief or on other
         devices."""
         self._asked.clear()
+        self._weights.clear()
         present = (device_gib, getattr(self._belief, "revision", None))
         counts = (len(self._of_job), len(self._keeps), len(self._matched))
         crowded = max(counts) > _REMEMBERED_MAX
@@ -301,7 +303,11 @@ class Company:
         table = [[0] * len(kinds) for _ in kinds]
         for place, one in enumerate(kinds):
             for column in range(place, len(kinds)):
-                weight = self._weight(alike[one][0], alike[kinds[column]][0], jobs)
+                pair = (one, kinds[column])
+                weight = self._weights.get(pair)
+                if weight is None:
+                    weight = self._weight(alike[one][0], alike[kinds[column]][0], jobs)
+                    self._weights[pair] = weight
                 table[place][column] = table[column][place] = weight
         return table
 
