@@ -66,6 +66,8 @@ async function follow(mine) {
     }
     if (mine !== generation) return;
     if (running?.signal.reason === "again") continue;
+    // Old news are better than none, as long as the page says that they are old.
+    if (!state.loaded) await readLists().catch(() => {});
     setLink("reconnecting", why);
     await new Promise((go) => setTimeout(go, pause_ms * (0.75 + Math.random() / 2)));
     pause_ms = Math.min(pause_ms * 2, PAUSE_MAX_MS);
