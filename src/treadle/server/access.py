@@ -47,6 +47,9 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("GET", "/snapshot"): Role.VIEWER,
     ("GET", "/journal"): Role.VIEWER,
     ("GET", "/debug"): Role.ADMIN,
+    ("POST", "/session"): OPEN,  # what it is given is checked as a token is
+    ("GET", "/session"): Role.VIEWER,
+    ("DELETE", "/session"): Role.VIEWER,
     ("GET", "/tokens"): Role.USER,
     ("POST", "/tokens"): Role.USER,
     ("DELETE", "/tokens"): Role.USER,

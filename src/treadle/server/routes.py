@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from treadle.server.access import TABLE, check_access
+from treadle.server.auth import Callers
 from treadle.server.guard import who_of
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
@@ -22,6 +23,7 @@ class Serving:
     """What the routes of one app share."""
 
     service: Service
+    callers: Callers
     settings: ServerSettings
     metrics: ServerMetrics
     streams: StreamCount
