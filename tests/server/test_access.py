@@ -59,6 +59,7 @@ ALLOWED: dict[str, set[str]] = {
     "POST /session": set(PEOPLE),
     "GET /session": READERS,
     "DELETE /session": READERS,
+    "POST /session/link": USERS,
     "GET /tokens": USERS,
     "POST /tokens": USERS,
     "DELETE /tokens": {"admin"},  # here of another user

@@ -50,6 +50,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("POST", "/session"): OPEN,  # what it is given is checked as a token is
     ("GET", "/session"): Role.VIEWER,
     ("DELETE", "/session"): Role.VIEWER,
+    ("POST", "/session/link"): Role.USER,
     ("GET", "/tokens"): Role.USER,
     ("POST", "/tokens"): Role.USER,
     ("DELETE", "/tokens"): Role.USER,

@@ -113,7 +113,7 @@ class Guard:
         """Check everything that needs no route; the body if all is well."""
         headers = _single(scope["headers"])
         hosts = UNIX_HOSTS if state.get("unix") else self._hosts | _own_address(scope)
-        _check_origin(headers, hosts)
+        _check_origin(headers, hosts, opens_page=_opens_page(scope, headers))
         _check_path(scope)
         check_group(self._settings.group, state)
         logs_in = (scope["method"], scope["path"]) == LOG_IN
@@ -201,7 +201,21 @@ def _single(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return headers
 
 
-def _check_origin(headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None:
+def _opens_page(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether somebody opens the page in a tab, from a link or a file perhaps.
+
+    It has no data in it, and nobody may frame it. What it then asks for comes from itself.
+    """
+    return (
+        (scope["method"], scope["path"]) == ("GET", "/")
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
+    )
+
+
+def _check_origin(
+    headers: Mapping[bytes, bytes], hosts: frozenset[str], *, opens_page: bool
+) -> None:
     host = headers.get(b"host", b"").decode("latin-1").lower()
     if host not in hosts:
         raise NotAllowedError(
@@ -213,6 +227,8 @@ def _check_origin(headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None
         f"{scheme}://{name}" for name in hosts for scheme in ("http", "https")
     }:
         raise NotAllowedError("requests from other origins are refused")
+    if opens_page:
+        return
     if headers.get(b"sec-fetch-site", b"none").lower() not in {b"none", b"same-origin"}:
         raise NotAllowedError("requests from other sites are refused")
 

@@ -5,11 +5,12 @@ from starlette.responses import Response
 
 from treadle.server.answers import answer
 from treadle.server.auth import COOKIE
+from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Asking, Shared, refusals
 from treadle.server.sessions import SESSION_S_MAX, Session
 from treadle.wire.machine import Who
-from treadle.wire.problems import InvalidRequestError
-from treadle.wire.sessions import SessionRequest, SessionView
+from treadle.wire.problems import ConflictError, InvalidRequestError
+from treadle.wire.sessions import LinkMade, SessionRequest, SessionView
 
 router = APIRouter(prefix=PREFIX, tags=["people"])
 
@@ -46,6 +47,23 @@ async def end_session(shared: Shared, request: Request) -> Response:
     found = Response(status_code=204)
     _set_cookie(found, "", 0, request)
     return found
+
+
+@router.post("/session/link", response_model=LinkMade, status_code=201, responses=refusals(409))
+async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
+    """Make a link that logs a browser in as you: once, and within a minute."""
+    state = request.scope["state"]
+    base = f"{request.scope['scheme']}://{request.headers['host']}"  # the guard has checked it
+    if state.get("unix"):
+        base = (await settled(shared.service.status())).url
+    if not base:
+        raise ConflictError(
+            "the daemon listens on its Unix socket only, where no browser can reach it",
+            hint="start it without --no-port",
+        )
+    code, expires_at = shared.callers.sessions.make_link(who, state["shown"])
+    made = LinkMade(url=f"{base}/#/login/{code}", expires_at=expires_at)
+    return await answer(made, status=201)
 
 
 def _view(who: Who, session: Session | None) -> SessionView:
