@@ -10,6 +10,7 @@ from treadle.server import history_routes as history
 from treadle.server import job_routes as jobs
 from treadle.server import machine_routes as machine
 from treadle.server import token_routes as people
+from treadle.server import view_routes as views
 from treadle.server.access import check_table
 from treadle.server.document import BODIES, tidied
 from treadle.server.guard import Guard
@@ -21,7 +22,7 @@ from treadle.server.routes import PREFIX, Serving, allowed
 from treadle.server.settings import ServerSettings
 from treadle.version import __version__
 
-ROUTERS = (machine.router, jobs.router, history.router, people.router)
+ROUTERS = (machine.router, jobs.router, history.router, views.router, people.router)
 
 DESCRIPTION = """Submit, watch and steer training jobs on this machine.
 
