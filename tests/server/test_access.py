@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "POST /shutdown": {"admin"},
     "GET /events": READERS,
     "GET /events/stream": READERS,
+    "GET /stream": READERS,
     "GET /usage": READERS,
     "GET /snapshot": READERS,
     "GET /journal": READERS,

@@ -43,6 +43,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("POST", "/shutdown"): Role.ADMIN,
     ("GET", "/events"): Role.VIEWER,
     ("GET", "/events/stream"): Role.VIEWER,
+    ("GET", "/stream"): Role.VIEWER,
     ("GET", "/usage"): Role.VIEWER,
     ("GET", "/snapshot"): Role.VIEWER,
     ("GET", "/journal"): Role.VIEWER,

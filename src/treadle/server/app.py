@@ -10,11 +10,13 @@ from treadle.server import history_routes as history
 from treadle.server import job_routes as jobs
 from treadle.server import machine_routes as machine
 from treadle.server import session_routes as sessions
+from treadle.server import stream_routes as streams
 from treadle.server import token_routes as people
 from treadle.server.access import check_table
 from treadle.server.auth import Callers
 from treadle.server.document import BODIES, tidied
 from treadle.server.guard import Guard
+from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
 from treadle.server.page_files import page_files, page_routes
@@ -24,7 +26,14 @@ from treadle.server.routes import PREFIX, Serving, allowed
 from treadle.server.settings import ServerSettings
 from treadle.version import __version__
 
-ROUTERS = (machine.router, jobs.router, history.router, people.router, sessions.router)
+ROUTERS = (
+    machine.router,
+    jobs.router,
+    history.router,
+    people.router,
+    sessions.router,
+    streams.router,
+)
 
 DESCRIPTION = """Submit, watch and steer training jobs on this machine.
 
@@ -56,6 +65,7 @@ def create_app(service: Service, *, settings: ServerSettings | None = None) -> F
         settings=settings,
         metrics=metrics,
         streams=StreamCount(most=settings.streams_max, per_user=settings.streams_per_user_max),
+        hub=Hub(service, settings.clock),
     )
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(allowed)])

@@ -39,8 +39,8 @@ export function followLog(wanted) {
   };
 }
 
-/** Read the lists anew; what streams in meanwhile is applied to the older lists and is in these. */
-export async function readLists() {
+/** Read the lists anew. The stream asks for it before its first tick; ticks wait until it is done. */
+async function readLists() {
   const [status, page, nodes] = await Promise.all([
     get("/status"),
     get("/jobs", { limit: JOBS_MAX }),
@@ -79,7 +79,6 @@ async function readStream(mine, onOpen) {
   const { signal } = running;
   const asked = log && `${log.job}:${log.attempt}:${log.rank}:${log.offset}`;
   const answer = await request("GET", "/stream", { query: { after: last, log: asked }, signal });
-  if (!last || !state.loaded) await readLists();
   onOpen();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";

@@ -22,12 +22,21 @@ export function span(seconds) {
   return words.join(" ");
 }
 
-/** A range of seconds: "5 to 20 min". */
+/** A range of seconds, as rough as such ranges are: "5 to 20 min". */
 export function range(low_s, high_s) {
-  const [low, high] = [span(low_s), span(high_s)];
-  if (!low) return high ? `at most ${high}` : "";
-  if (!high) return `at least ${low}`;
-  return low === high ? `about ${low}` : `${low} to ${high}`;
+  const [low, high] = [rough(low_s), rough(high_s)];
+  if (!low) return high ? `at most ${high.join(" ")}` : "";
+  if (!high) return `at least ${low.join(" ")}`;
+  if (low[0] === high[0] && low[1] === high[1]) return `about ${high.join(" ")}`;
+  return low[1] === high[1] ? `${low[0]} to ${high.join(" ")}` : `${low.join(" ")} to ${high.join(" ")}`;
+}
+
+/** Two digits and one unit, from 90 s on in minutes and so on; null if it is not known. */
+function rough(seconds) {
+  if (seconds === null || seconds === undefined || !isFinite(seconds)) return null;
+  const [length, unit] = UNITS.find(([each]) => seconds >= 1.5 * each) ?? UNITS.at(-1);
+  const many = Math.max(0, seconds) / length;
+  return [many < 10 && length > 60 ? Number(many.toFixed(1)) : Math.round(many), unit];
 }
 
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
