@@ -18,7 +18,8 @@ class UsageDayRow:
     failed_h: float  # of allocated_h, in attempts that failed
     idle_h: float | None  # of allocated_h, without work on the device, where that was measured
     restart_h: float | None = described(
-        None, "Of allocated_h, before the processes ran; None: not known."
+        None,
+        "Beside allocated_h: from the order to start again until the processes ran; None: unknown.",
     )
 
 
@@ -26,7 +27,8 @@ class UsageDayRow:
 class DayTotal:
     day: str
     capacity_h: float | None  # device-hours that there were; None: the journal does not say
-    fragmented_h: float | None  # free while a job waited that asked for no more than was free
+    # Free while a job waited that asked for no more than was free; None: not measured.
+    fragmented_h: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
