@@ -183,7 +183,7 @@ def test_the_longest_queue_is_drawn_and_said(look, comparison, monkeypatch):
         return data
 
     monkeypatch.setattr("treadle.reports.page.page_data", with_peaks)
-    action = f"""const band = (chart) => inked(chart, "{colour(0)}", [30, 120]) > 300;
+    action = f"""const band = (chart) => inked(chart, "{colour(0)}", [30, 120]) > 5000;
       note("bands", [band("#waiting"), band("#busy")]);"""
     document, said = look(page(replace(comparison, runs=comparison.runs[:1])), action)
     assert said == []
