@@ -91,7 +91,7 @@ def _key(table: Table) -> str:
         f'<rect width="12" height="12" fill="{_colour(place)}"/></svg>{escape(part)}</span>'
         for place, part in enumerate(table.parts)
     )
-    return f'<div class="key">{names}</div>'
+    return f'<div class="chart-key">{names}</div>'
 
 
 def _bar(shares: Sequence[float]) -> str:

@@ -204,7 +204,7 @@ def _single(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 def _opens_page(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
     """Whether somebody opens the page in a tab, from a link or a file perhaps.
 
-    It has no data in it, and nobody may frame it. What it then asks for comes from itself.
+    It has no data in it, and no page may frame it. What it then asks for comes from itself.
     """
     return (
         (scope["method"], scope["path"]) == ("GET", "/")

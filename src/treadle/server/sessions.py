@@ -59,7 +59,7 @@ class Sessions:
         """A new session and the value of its cookie; it never has one that was sent to us."""
         self._forget_old()
         own = [each.key for each in self._sessions.values() if each.account == who.account]
-        for key in own[: len(own) - SESSIONS_PER_USER_MAX + 1]:
+        for key in own[: max(0, len(own) - SESSIONS_PER_USER_MAX + 1)]:
             del self._sessions[key]
         if len(self._sessions) >= SESSIONS_MAX:
             raise TooManyError(f"{SESSIONS_MAX} sessions are open", hint="try again later")
@@ -101,7 +101,7 @@ class Sessions:
         """A code that begins one session of this user, and when it expires."""
         self._forget_old()
         own = [key for key, each in self._links.items() if each.account == who.account]
-        for key in own[: len(own) - LINKS_PER_USER_MAX + 1]:
+        for key in own[: max(0, len(own) - LINKS_PER_USER_MAX + 1)]:
             del self._links[key]
         if len(self._links) >= LINKS_MAX:
             raise TooManyError(f"{LINKS_MAX} links wait to be used", hint="try again in a minute")

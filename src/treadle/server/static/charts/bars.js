@@ -5,7 +5,7 @@ import { LineChart } from "./line.js";
 
 /** The names of parts beside their colours. */
 export function Key({ parts, children }) {
-  return html`<div class="key">
+  return html`<div class="chart-key">
     ${parts.map(({ name, colour }) => html`<span key=${name}><i class="block" style=${{ background: colour }} aria-hidden="true"></i>${name}</span>`)}
     ${children}
   </div>`;
