@@ -10,8 +10,8 @@ import re
 from importlib.resources import files
 from posixpath import dirname, join, normpath
 
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.M)
-_DECLARED = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+_DECLARED = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 _LISTED = re.compile(r"export\s*\{([^}]*)\};?\s*$")
 
 
