@@ -12,7 +12,8 @@ demo: $(STAMP)
 	$(BIN)/treadle demo
 
 test: $(STAMP)
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 --durations-min=15
+	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 --durations-min=15 \
+	  || $(BIN)/python -m tools.failed_again
 
 # As many crashes, kills and readers as a release should stand.
 test-thorough: $(STAMP)

@@ -1,14 +1,20 @@
 """The page's stream over real HTTP: frames, resuming, logs, and who may read them."""
 
+import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from tests.server.memory import MemoryService
 from tests.server.running import Running, running
 from treadle.client import Client
+from treadle.server.hub import FRAMES_MAX, Frame, Hub
+from treadle.server.port import close_source
+from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
 
@@ -116,3 +122,26 @@ def test_a_log_is_followed_beside_the_rest_by_its_owner_alone(server: Running):
         assert http.get(STREAM, params={"log": "nope:0:0:0"}).status_code == 404
         for wrong in ("1", "1:0:0", "1:0:0:x", "../x:0:0:0", "1:0:0:0:0"):
             assert http.get(STREAM, params={"log": wrong}).status_code == 422
+
+
+def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path: Path):
+    async def story() -> None:
+        clock = ManualClock()
+        hub = Hub(MemoryService(tmp_path), clock)
+        slow = hub.frames(None, lambda: True)
+        place = (await anext(slow)).id
+        for number in range(1, FRAMES_MAX + 2):
+            hub.newest = place + number
+            hub._ring.append(Frame(hub.newest, b"x"))
+        assert len(hub._ring) == FRAMES_MAX
+        with pytest.raises(StopAsyncIteration):
+            await anext(slow)
+        back = hub.frames(place, lambda: True)
+        assert b"event: reset" in (await anext(back)).text
+        kept = hub.frames(hub.newest - 2, lambda: True)
+        assert [(await anext(kept)).id for _ in range(2)] == [hub.newest - 1, hub.newest]
+        for each in (back, kept):
+            await close_source(each)
+        await hub.close()
+
+    asyncio.run(story())

@@ -1,10 +1,10 @@
 """What is written is read back, in the order and the pages that are promised; on both databases."""
 
 import pytest
-from sqlalchemy import delete
+from sqlalchemy import Select, delete
 
 from tests.store.made import ATTEMPT, JOB, KEY, LINE, PROFILE, TOKEN, attempt, job, line
-from treadle.store import schema
+from treadle.store import queries, schema
 from treadle.store.rows import Batch, JobFilter, UsageSum
 from treadle.store.store import Store
 
@@ -185,6 +185,17 @@ def test_usage_is_clipped_to_the_window_and_counts_open_attempts_until_now(store
 def test_usage_without_an_end_counts_until_now(store: Store) -> None:
     store.write(Batch(attempts=[attempt("a", 1, ended_at=1010.0), attempt("a", 2)]))
     assert store.usage(0.0, None, 1005.0) == [UsageSum("ada", "vision", 1, 20.0, None, 0.0)]
+
+
+@pytest.mark.parametrize("since_at", [0.0, 1000.0])
+def test_usage_is_read_from_an_index_alone(sqlite_url: str, since_at: float) -> None:
+    """A row of an attempt is ten times as long as what a sum needs of it."""
+    with Store.open(sqlite_url) as store, store._backend.reading.connect() as connection:
+        query = queries.usage(since_at, None, now_at=2000.0)
+        assert isinstance(query, Select)
+        text = query.compile(connection.engine, compile_kwargs={"literal_binds": True})
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}").all()
+    assert any("USING COVERING INDEX attempts_by_owner" in row[3] for row in plan), plan
 
 
 def test_profiles_come_newest_first(store: Store) -> None:

@@ -101,6 +101,7 @@ class Ranking:
         "_placed_at",
         "_rank",
         "_unsorted",
+        "priorities",
         "queue",
     )
 
@@ -109,6 +110,7 @@ class Ranking:
         self._place = 0  # the order in which jobs came to where they are
         self._placed_at = -inf
         self.queue: list[Waiting] = []  # ascending
+        self.priorities: dict[int, int] = {}  # how many jobs of each are in the queue
         # The same by the size that was asked for, from the first walk that wants it.
         self._by_size: dict[int, list[Waiting]] | None = None
         # The same by kinds, from the first decision that wants them.
@@ -118,8 +120,8 @@ class Ranking:
         self._unsorted: dict[JobId, tuple[float, Waiting]] = {}
         # slope -> (value at time 0, place or -place, job), ascending
         self._lines: dict[float, list[tuple[float, int, JobId]]] = {}
-        # job -> (slope or None while it waits, its entry, the size it asked for)
-        self._entries: dict[JobId, tuple[float | None, Waiting, int]] = {}
+        # job -> (slope or None while it waits, its entry, the size it asked for, its priority)
+        self._entries: dict[JobId, tuple[float | None, Waiting, int, int]] = {}
         self._expiries: list[tuple[float, int, JobId]] = []  # (until, place, job), a heap
 
     def copy(self) -> Self:
@@ -127,6 +129,7 @@ class Ranking:
         twin._place = self._place
         twin._placed_at = self._placed_at
         twin.queue = self.queue.copy()
+        twin.priorities = self.priorities.copy()
         twin._unsorted = self._unsorted.copy()
         twin._lines = {slope: line.copy() for slope, line in self._lines.items()}
         twin._entries = self._entries.copy()
@@ -164,18 +167,19 @@ class Ranking:
                 place |= _ARRIVES
             entry = (value, place, identity)
             insort(self.queue, entry)
-            size = job.spec.asked
+            size, priority = job.spec.asked, job.spec.priority
+            self.priorities[priority] = self.priorities.get(priority, 0) + 1
             if self._by_size is not None:
                 insort(self._by_size.setdefault(size, []), entry)
             if self._by_kind is not None:
                 self._by_kind.add(entry)
-            self._entries[identity] = (None, entry, size)
+            self._entries[identity] = (None, entry, size, priority)
         else:
             # A later job was ahead of equals that fall, and behind any others.
             place = -(place ^ _COUNT) if slope < 0 else place
             entry = (value - slope * now, place, identity)
             self._unsorted[identity] = (slope, entry)
-            self._entries[identity] = (slope, entry, job.spec.asked)
+            self._entries[identity] = (slope, entry, job.spec.asked, job.spec.priority)
         if until < inf:
             heappush(self._expiries, (until, place, identity))
 
@@ -183,9 +187,12 @@ class Ranking:
         known = self._entries.pop(identity, None)
         if known is None:
             return
-        slope, entry, size = known
+        slope, entry, size, priority = known
         if slope is None:
             del self.queue[bisect_left(self.queue, entry)]
+            self.priorities[priority] -= 1
+            if not self.priorities[priority]:
+                del self.priorities[priority]
             if self._by_size is not None:
                 queue = self._by_size[size]
                 del queue[bisect_left(queue, entry)]
@@ -197,6 +204,10 @@ class Ranking:
             del line[bisect_left(line, entry)]
             if not line:
                 del self._lines[slope]
+
+    def ahead_of(self, identity: JobId) -> int:
+        """How many jobs are before this one in the queue."""
+        return bisect_left(self.queue, self._entries[identity][1])
 
     def waiting(self) -> "InOrder":
         """The queue, for a walk that gives up on sizes as it goes."""

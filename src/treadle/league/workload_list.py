@@ -25,7 +25,7 @@ from typing import Any
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
-from treadle.sim.experiment import fit_to
+from treadle.sim.experiment import fit_to, prepare
 from treadle.sim.faults import FaultSettings
 from treadle.sim.settings import Settings
 from treadle.traces.clusters import cluster
@@ -127,6 +127,15 @@ class LeagueWorkload:
         return Settings(
             policy=policy, seed=seed, faults=FaultSettings(seed=seed, **faults), **chosen
         )
+
+    def check(self) -> None:
+        """Raise if its cluster or an option is not one that a run could have."""
+        try:
+            prepare(
+                Workload(self.name, ()), cluster(self.cluster), self.settings("fifo", self.seed)
+            )
+        except InvalidInputError as error:
+            raise InvalidInputError(f"workload {self.name}: {error}") from None
 
     def read(self, traces: str, seed: int) -> tuple[Workload, Cluster]:
         """Its jobs and its cluster."""

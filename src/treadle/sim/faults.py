@@ -16,6 +16,7 @@ from random import Random
 from typing import Self
 
 from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import NodeJoined, NodeLost
 from treadle.core.job import JobSpec
 from treadle.core.retry import FailureClass
@@ -102,6 +103,14 @@ class FaultSettings:
     node_mtbf_s: float = inf  # mean time between failures of one node
     node_repair_s: float = 3600.0
     checkpoint_every_s: float = 1800.0  # work since the last one is lost; inf: no checkpoints
+
+    def __post_init__(self) -> None:
+        if not self.job_failures >= 0:
+            raise InvalidInputError(f"job failures must be 0 or more, not {self.job_failures:g}")
+        for name in ("node_mtbf_s", "node_repair_s", "checkpoint_every_s"):
+            seconds = getattr(self, name)
+            if not seconds > 0:
+                raise InvalidInputError(f"{name} must be above 0 seconds, not {seconds:g}")
 
 
 class Faults:

@@ -97,6 +97,14 @@ class Settings:
     faults: FaultSettings = field(default_factory=FaultSettings)
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        for name in ("belief_error", "length_error", "retries"):
+            number = getattr(self, name)
+            if number is not None and not number >= 0:
+                raise InvalidInputError(
+                    f"{name.replace('_', ' ')} must be 0 or more, not {number:g}"
+                )
+
 
 def lengths_known(settings: Settings) -> str:
     """What policies know about lengths; `auto` is known, unless beliefs are learned."""

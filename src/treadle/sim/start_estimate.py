@@ -50,12 +50,16 @@ class LiveStateEngine(SimulatedEngine):
     ) -> None:
         super().__init__((), truth)
         self._after = world.after
-        self._now = now
-        without_end, left_s = frozenset(world.endless), world.left_s
-        for job in scheduler.jobs.values():
-            self._take_over(job, now, inf if job.id in without_end else left_s.get(job.id))
+        self._now = self._from_at = now
+        self._found = dict(scheduler.jobs)  # as they were then
+        self._left_s, self._endless = world.left_s, frozenset(world.endless)
+        # A job that waits is taken over when it starts: most of ten thousand do not in the time
+        # that is simulated.
+        for job in self._found.values():
+            if job.phase is not Phase.WAITING:
+                self._take_over(job, now)
         for run in self._runs.values():
-            if scheduler.jobs[run.spec.id].phase is Phase.RUNNING:
+            if self._found[run.spec.id].phase is Phase.RUNNING:
                 run.speed = self._speed(run)
                 self._expect_end(run, now)
 
@@ -64,7 +68,13 @@ class LiveStateEngine(SimulatedEngine):
         ended = [event.job for event in events if isinstance(event, JobFinished)]
         return [*events, *(fact for job in ended for fact in self._after(job))]
 
-    def _take_over(self, job: Job, now: float, left_s: float | None) -> None:
+    def _start(self, action: Start, now: float) -> None:
+        if action.job not in self._specs:
+            self._take_over(self._found[action.job], self._from_at)
+        super()._start(action, now)
+
+    def _take_over(self, job: Job, now: float) -> None:
+        left_s = inf if job.id in self._endless else self._left_s.get(job.id)
         done = job.iterations_at(now)
         left = max(job.remaining_at(now), OVERDUE * job.spec.iterations)
         if left_s == inf:

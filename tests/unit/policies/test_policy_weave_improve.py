@@ -143,3 +143,18 @@ def test_jobs_whose_moves_cost_more_than_they_get_done_are_not_lost() -> None:
     search.run()
     served = sorted(i for _, group in search.groups() for i in group.members)
     assert served == [0, 1, 2, 3, 4]
+
+
+def test_a_group_shrinks_and_a_waiting_job_takes_what_it_frees() -> None:
+    """Two jobs share all devices; a short one, with which neither shares well, would wait."""
+    jobs = [Row(0, (2, 4), 1.0, loads=True), Row(1, (2, 4), 1.0, loads=False)]
+    table = Table([*jobs, Row(2, (1, 2), 3.0, loads=False)])
+    pair = [table.member(n, 4) for n in (0, 1)]
+    both = table.company.together((0, 1), dict(enumerate(pair)))
+    assert both is not None
+    search = Search(table.company, table, [(4, both)], [2], free=0)
+    assert search.run()
+    assert sorted((group.members, size) for size, group in search.groups()) == [
+        ((0, 1), 2),
+        ((2,), 2),
+    ]

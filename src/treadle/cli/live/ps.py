@@ -125,8 +125,12 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
     rows: set[str] = set()
     cursor = ""
     more = False
+    # Only where arrays are among the first rows are more jobs asked for than are shown: their other
+    # members count.
+    whole = min(PAGE_MAX, max(PAGE, limit))
+    size = min(whole, limit + 1)
+    left = whole - size
     while True:
-        size = min(PAGE_MAX, max(PAGE, limit))
         page = here.client.job_page(cursor=cursor, limit=size, **which)  # type: ignore[arg-type]
         for view in page.jobs:
             row = _row(view, expand=expand)
@@ -136,8 +140,10 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
             rows.add(row)
             views.append(view)
         cursor = page.cursor
-        if more or not cursor or not page.jobs:
+        complete = not left or rows == {view.id for view in views}
+        if (more and complete) or not cursor or not page.jobs:
             return _Found(views, more=more, uncounted=0)
+        size, left = left or whole, 0
         if len(views) >= max(FETCH_MAX, limit):
             return _Found(views, more=True, uncounted=max(0, (page.total or 0) - len(views)))
 

@@ -222,6 +222,7 @@ def _check_against(plan: Plan) -> None:
 
 
 def _overridden(one: LeagueWorkload, overrides: Sequence[str]) -> LeagueWorkload:
+    """The workload with these options; they are checked here, before any run."""
     options = dict(one.options)
     for text in overrides:
         key, equals, value = text.partition("=")
@@ -234,7 +235,9 @@ def _overridden(one: LeagueWorkload, overrides: Sequence[str]) -> LeagueWorkload
             options[key] = value if str in kinds else kinds[-1](value)
         except ValueError:
             raise InvalidInputError(f"--set {text} is invalid; expected a number") from None
-    return replace(one, options=options)
+    changed = replace(one, options=options)
+    changed.check()
+    return changed
 
 
 def _where(one: LeagueWorkload) -> str:

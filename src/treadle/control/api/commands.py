@@ -245,6 +245,8 @@ class Commands:
         records = self._context.jobs.records
         if len(records) + more > JOBS_MAX:
             raise TooManyError(f"queue full: the limit is {JOBS_MAX} active jobs")
+        if len(records) + more <= JOBS_OF_ONE_MAX:
+            return  # Not even if all of them were theirs.
         own = sum(1 for record in records.values() if who.is_owner(record.owner, record.uid))
         if own + more > JOBS_OF_ONE_MAX:
             raise TooManyError(

@@ -19,6 +19,7 @@ from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
 from treadle.control.api.start_draws import Ahead, drawn, simulated, steps_of
 from treadle.control.jobs import JobRecord, question_about
+from treadle.control.learning import Question
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
@@ -246,17 +247,19 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
     endless: list[JobId] = []
     unread: list[JobId] = []
     kinds: dict[Hashable, Left | None] = {}
+    questions: dict[Hashable, Question] = {}
     for name, row in scheduler.jobs.items():
         record = context.jobs.records.get(name)
         if name == job or record is None or row.phase is Phase.CANCELLING:
             continue  # What is cancelled ends within its grace, however long it was.
-        kind = _kind(context, record, row)
+        limit_s = limit_left_s(context, record)
+        kind = _kind(record, row, limit_s, questions)
         if kind not in kinds:
             if len(kinds) >= KINDS_MAX:
                 unread.append(name)
                 continue
             kinds[kind] = left_of(context, record, row)
-        left, limit_s = kinds[kind], limit_left_s(context, record)
+        left = kinds[kind]
         if left is not None:
             lengths[name] = left
         elif limit_s is not None:
@@ -266,11 +269,22 @@ def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
     return Ahead(lengths, limited, endless, unread)
 
 
-def _kind(context: Context, record: JobRecord, row: Job) -> Hashable:
-    """What the length of a job follows from: thousands of one array are looked up once."""
+def _kind(
+    record: JobRecord, row: Job, limit_s: float | None, questions: dict[Hashable, Question]
+) -> Hashable:
+    """What the length of a job follows from: thousands of one array are looked up once.
+
+    questions: those that were made of other jobs, by what they are made of.
+    """
     if row.allocation is not None or row.phase is not Phase.WAITING or row.starts:
         return row.id
-    return question_about(record, row.spec), limit_left_s(context, record)
+    spec = row.spec
+    said = (record.owner, record.model, record.command, record.workdir, *record.env.items())
+    made_of = said, spec.asked, spec.sizes, spec.estimate_s, record.time_limit_s
+    question = questions.get(made_of)
+    if question is None:
+        question = questions[made_of] = question_about(record, spec)
+    return question, limit_s
 
 
 def _typical(begun: Sequence[Begin]) -> Begin:

@@ -10,8 +10,9 @@ from typing import get_args
 import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
+from treadle.control.api.usage_sums import UsageSums
 from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, first_cluster
-from treadle.control.loop import PolicyInCharge, StoreReads, wall
+from treadle.control.loop import PolicyInCharge, StoreReads
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
@@ -38,6 +39,7 @@ class History:
         self._whole_from = int(store.setting(EVENTS_PRUNED) or 0)  # nothing later was thinned
         self._recent: deque[JournalRow] = deque(maxlen=RECENT_MAX)
         self._followers: set[asyncio.Event] = set()
+        self._usage = UsageSums()
 
     def published(self, rows: Sequence[JournalRow]) -> None:
         """New lines are on disk. Followers are only woken: nothing piles up for a slow one."""
@@ -111,7 +113,7 @@ class History:
     async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        sums = await self.reads.ask(lambda store: store.usage(since_at, until_at, wall()))
+        sums = await self._usage.between(self.reads, since_at, until_at)
         return tuple(
             UsageRow(
                 user=row.owner,

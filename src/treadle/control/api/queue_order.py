@@ -55,7 +55,8 @@ def positions(scheduler: Scheduler) -> dict[JobId, int]:
     """The position of every queued job, from 1: by priority, then in the policy's order."""
     jobs = scheduler.jobs
     line = [identity for _, _, identity in scheduler.ranking.queue]
-    line.sort(key=lambda identity: -jobs[identity].spec.priority)
+    if len(scheduler.ranking.priorities) > 1:
+        line.sort(key=lambda identity: -jobs[identity].spec.priority)
     return {identity: position for position, identity in enumerate(line, 1)}
 
 
@@ -100,6 +101,8 @@ def position(scheduler: Scheduler, identity: JobId) -> int | None:
     """The same of one job, without sorting."""
     if not in_queue(scheduler, identity):
         return None
+    if len(scheduler.ranking.priorities) == 1:
+        return 1 + scheduler.ranking.ahead_of(identity)
     jobs, found, behind = scheduler.jobs, 1, False
     own = jobs[identity].spec.priority
     for _, _, other in scheduler.ranking.queue:

@@ -68,12 +68,14 @@ class Company:
         self._of_job: dict[JobId, tuple[JobSpec, int]] = {}
         self._keeps: dict[Kinds, Mapping[int, float]] = {}
         self._asked: set[Kinds] = set()
+        self._weights: dict[tuple[Kinds, Kinds], int] = {}  # in this decision
         self._matched: dict[tuple[tuple[Kinds, int], ...], Mapping[tuple[int, int], int]] = {}
 
     def refresh(self, device_gib: float) -> None:
         """Before a decision: forget what rests on another state of the belief or on other
         devices."""
         self._asked.clear()
+        self._weights.clear()
         present = (device_gib, getattr(self._belief, "revision", None))
         counts = (len(self._of_job), len(self._keeps), len(self._matched))
         crowded = max(counts) > _REMEMBERED_MAX
@@ -168,14 +170,15 @@ class Company:
             home, cost, moved = other.home, other.cost, moved + one.cost
         return Group(members, kinds, value - moved, home, cost, moved)
 
-    def together(self, members: tuple[int, ...], jobs: Mapping[int, Member]) -> Group | None:
+    def together(self, members: tuple[int, ...], jobs: Mapping[int, Member | None]) -> Group | None:
         """These jobs as one group, where moves cost least; None if they may not, or if they get
         too little more done than one of them alone."""
-        value = self.value([jobs.get(i) for i in members])
+        ones = [job for i in members if (job := jobs[i]) is not None]
+        value = self.value(ones) if len(ones) == len(members) else -inf
         if value == -inf:
             return None
-        kinds = tuple(sorted([jobs[i].kind for i in members]))
-        homes = _homes([jobs[i] for i in members])
+        kinds = tuple(sorted([job.kind for job in ones]))
+        homes = _homes(ones)
         if not homes:
             return Group(members, kinds, value, None, 0.0)
         home = max(homes, key=lambda one: homes[one])
@@ -183,9 +186,11 @@ class Company:
 
     def value(self, members: Sequence[Member | None]) -> float:
         """What they would get done as one group, less what moves cost; -inf: they may not."""
-        jobs = [job for job in members if job is not None]
-        if len(jobs) < len(members):
-            return -inf
+        jobs: list[Member] = []
+        for job in members:
+            if job is None:
+                return -inf
+            jobs.append(job)
         if len(jobs) == 1:
             return jobs[0].value
         kinds = tuple(sorted([job.kind for job in jobs]))
@@ -194,15 +199,17 @@ class Company:
             keeps = self.keeps(kinds, [job.spec for job in jobs])
         if not keeps:
             return -inf
-        value, total, settled = 0.0, 0.0, 0
-        for job in jobs:
-            kept = keeps[job.kind]
+        value, total, home, apart = 0.0, 0.0, None, False
+        for _, kind, alone, place, _ in jobs:
+            kept = keeps[kind]
             total += kept
-            value += job.value * kept
-            settled += job.home is not None
+            value += alone * kept
+            if place is not None:
+                apart = apart or (home is not None and place != home)
+                home = place
         if total < self._least:
             return -inf
-        if settled > 1:
+        if apart:
             homes = _homes(jobs)
             value -= sum(homes.values()) - max(homes.values())
         return value
@@ -296,7 +303,11 @@ class Company:
         table = [[0] * len(kinds) for _ in kinds]
         for place, one in enumerate(kinds):
             for column in range(place, len(kinds)):
-                weight = self._weight(alike[one][0], alike[kinds[column]][0], jobs)
+                pair = (one, kinds[column])
+                weight = self._weights.get(pair)
+                if weight is None:
+                    weight = self._weight(alike[one][0], alike[kinds[column]][0], jobs)
+                    self._weights[pair] = weight
                 table[place][column] = table[column][place] = weight
         return table
 

@@ -1,4 +1,5 @@
-"""A better plan by small changes: a job moves or starts, two change places, a group grows.
+"""A better plan by small changes: a job moves or starts, two change places, a group grows, or it
+shrinks and a waiting job takes what it frees.
 
 Matching makes pairs, then pairs of pairs, of jobs of one size, and counts all of them alike. Here a
 change is valued by what all jobs then get done, restarts included. In each round the best change of
@@ -17,6 +18,7 @@ _LOOKED_AT = 4  # waiting jobs for which devices might be freed
 _VALUES_MAX = 2000  # groups that are valued in one search, about 15 ms
 
 Members = tuple[int, ...]  # positions, ascending
+Values = dict[tuple[int, Members], float]  # of groups, by size and members
 
 
 class Jobs(Protocol):
@@ -42,6 +44,21 @@ class _Change(NamedTuple):
     to: int = -1  # a group; -1: one of its own
     instead_of: int = -1  # the job that goes the other way; -1: none
     size: int = 0  # of a group of its own
+    shrunk: int = 0  # the size to which that other group shrinks for it; 0: it does not
+
+
+class _Uses(NamedTuple):
+    """What free devices are good for: at best, and if the group that makes the best of them is
+    the one that leaves."""
+
+    best: float = 0.0
+    place: int = -1  # of that group; -1: a waiting job
+    next: float = 0.0
+
+    def beside(self, value: float, place: int) -> "_Uses":
+        if value > self.best:
+            return _Uses(value, place, self.best)
+        return self if value <= self.next else self._replace(next=value)
 
 
 class Search:
@@ -54,14 +71,22 @@ class Search:
         groups: Sequence[tuple[int, Group]],
         waiting: Sequence[int],
         free: int,
+        known: Values | None = None,
     ) -> None:
+        """known: values that another search about the same jobs has found."""
         self._company = company
         self._jobs = jobs
+        self._sizes: dict[int, Sequence[int]] = {}
+        self._at: dict[int, dict[int, Member | None]] = {}  # jobs, by size
         self._rows = [(size, tuple(sorted(group.members))) for size, group in groups]
-        self._known = dict[tuple[int, Members], float]()
+        self._known: Values = dict(known or {})
+        self._values_max = len(self._known) + _VALUES_MAX
+        self._claimed = set[tuple[int, Members]]()  # values that are not the company's
+        self._uses: dict[int, _Uses] = {}  # of so many free devices, while no group changes
         for (size, members), (_, group) in zip(self._rows, groups, strict=True):
             if self._value(size, members) == -inf:  # Matching asks a little less of company.
                 self._known[size, members] = group.value
+                self._claimed.add((size, members))
         self._given = {tuple(sorted(group.members)): group for _, group in groups}
         self._waiting = list(waiting)
         self._free = free
@@ -104,11 +129,27 @@ class Search:
                     or (self._given[members]),
                 )
 
+    def values(self) -> Values:
+        """What it has found groups to be worth; the search is over."""
+        for key in self._claimed:
+            del self._known[key]
+        return self._known
+
     # -- values ---------------------------------------------------------------------------------
 
-    def _members(self, size: int, members: Members) -> dict[int, Member]:
-        found = {i: self._jobs.member(i, size) for i in members}
-        return {i: member for i, member in found.items() if member is not None}
+    def _sizes_of(self, job: int) -> Sequence[int]:
+        known = self._sizes.get(job)
+        if known is None:
+            known = self._sizes[job] = self._jobs.sizes(job)
+        return known
+
+    def _members(self, size: int, members: Members) -> dict[int, Member | None]:
+        """The jobs at this size, with these among them."""
+        at = self._at.setdefault(size, {})
+        for i in members:
+            if i not in at:
+                at[i] = self._jobs.member(i, size)
+        return at
 
     def _value(self, size: int, members: Members) -> float:
         """What a group gets done; -inf if these jobs cannot share so many devices."""
@@ -116,8 +157,9 @@ class Search:
             return 0.0
         known = self._known.get((size, members))
         if known is None:
-            jobs = [self._jobs.member(i, size) for i in members]
-            known = self._known[size, members] = self._company.value(jobs)
+            at = self._members(size, members)
+            known = self._company.value([at[i] for i in members])
+            self._known[size, members] = known
         return known
 
     def _total(self) -> float:
@@ -128,47 +170,85 @@ class Search:
     def _improve(self, job: int, place: int, fresh: set[int]) -> None:
         """Make the best change for one job; place: of its group, -1 if it waits. Only groups that
         were changed lately are looked at, unless it waits or its own is one of them."""
-        if len(self._known) > _VALUES_MAX:
+        if len(self._known) > self._values_max:
             return
         size, mine = self._rows[place] if place >= 0 else (0, ())
         near = fresh | self._changed
         places: Iterable[int] = sorted(near)
         if place < 0 or place in near:
             places = range(len(self._rows))
-        best = max(self._changes(job, place, places), key=_gain, default=_NONE)
+        elif not near and len(mine) == 1:
+            return  # There is nowhere to go.
+        best = self._best_change(job, place, places)
         # The value of a group whose moves cost more than it gets done is below 0.
         if best.gain > _LEAST * max(self._value(size, mine), 0.0):
             self._make(job, place, best)
 
-    def _changes(self, job: int, place: int, places: Iterable[int]) -> Iterator[_Change]:
+    def _best_change(self, job: int, place: int, places: Iterable[int]) -> _Change:
         size, mine = self._rows[place] if place >= 0 else (0, ())
-        rest = _without(mine, job)
-        have = self._value(size, mine)
+        have, best = self._value(size, mine), _NONE
         if len(mine) == 1:
             leaves = self._spare(size, place) - have
         else:
-            leaves = self._value(size, rest) - have
-            for alone in self._jobs.sizes(job):
-                if alone > self._free:
-                    break
-                yield _Change(self._value(alone, (job,)) + leaves, size=alone)
-        value, largest = self._value, self._company.largest
+            leaves = self._value(size, _without(mine, job)) - have
+            best = self._apart(job, leaves)
         for other in places:
-            their_size, theirs = self._rows[other]
-            if other == place or not theirs or self._jobs.member(job, their_size) is None:
+            if other == place or not self._rows[other][1]:
                 continue
-            had = value(their_size, theirs)
-            if len(theirs) < largest:
-                yield _Change(value(their_size, _with(theirs, job)) - had + leaves, other)
-            if other < place or (size == their_size and len(mine) == len(theirs) == 1):
-                continue  # Two jobs that change places are looked at once; or nothing changes.
-            for one in theirs:
-                changed = value(their_size, _with(_without(theirs, one), job)) - had
-                if place < 0:
-                    changed -= self._jobs.stop_cost(one)
-                else:
-                    changed += value(size, _with(rest, one)) - have
-                yield _Change(changed, other, one)
+            if self._members(self._rows[other][0], (job,))[job] is not None:
+                best = self._beside(job, place, other, leaves, best)
+            if place < 0:
+                best = self._admitted(job, other, best)
+        return best
+
+    def _apart(self, job: int, leaves: float) -> _Change:
+        """The job takes free devices; leaves: what its group gains by that."""
+        best = _NONE
+        for own in self._sizes_of(job):
+            if own > self._free:
+                break
+            gain = self._value(own, (job,)) + leaves
+            if gain > best.gain:
+                best = _Change(gain, size=own)
+        return best
+
+    def _beside(self, job: int, place: int, other: int, leaves: float, best: _Change) -> _Change:
+        """The job joins another group, or changes places with one of its members."""
+        size, mine = self._rows[place] if place >= 0 else (0, ())
+        their_size, theirs = self._rows[other]
+        value = self._value
+        had = value(their_size, theirs)
+        if len(theirs) < self._company.largest:
+            gain = value(their_size, _with(theirs, job)) - had + leaves
+            if gain > best.gain:
+                best = _Change(gain, other)
+        if other < place or (size == their_size and len(mine) == len(theirs) == 1):
+            return best  # Two jobs that change places are looked at once; or nothing changes.
+        for one in theirs:
+            gain = value(their_size, _instead(theirs, one, job)) - had
+            if place < 0:
+                gain -= self._jobs.stop_cost(one)
+            else:
+                gain += value(size, _instead(mine, job, one)) - value(size, mine)
+            if gain > best.gain:
+                best = _Change(gain, other, one)
+        return best
+
+    def _admitted(self, job: int, other: int, best: _Change) -> _Change:
+        """A group shrinks by as little as lets the waiting job in."""
+        size, theirs = self._rows[other]
+        most = self._free + size - self._sizes_of(job)[0]  # that the group may keep
+        smaller = max((one for one in self._sizes_of(theirs[0]) if one <= most), default=size)
+        if smaller >= size:
+            return best
+        loss = self._value(size, theirs) - self._value(smaller, theirs)
+        for own in self._sizes_of(job):
+            if own > self._free + size - smaller:
+                break
+            gain = self._value(own, (job,)) - loss
+            if gain > best.gain:
+                best = _Change(gain, other, size=own, shrunk=smaller)
+        return best
 
     def _spare(self, devices: int, leaving: int) -> float:
         """What others would make of so many devices more; leaving: the group that held them."""
@@ -177,25 +257,39 @@ class Search:
 
     def _use(self, free: int, leaving: int) -> float:
         """What a group or a waiting job would make of so many free devices at best."""
-        best = 0.0
+        uses = self._uses.get(free)
+        if uses is None:
+            uses = self._uses[free] = self._uses_of(free)
+        return uses.next if uses.place == leaving else uses.best
+
+    def _uses_of(self, free: int) -> _Uses:
+        found = _Uses()
+        for job in self._waiting[:_LOOKED_AT]:
+            smallest = self._sizes_of(job)[0]
+            if smallest <= free:
+                found = found.beside(self._value(smallest, (job,)), -1)
         for place, (size, members) in enumerate(self._rows):
-            for larger in self._jobs.sizes(members[0]) if members and place != leaving else ():
+            sizes = self._sizes_of(members[0]) if members else ()
+            if not sizes or sizes[-1] <= size:
+                continue
+            most = 0.0
+            for larger in sizes:
                 if larger - size > free:
                     break
                 if larger > size:
-                    best = max(best, self._value(larger, members) - self._value(size, members))
-        for job in self._waiting[:_LOOKED_AT]:
-            smallest = self._jobs.sizes(job)[0]
-            if smallest <= free:
-                best = max(best, self._value(smallest, (job,)))
-        return best
+                    most = max(most, self._value(larger, members) - self._value(size, members))
+            found = found.beside(most, place)
+        return found
 
     def _grow(self) -> None:
         """Free devices go to the groups that gain most by them for each device."""
         while self._free:
             best, most = None, 0.0
             for place, (size, members) in enumerate(self._rows):
-                for larger in self._jobs.sizes(members[0]) if members else ():
+                sizes = self._sizes_of(members[0]) if members else ()
+                if not sizes or sizes[-1] <= size:
+                    continue
+                for larger in sizes:
                     if larger - size > self._free:
                         break
                     if larger > size:
@@ -209,8 +303,10 @@ class Search:
             self._free -= larger - size
             self._rows[place] = (larger, members)
             self._changed.add(place)
+            self._uses.clear()
 
     def _make(self, job: int, place: int, change: _Change) -> None:
+        self._uses.clear()
         if place < 0:
             self._waiting.remove(job)
         else:
@@ -222,7 +318,12 @@ class Search:
             self._changed.add(place)
             if not rest:
                 self._free += size
-        if change.to < 0:
+        if change.shrunk:
+            size, theirs = self._rows[change.to]
+            self._rows[change.to] = (change.shrunk, theirs)
+            self._free += size - change.shrunk
+            self._changed.add(change.to)
+        if change.size:
             self._changed.add(len(self._rows))
             self._rows.append((change.size, (job,)))
             self._free -= change.size
@@ -244,8 +345,8 @@ def _without(members: Members, job: int) -> Members:
     return tuple([i for i in members if i != job])
 
 
-def _gain(change: _Change) -> float:
-    return change.gain
+def _instead(members: Members, one: int, job: int) -> Members:
+    return tuple(sorted([job if i == one else i for i in members]))
 
 
 _NONE = _Change()

@@ -139,8 +139,8 @@ class Priorities(Remembering):
         return view.withholding(tuple(taken))
 
     def _levels(self, snapshot: Snapshot) -> list[int]:
-        found = {job.spec.priority for job in snapshot.waiting()}
-        found |= {job.spec.priority for job in snapshot.holding()}
+        found = {job.spec.priority for job in snapshot.holding()}
+        found.update(snapshot.ranking.priorities)
         return sorted(found, reverse=True)
 
     def _notes(self, snapshot: Snapshot) -> Mapping[int, object]:

@@ -1,0 +1,25 @@
+"""Sums of device time are read from an index alone, not from every attempt's row."""
+
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index(
+        "attempts_by_owner",
+        "attempts",
+        [
+            "owner",
+            "tenant",
+            "job",
+            "started_at",
+            "ended_at",
+            "device_count",
+            "busy",
+            "failed",
+        ],
+    )
