@@ -36,6 +36,8 @@ from treadle.wire.machine import (
 )
 from treadle.wire.problems import NotFoundError, RequestError
 from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
+from treadle.wire.sessions import LinkMade
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -303,12 +305,18 @@ class ValueClient:
     def snapshot(self) -> dict[str, object]:
         return {"now": 12.5}
 
+    def what_if(self, request: WhatIfRequest) -> WhatIf:
+        raise NotImplementedError("a real daemon is asked in test_cli_what_if.py")
+
     def journal(self) -> Iterator[bytes]:
         yield b'{"a":1}\n'
         yield b'{"b":2}\n'
 
     def debug(self) -> dict[str, str]:
         return {"status.json": "{}", "daemon.log": "all is well\n"}
+
+    def session_link(self) -> LinkMade:
+        return LinkMade(url="http://127.0.0.1:1/#/login/code", expires_at=60.0)
 
     def make_token(self, request: TokenRequest) -> TokenMade:
         view = TokenView(

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tests.server.memory_views import ViewsInMemory
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
@@ -53,7 +54,7 @@ from treadle.wire.problems import (
 from treadle.wire.retention import Pruned, PruneRequest
 
 
-class MemoryService:
+class MemoryService(ViewsInMemory):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.people: dict[int, Who] = {os.getuid(): Who(user="ada", role=Role.ADMIN)}
@@ -185,6 +186,12 @@ class MemoryService:
         if identity not in self._details:
             raise NotFoundError(f"there is no job {identity!r}", hint="`treadle ps -a` lists them")
         return self._details[identity]
+
+    def active_ids(self) -> tuple[str, ...]:
+        return tuple(name for name, each in self._details.items() if not each.job.state.ended)
+
+    def active_views(self, ids: tuple[str, ...]) -> tuple[JobView, ...]:
+        return tuple(self._details[name].job for name in ids if name in self.active_ids())
 
     def why(self, identity: str) -> Why:
         job = self.job(identity).job

@@ -49,6 +49,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
     "nodes": ("treadle.cli.live.nodes:nodes", "Show devices and the jobs on them."),
     "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),
+    "dashboard": ("treadle.cli.live.dashboard:dashboard", "Open the web page."),
     "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
@@ -62,6 +63,10 @@ LIVE: dict[str, tuple[str, str]] = {
     "doctor": ("treadle.cli.live.doctor:doctor", "Check state folder, store and their bond."),
     "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
     "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
+    "what-if": (
+        "treadle.cli.live.what_if:what_if",
+        "Simulate the queue under another policy or cluster.",
+    ),
     "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),
     "completion": (
         "treadle.cli.completion:completion",

@@ -37,6 +37,8 @@ from treadle.wire.machine import (
     UsageRow,
 )
 from treadle.wire.retention import Pruned, PruneRequest
+from treadle.wire.sessions import LinkMade
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -232,6 +234,11 @@ def snapshot() -> Call[dict[str, object]]:
     return _get("/snapshot", dict[str, object])
 
 
+def what_if(request: WhatIfRequest) -> Call[WhatIf]:
+    """Simulate the present queue under another policy, on other machines, or without jobs."""
+    return _post("/what-if", WhatIf, body=sparse(request), repeatable=True)
+
+
 def journal() -> Call[bytes]:
     return _get("/journal", bytes)
 
@@ -254,6 +261,11 @@ def tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
 def make_token(request: TokenRequest) -> Call[TokenMade]:
     """Create a token; only this answer shows its value."""
     return _post("/tokens", TokenMade, body=sparse(request))
+
+
+def session_link() -> Call[LinkMade]:
+    """Make a link that logs a browser in as you, once."""
+    return _post("/session/link", LinkMade)
 
 
 def revoke_token(identity: str) -> Call[None]:

@@ -10,6 +10,7 @@ from inspect import isawaitable
 from typing import Protocol, TypeAlias, TypeVar
 
 from treadle.core.machine import NodeView
+from treadle.wire.decisions import DecisionPage, WhyNot
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
@@ -36,7 +37,11 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.queue import QueueView
 from treadle.wire.retention import Pruned, PruneRequest
+from treadle.wire.spells import SpellPage
+from treadle.wire.usage_days import UsageDays
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 Value = TypeVar("Value")
 Maybe: TypeAlias = Value | Awaitable[Value]  # a read may answer at once or be awaited
@@ -45,6 +50,13 @@ Maybe: TypeAlias = Value | Awaitable[Value]  # a read may answer at once or be a
 async def settled(value: Maybe[Value]) -> Value:
     """The value itself, awaited if it has to be."""
     return await value if isawaitable(value) else value
+
+
+async def close_source(source: AsyncIterator[object]) -> None:
+    """End a generator now, and not when the garbage collector finds it."""
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
 
 
 class Service(Protocol):
@@ -64,8 +76,13 @@ class Service(Protocol):
         limit: int = 100,
     ) -> Maybe[JobPage]: ...
     def job(self, identity: str) -> Maybe[JobDetail]: ...
+    # Ids of the jobs that have not ended, and views of those among these that have not: cheap
+    # enough to ask every second.
+    def active_ids(self) -> Maybe[tuple[str, ...]]: ...
+    def active_views(self, ids: tuple[str, ...]) -> Maybe[tuple[JobView, ...]]: ...
     def why(self, identity: str) -> Maybe[Why]: ...
     def job_history(self, identity: str) -> Maybe[JobHistory]: ...
+    def why_not(self, identity: str, device: str) -> Maybe[WhyNot]: ...
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]: ...
@@ -90,6 +107,11 @@ class Service(Protocol):
     # mode: "leave" (jobs run on), "drain" (start nothing, end when all have ended), "cancel"
     async def shut_down(self, who: Who, mode: str) -> Status: ...
 
+    # The newest `limit` of the decisions after an id, ascending.
+    def decisions(self, *, after: int = 0, limit: int = 100) -> Maybe[DecisionPage]: ...
+    def queue(self) -> Maybe[QueueView]: ...
+    async def what_if(self, asked: WhatIfRequest) -> WhatIf: ...
+
     # -- history
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> Maybe[EventPage]: ...
     # The newest events, from before the end: at most `limit`, ascending.
@@ -99,6 +121,12 @@ class Service(Protocol):
     def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> Maybe[tuple[UsageRow, ...]]: ...
+    def usage_days(
+        self, *, since_at: float = 0.0, until_at: float | None = None
+    ) -> Maybe[UsageDays]: ...
+    def spells(
+        self, *, since_at: float = 0.0, until_at: float | None = None
+    ) -> Maybe[SpellPage]: ...
     def snapshot(self) -> Maybe[Mapping[str, object]]: ...
     # The journal as a file that `treadle analyze` and `treadle simulate` read, in pieces of bytes.
     def journal(self) -> AsyncIterator[bytes]: ...

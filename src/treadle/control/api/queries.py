@@ -12,6 +12,7 @@ from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import STOPPING, InOrder, idle_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
@@ -141,6 +142,20 @@ class Queries:
             views += listed(self._context, records[first : first + SLICE], places, known, before)
         return views
 
+    async def active_views(self, ids: Sequence[str]) -> tuple[JobView, ...]:
+        """Views of those among these that have not ended, without asking the policy anything."""
+        jobs, views = self._context.jobs, list[JobView]()
+        _, places = self._order.now()
+        before = self._said.at(self._context.clock.now())
+        for first in range(0, len(ids), SLICE):
+            if first:
+                await asyncio.sleep(0)
+            part = [
+                jobs.records[each] for each in ids[first : first + SLICE] if each in jobs.records
+            ]
+            views += listed(self._context, part, places, {}, before)
+        return tuple(views)
+
     async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
         """What `why` says of these; nothing if others ask for so much that it would take long."""
         try:
@@ -172,7 +187,9 @@ class Queries:
         return await self._context.reads.ask(read)
 
     async def history(self, identity: str) -> JobHistory:
-        return await job_history(self._context, await self.record(identity))
+        record = await self.record(identity)
+        measured = await job_history(self._context, record)
+        return await with_progress(self._context, record, measured)
 
     async def why(self, identity: str) -> Why:
         """Of a job, or of an array as a whole, each by its id or its name."""
