@@ -36,8 +36,8 @@ from treadle.wire.machine import (
 )
 from treadle.wire.problems import NotFoundError, RequestError
 from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
-from treadle.wire.what_if import WhatIf, WhatIfRequest
 from treadle.wire.sessions import LinkMade
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
