@@ -120,6 +120,7 @@ async def _slow(client: Client, jobs: list[str], pid: int, slow: int, most_s: fl
     took = time.monotonic() - began
     missed, anew = 0, 0
     for connection, token in zip(opened, tokens, strict=True):
+        connection.settimeout(5)
         kinds = _frames(_rest(connection))
         numbers = [number for kind, number in kinds if kind == "tick"]
         missed += sum(b != a + 1 for a, b in itertools.pairwise(numbers))
