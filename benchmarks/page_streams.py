@@ -121,6 +121,7 @@ async def _slow(client: Client, jobs: list[str], pid: int, slow: int, most_s: fl
     missed, anew = 0, 0
     for connection, token in zip(opened, tokens, strict=True):
         connection.settimeout(5)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**22)
         kinds = _frames(_rest(connection))
         numbers = [number for kind, number in kinds if kind == "tick"]
         missed += sum(b != a + 1 for a, b in itertools.pairwise(numbers))
@@ -150,13 +151,13 @@ def _ask(host: str, port: int, token: str, query: str = "") -> socket.socket:
 
 def _rest(connection: socket.socket, enough: bytes = b"") -> bytes:
     """What is there to be read, up to the end or until it has `enough`."""
-    found = b""
+    found = bytearray()
     try:
         while (piece := connection.recv(65536)) and not (enough and enough in found):
             found += piece
     except (ConnectionResetError, TimeoutError):
         pass
-    return found
+    return bytes(found)
 
 
 def _frames(text: bytes) -> list[tuple[str, int]]:
