@@ -7,6 +7,7 @@ import { columnsOf, sizeOf } from "../charts/spells.js";
 import { cssColour } from "../charts/theme.js";
 import { Gantt, TimeControls, clamped } from "../charts/gantt.js";
 import { lookOf } from "../parts/colour.js";
+import { download } from "../parts/download.js";
 import { count, moment, span } from "../parts/format.js";
 import { JobLink, Name } from "../parts/job-name.js";
 import { visible } from "../parts/safe-text.js";
@@ -94,11 +95,8 @@ function Answer({ answer, file }) {
 }
 
 function save(answer) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([JSON.stringify(answer)], { type: "application/json" }));
-  link.download = `what-if-${answer.then.policy.replace(/[^\w.-]+/g, "_")}.json`;
-  link.click();
-  URL.revokeObjectURL(link.href);
+  const name = `what-if-${answer.then.policy.replace(/[^\w.-]+/g, "_")}.json`;
+  download(new Blob([JSON.stringify(answer)], { type: "application/json" }), name);
 }
 
 function Compared({ title, now, then }) {
