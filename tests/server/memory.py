@@ -8,7 +8,7 @@ import codecs
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -387,11 +387,16 @@ class MemoryService(ViewsInMemory):
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         if token in self._job_tokens:
             return self._job_tokens[token]
-        _, _, rest = token.partition("_")
-        kept = self._tokens.get(rest.partition("_")[0])
-        if kept is None or kept[0] != hashlib.sha256(token.encode()).hexdigest():
-            return None
-        return Who(user=kept[1].user, role=kept[1].role)
+        return self.looking_up(token, address)()
+
+    def looking_up(self, token: str, address: str = "") -> Callable[[], Who | None]:
+        wanted = hashlib.sha256(token.encode()).hexdigest()
+
+        def look() -> Who | None:
+            views = (view for kept, view in self._tokens.values() if kept == wanted)
+            return next((Who(user=view.user, role=view.role) for view in views), None)
+
+        return look
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user

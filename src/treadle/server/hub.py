@@ -4,8 +4,9 @@ The hub looks only while somebody listens, and for a while after, so that a read
 misses nothing. Frames are kept in a ring. Nothing is kept for one reader: each has a place in the
 ring, and one that falls out of it is dropped and comes back with its last id, or begins anew.
 
-Jobs that are running or were named by an event are looked at every time. Of the others, whose place
-or reason may change without an event, a part is looked at in turn.
+Jobs that were named by an event are looked at every time. Of the running ones, whose steps go on,
+and of all, whose place or reason may change without an event, a part is looked at in turn; up to
+RUNNING_TURN running jobs are seen every second, 512 within four.
 """
 
 import asyncio
@@ -31,8 +32,10 @@ from treadle.wire.ticks import Tick
 EVERY_S = 1.0
 FRAMES_MAX = 120
 LINGER_S = 30.0  # after the last reader left
-TURN = 200  # of the other jobs, each time
+RUNNING_TURN = 128  # running jobs, each time
+TURN = 120  # of all jobs, each time
 EVENTS_MAX = 1000  # of one frame; more begin all readers anew
+DECISIONS_MAX = 100  # of one frame, the newest
 ENDED_MAX = 200  # whose last view is read from the store for one frame
 WAITING = frozenset({State.PENDING, State.HELD})
 
@@ -143,13 +146,14 @@ class _Look:
         self._nodes: dict[str, NodeView] = {}
         self._events: list[EventView] = []
         self._decision = 0
+        self._running_turn = 0
         self._turn = 0
         self._hears: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
         after = (await settled(self._service.events_last(limit=1))).next
         self._hears = asyncio.create_task(self._hear(after))
-        self._decision = (await self._decisions())[1]
+        self._decision = (await settled(self._service.decisions(limit=1))).next
 
     async def close(self) -> None:
         if self._hears is not None:
@@ -172,9 +176,10 @@ class _Look:
             raise TooManyEventsError(f"more than {EVENTS_MAX} events in {EVERY_S:g} s")
         jobs, gone = await self._changed(events)
         nodes = [each for each in await settled(self._service.nodes()) if self._is_new(each)]
-        decisions, self._decision = await self._decisions()
+        made = await settled(self._service.decisions(after=self._decision, limit=DECISIONS_MAX))
+        self._decision = made.next
         status = await settled(self._service.status())
-        if not (jobs or gone or nodes or events or decisions) and status == self._status:
+        if not (jobs or gone or nodes or events or made.decisions) and status == self._status:
             return None
         self._status = status
         return Tick(
@@ -185,7 +190,7 @@ class _Look:
             gone=tuple(gone),
             nodes=tuple(nodes),
             events=tuple(events),
-            decisions=tuple(decisions),
+            decisions=made.decisions,
         )
 
     def _is_new(self, node: NodeView) -> bool:
@@ -198,7 +203,10 @@ class _Look:
         named = dict.fromkeys(event.job for event in events if event.job)
         gone = [name for name in dict.fromkeys((*self._jobs, *named)) if name not in active]
         wanted = [name for name in named if name in active]
-        wanted += [name for name, job in self._jobs.items() if job.state not in WAITING]
+        runs = [name for name, job in self._jobs.items() if job.state not in WAITING]
+        self._running_turn = self._running_turn if self._running_turn < len(runs) else 0
+        wanted += islice(runs, self._running_turn, self._running_turn + RUNNING_TURN)
+        self._running_turn += RUNNING_TURN
         self._turn = self._turn if self._turn < len(active) else 0
         wanted += islice(active, self._turn, self._turn + TURN)
         self._turn += TURN
@@ -213,10 +221,3 @@ class _Look:
             except RequestError:
                 continue  # it was deleted, or the name is not a job's
         return changed, gone
-
-    async def _decisions(self) -> tuple[Sequence[object], int]:
-        ask = getattr(self._service, "decisions", None)
-        if ask is None:
-            return (), 0
-        page = await settled(ask(after=self._decision, limit=100))
-        return page.decisions, page.next
