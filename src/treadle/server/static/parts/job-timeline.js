@@ -10,6 +10,7 @@ const READ_MAX = 1000; // from either end
 const SHOWN_FIRST = 60;
 // The scheduler's own bookkeeping, and progress: the curves show it.
 const LEFT_OUT = new Set(["JobProgressed", "JobUpdated", "JobAccepted"]);
+const ACTIONS = new Set(["Start", "Change", "Stop"]);
 const REASON_WITHIN_S = 2; // between a decision and the action that carries it out
 const KINDS = [
   [/Submitted|Released/, "queued"],
@@ -55,18 +56,21 @@ export function Timeline({ id, company }) {
 }
 
 function Entry({ event, before, because }) {
-  const kind = KINDS.find(([test]) => test.test(event.kind))?.[1] ?? "other";
+  const what = event.kind === "AttemptEnded" ? `${event.kind} ${endOf(event.text)}` : event.kind;
+  const kind = KINDS.find(([test]) => test.test(what))?.[1] ?? "other";
   const pause = before ? event.at - before.at : 0;
   return html`<li class=${kind} title=${visible(event.kind)}>
     <time datetime=${iso(event.at)}>${moment(event.at)}</time>
-    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet">, because ${visible(because)}</span>`}</span>
+    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet">: ${visible(because)}</span>`}</span>
     ${pause >= 1 && html`<span class="quiet small">${span(pause)} later</span>`}
   </li>`;
 }
 
-/** The policy's reason for an action: that of the decision just before it. */
+const endOf = (text) => (/ failed\b/.test(text) ? "Failed" : / finished$/.test(text) ? "Finished" : "");
+
+/** The reason of an action: that of the decision just before it. */
 function reasonOf(event, reasons) {
-  if (event.kind.startsWith("Job")) return "";
+  if (!ACTIONS.has(event.kind)) return "";
   return reasons.findLast(({ at }) => at <= event.at + 0.1 && at >= event.at - REASON_WITHIN_S)?.because ?? "";
 }
 
