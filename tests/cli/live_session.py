@@ -36,6 +36,7 @@ from treadle.wire.machine import (
 )
 from treadle.wire.problems import NotFoundError, RequestError
 from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
+from treadle.wire.sessions import LinkMade
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -309,6 +310,9 @@ class ValueClient:
 
     def debug(self) -> dict[str, str]:
         return {"status.json": "{}", "daemon.log": "all is well\n"}
+
+    def session_link(self) -> LinkMade:
+        return LinkMade(url="http://127.0.0.1:1/#/login/code", expires_at=60.0)
 
     def make_token(self, request: TokenRequest) -> TokenMade:
         view = TokenView(

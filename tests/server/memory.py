@@ -186,6 +186,12 @@ class MemoryService:
             raise NotFoundError(f"there is no job {identity!r}", hint="`treadle ps -a` lists them")
         return self._details[identity]
 
+    def active_ids(self) -> tuple[str, ...]:
+        return tuple(name for name, each in self._details.items() if not each.job.state.ended)
+
+    def active_views(self, ids: tuple[str, ...]) -> tuple[JobView, ...]:
+        return tuple(self._details[name].job for name in ids if name in self.active_ids())
+
     def why(self, identity: str) -> Why:
         job = self.job(identity).job
         return Why(id=job.id, state=job.state, cause="devices", because="no device is free")

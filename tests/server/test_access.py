@@ -52,10 +52,15 @@ ALLOWED: dict[str, set[str]] = {
     "POST /shutdown": {"admin"},
     "GET /events": READERS,
     "GET /events/stream": READERS,
+    "GET /stream": READERS,
     "GET /usage": READERS,
     "GET /snapshot": READERS,
     "GET /journal": READERS,
     "GET /debug": {"admin"},
+    "POST /session": set(PEOPLE),
+    "GET /session": READERS,
+    "DELETE /session": READERS,
+    "POST /session/link": USERS,
     "GET /tokens": USERS,
     "POST /tokens": USERS,
     "DELETE /tokens": {"admin"},  # here of another user
@@ -75,7 +80,11 @@ BODIES: dict[str, object] = {
 }
 PARAMETERS: dict[str, dict[str, str]] = {"DELETE /tokens": {"user": "zoe"}}
 # What a route may answer to a caller it admits, where that is not a success.
-PASSED = {"POST /devices/{device}/unquarantine": 409, "DELETE /tokens/{identity}": 404}
+PASSED = {
+    "POST /devices/{device}/unquarantine": 409,
+    "DELETE /tokens/{identity}": 404,
+    "POST /session/link": 409,  # on the Unix socket of a service that has no address
+}
 
 
 @pytest.fixture(scope="module", params=["http", "tls"])
@@ -100,6 +109,7 @@ def tokens(server: Running) -> dict[str, str]:
         identity = client.submit(JobRequest(command=("true",), name="the one")).id
     assert identity == "1"
     server.within(lambda: service.run("1"))
+    BODIES["POST /session"] = {"token": made["viewer"]}  # of this server
     return {**made, "job": service.job_token("1")}
 
 
@@ -118,6 +128,7 @@ def ask(
     route_method, template = name.split(" ")
     path = template.replace("{identity}", "1").replace("{device}", "here:0")
     body = BODIES.get(name)
+    http.cookies.clear()  # a session that was begun is not to count
     with http.stream(
         method or route_method,
         PREFIX + path,

@@ -49,6 +49,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "wait": ("treadle.cli.live.wait:wait", "Wait until jobs have ended."),
     "nodes": ("treadle.cli.live.nodes:nodes", "Show devices and the jobs on them."),
     "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),
+    "dashboard": ("treadle.cli.live.dashboard:dashboard", "Open the web page."),
     "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),

@@ -37,6 +37,7 @@ from treadle.wire.machine import (
     UsageRow,
 )
 from treadle.wire.retention import Pruned, PruneRequest
+from treadle.wire.sessions import LinkMade
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -254,6 +255,11 @@ def tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
 def make_token(request: TokenRequest) -> Call[TokenMade]:
     """Create a token; only this answer shows its value."""
     return _post("/tokens", TokenMade, body=sparse(request))
+
+
+def session_link() -> Call[LinkMade]:
+    """Make a link that logs a browser in as you, once."""
+    return _post("/session/link", LinkMade)
 
 
 def revoke_token(identity: str) -> Call[None]:

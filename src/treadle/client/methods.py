@@ -83,6 +83,7 @@ class Methods:
     snapshot = Method(calls.snapshot)
     debug = Method(calls.debug)
     metrics = Method(calls.metrics)
+    session_link = Method(calls.session_link)
     tokens = Method(calls.tokens)
     make_token = Method(calls.make_token)
     revoke_token = Method(calls.revoke_token)

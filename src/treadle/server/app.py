@@ -9,19 +9,31 @@ from fastapi.routing import APIRoute
 from treadle.server import history_routes as history
 from treadle.server import job_routes as jobs
 from treadle.server import machine_routes as machine
+from treadle.server import session_routes as sessions
+from treadle.server import stream_routes as streams
 from treadle.server import token_routes as people
 from treadle.server.access import check_table
+from treadle.server.auth import Callers
 from treadle.server.document import BODIES, tidied
 from treadle.server.guard import Guard
+from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
+from treadle.server.page_files import page_files, page_routes
 from treadle.server.port import Service
 from treadle.server.problems import handle_problems
 from treadle.server.routes import PREFIX, Serving, allowed
 from treadle.server.settings import ServerSettings
 from treadle.version import __version__
 
-ROUTERS = (machine.router, jobs.router, history.router, people.router)
+ROUTERS = (
+    machine.router,
+    jobs.router,
+    history.router,
+    people.router,
+    sessions.router,
+    streams.router,
+)
 
 DESCRIPTION = """Submit, watch and steer training jobs on this machine.
 
@@ -34,6 +46,7 @@ def create_app(service: Service, *, settings: ServerSettings | None = None) -> F
     check_table(offered())
     settings = settings or ServerSettings()
     metrics = ServerMetrics(service)
+    callers = Callers(service, settings)
     app = _App(
         title="Treadle",
         version=__version__,
@@ -48,14 +61,17 @@ def create_app(service: Service, *, settings: ServerSettings | None = None) -> F
     assert not app.routes, "FastAPI adds routes that the access table does not know"
     app.state.serving = Serving(
         service=service,
+        callers=callers,
         settings=settings,
         metrics=metrics,
         streams=StreamCount(most=settings.streams_max, per_user=settings.streams_per_user_max),
+        hub=Hub(service, settings.clock),
     )
     for router in ROUTERS:
         app.include_router(router, dependencies=[Depends(allowed)])
+    app.router.routes += page_routes(page_files())
     handle_problems(app, fields=[each.name for body in BODIES for each in fields(body)])
-    app.add_middleware(Guard, service=service, settings=settings, metrics=metrics)
+    app.add_middleware(Guard, callers=callers, settings=settings, metrics=metrics)
     return app
 
 

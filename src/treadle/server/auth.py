@@ -1,30 +1,114 @@
-"""Who sends a request: the token's user, else the peer that the kernel names on a Unix socket.
+"""Who sends a request: the token's user, the session's, else the peer of a Unix socket.
 
 An unknown token is refused even on the Unix socket: falling back to the peer could act as a user
-that the caller did not mean.
+that the caller did not mean. An unknown cookie is as good as none: a browser keeps sending it after
+the daemon has started again, and must still be able to read the page and to log in.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
 
+from treadle.server.limits import RequestRate
 from treadle.server.peers import Peer
 from treadle.server.port import Service
+from treadle.server.sessions import Session, Sessions, Shown, is_csrf
+from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 from treadle.wire.problems import NotAllowedError, NotKnownError
 
 TOKEN_LENGTH_MAX = 200
+COOKIE = "treadle_session"
+CSRF_HEADER = b"x-csrf-token"
+READS = frozenset({"GET", "HEAD"})
 
 
-def identify(
-    service: Service, headers: Mapping[bytes, bytes], state: Mapping[str, object]
-) -> Who | None:
-    """The caller; None without a token or peer. Raises if the token is not valid."""
-    given = headers.get(b"authorization")
-    if given is not None:
+class Callers:
+    """Tells who sends each request; wrong tokens from one address are counted and limited."""
+
+    def __init__(self, service: Service, settings: ServerSettings) -> None:
+        self._service = service
+        self._clock = settings.clock
+        self.sessions = Sessions(settings.clock)
+        self._wrong = RequestRate(
+            per_s=settings.wrong_tokens_per_s, burst=settings.wrong_tokens_burst
+        )
+
+    def identify(
+        self, headers: Mapping[bytes, bytes], state: MutableMapping[str, Any], method: str
+    ) -> Who | None:
+        """The caller; None without a token, session or peer. Raises if the token is not valid.
+
+        What they showed is kept in `state`, for a session or a link that is made from it.
+        """
+        given = headers.get(b"authorization")
+        if given is not None:
+            with self._counted(state):
+                return self._by_token(_bearer(given), state)
+        peer = state.get("peer")
+        if isinstance(peer, Peer):
+            state["shown"] = lambda: self._service.who_of_uid(peer.uid)
+            return self._service.who_of_uid(peer.uid)
+        found = None if state.get("unix") else self._session(headers)
+        if found is None:
+            return None
+        session, who = found
+        if method not in READS and not is_csrf(session, headers.get(CSRF_HEADER, b"")):
+            raise NotAllowedError(
+                "an order of a session needs its X-CSRF-Token",
+                hint="GET /api/v1/session answers it as csrf",
+            )
+        state["session"], state["shown"] = session, session.shown
+        return who
+
+    def log_in(self, token: str, state: Mapping[str, Any]) -> tuple[Who, Shown]:
+        """The owner of a token, who wants a session."""
+        shown: dict[str, Any] = dict(state)
+        with self._counted(state):
+            who = self._by_token(token, shown)
+        if who.job:
+            raise NotAllowedError(f"the token of job {who.job} may only report its progress")
+        return who, shown["shown"]
+
+    def log_in_by_link(self, code: str, state: Mapping[str, Any]) -> tuple[Who, Shown]:
+        """The user who made a link; a wrong code counts as a wrong token."""
+        with self._counted(state):
+            return self.sessions.use_link(code)
+
+    def forget_cookie(self, headers: Mapping[bytes, bytes]) -> None:
+        """End the session of a browser that begins another."""
+        found = self._session(headers)
+        if found is not None:
+            self.sessions.end(found[0])
+
+    def _session(self, headers: Mapping[bytes, bytes]) -> tuple[Session, Who] | None:
+        cookie = _cookie(headers.get(b"cookie", b""))
+        return None if cookie is None else self.sessions.find(cookie)
+
+    def _by_token(self, token: str, state: MutableMapping[str, Any]) -> Who:
         address = "socket" if state.get("unix") else str(state.get("address") or "")
-        return _by_token(service, given, address)
-    peer = state.get("peer")
-    return service.who_of_uid(peer.uid) if isinstance(peer, Peer) else None
+        who = None
+        # A token is printable; anything else cannot be one, and need not be looked up.
+        if len(token) <= TOKEN_LENGTH_MAX and token.isascii() and token.isprintable():
+            who = self._service.who_of_token(token, address)
+        if who is None:
+            raise NotKnownError(
+                "the token is unknown, expired or revoked",
+                hint="`treadle token` creates a new one on the server's machine",
+            )
+        state["shown"] = lambda: self._service.who_of_token(token, address)
+        return who
+
+    @contextmanager
+    def _counted(self, state: Mapping[str, Any]) -> Iterator[None]:
+        """Count what was wrong for its address; more than a few are refused as too fast."""
+        try:
+            yield
+        except NotKnownError:
+            address = f"wrong tokens from {state.get('network', 'one address')}"
+            self._wrong.take(address, self._clock.now())
+            raise
 
 
 def check_group(group: int | None, state: Mapping[str, object]) -> None:
@@ -42,7 +126,7 @@ def check_group(group: int | None, state: Mapping[str, object]) -> None:
     raise NotAllowedError("this socket is only for members of the group that it is shared with")
 
 
-def _by_token(service: Service, given: bytes, address: str) -> Who:
+def _bearer(given: bytes) -> str:
     scheme, _, token = given.partition(b" ")
     token = token.strip()
     if scheme.lower() != b"bearer" or not token:
@@ -50,13 +134,15 @@ def _by_token(service: Service, given: bytes, address: str) -> Who:
             "the Authorization header should be 'Bearer treadle_...'",
             hint="send the token as `treadle token` printed it",
         )
-    who = None
-    # A token is printable; anything else cannot be one, and need not be looked up.
-    if len(token) <= TOKEN_LENGTH_MAX and token.isascii() and token.decode("ascii").isprintable():
-        who = service.who_of_token(token.decode("ascii"), address)
-    if who is None:
-        raise NotKnownError(
-            "the token is unknown, expired or revoked",
-            hint="`treadle token` creates a new one on the server's machine",
-        )
-    return who
+    return token.decode("latin-1")
+
+
+def _cookie(given: bytes) -> str | None:
+    """The value of our cookie; None without one.
+
+    Two of that name are none: cookies know neither ports nor paths, and the other was set by
+    somebody else.
+    """
+    pairs = (part.strip().partition(b"=") for part in given.split(b";"))
+    found = [value for name, _, value in pairs if name == COOKIE.encode()]
+    return found[0].decode("latin-1") if len(found) == 1 else None

@@ -8,6 +8,7 @@ import logging
 import os
 import pwd
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +20,15 @@ from treadle.engines.node.open_files import raise_limit
 from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.server.certificate import CertificateFiles
 from treadle.server.limits import door_limits
-from treadle.server.run import Doors, serving
+from treadle.server.run import LOOPBACK, Doors, serving
 from treadle.server.settings import ServerSettings
 from treadle.server.threads import SteadyThreads
 from treadle.store.address import shown
 from treadle.store.bond import bond, default_store, folder_lock, refuse_missing
 from treadle.store.deadline import Deadline
 from treadle.store.store import LOCK_WAIT_S, Store
+
+PORT_FILE = "port"  # in the state folder: the one that was used last
 
 logger = logging.getLogger("treadle")
 
@@ -46,7 +49,8 @@ class DaemonSettings:
     placement: str | None = None
     store: str | None = None
     listen: tuple[str, int] | None = None
-    port: int | None = None
+    port: int | None = None  # None: the one that it had, else any that is free
+    no_port: bool = False  # only the Unix socket
     hosts: tuple[str, ...] = ()
     tls: CertificateFiles | None = None
     share: bool = False
@@ -92,6 +96,7 @@ async def _run(
         # Listen first: early requests are answered, and a second daemon is refused.
         async with serving(live, doors, settings=ServerSettings(unix=unix, tcp=tcp)) as bound:
             live.listening(bound.url, bound.fingerprint)
+            _keep_port(live_settings.root, bound.url)
             if await _begun(live):
                 logger.info("up: %s", live.status())
                 if ready is not None:
@@ -164,7 +169,7 @@ def _doors(settings: DaemonSettings) -> Doors:
     group = _group(settings)
     shared = settings.share or os.geteuid() == 0
     mode = 0o660 if group is not None else 0o666 if shared else 0o600
-    host, port = settings.listen or (None, settings.port)
+    host, port = settings.listen or (None, _port(settings))
     return Doors(
         socket_path=settings.socket,
         socket_mode=mode,
@@ -175,6 +180,28 @@ def _doors(settings: DaemonSettings) -> Doors:
         tls=settings.tls,
         tls_folder=settings.state / "tls",
     )
+
+
+def _port(settings: DaemonSettings) -> int | None:
+    """The port on loopback: as asked, else the one of last time, so that open pages find it."""
+    if settings.no_port or settings.port is not None:
+        return settings.port
+    try:
+        last = int((settings.state / PORT_FILE).read_text())
+        with socket.socket() as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind((LOOPBACK, last))
+    except (OSError, ValueError, OverflowError):
+        return 0
+    return last
+
+
+def _keep_port(state: Path, url: str) -> None:
+    """Only a convenience: a folder that cannot be written to has other problems."""
+    port = url.rpartition(":")[2]
+    with contextlib.suppress(OSError):
+        if port.isdigit():
+            (state / PORT_FILE).write_text(port)
 
 
 def _group(settings: DaemonSettings) -> int | None:

@@ -18,6 +18,7 @@ from treadle.wire.job_orders import JobSelection, JobsOrder
 from treadle.wire.jobs import Code, JobChange, JobRequest, Report
 from treadle.wire.machine import PolicyChange, TokenRequest
 from treadle.wire.retention import PruneRequest
+from treadle.wire.sessions import SessionRequest
 
 REFUSALS = (400, 403, 422, 429, 500)  # of every route
 BODY_REFUSALS = (408, 413, 415)
@@ -39,6 +40,7 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     TokenRequest: {"name": "laptop", "role": "user", "days": 30},
     DeviceOrder: {"order": "avoid"},
     Shutdown: {"mode": "drain"},
+    SessionRequest: {"token": "treadle_..."},
 }
 # A field that the server does not know is refused: leaving it out silently would run another job
 # than the one that was submitted.

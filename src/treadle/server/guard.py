@@ -17,10 +17,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from treadle.server.auth import check_group, identify
+from treadle.server.auth import Callers, check_group
 from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
-from treadle.server.port import Service
 from treadle.server.problems import broken, refusal
 from treadle.server.read_turns import ReadTurns
 from treadle.server.settings import ServerSettings
@@ -36,8 +35,16 @@ from treadle.wire.problems import (
 UNIX_HOSTS = frozenset({"treadle", "localhost"})
 INTEGER_MAX = 2**53  # beyond it, other readers of JSON lose digits
 DEPTH_MAX = 64
+LOG_IN = ("POST", "/api/v1/session")  # the one request with a body that strangers may send
+LOG_IN_BYTES_MAX = 2048
 VALUES_MAX = 50_000  # 20 ms to look at; the longest request that can be carried out has 10,000
 
+ALONE = frozenset(
+    {
+        *(b"host", b"origin", b"sec-fetch-site", b"authorization", b"cookie", b"x-csrf-token"),
+        *(b"content-type", b"content-length"),
+    }
+)
 SECURITY_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"cache-control", b"no-store"),
@@ -63,18 +70,15 @@ class Guard:
     """ASGI middleware around all routes."""
 
     def __init__(
-        self, app: ASGIApp, *, service: Service, settings: ServerSettings, metrics: ServerMetrics
+        self, app: ASGIApp, *, callers: Callers, settings: ServerSettings, metrics: ServerMetrics
     ) -> None:
         self._app = app
-        self._service = service
+        self._callers = callers
         self._settings = settings
         self._metrics = metrics
         self._hosts = frozenset(host.lower() for host in settings.hosts)
         self._turns = ReadTurns()
         self._rate = RequestRate(per_s=settings.requests_per_s, burst=settings.requests_burst)
-        self._wrong = RequestRate(
-            per_s=settings.wrong_tokens_per_s, burst=settings.wrong_tokens_burst
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -109,42 +113,35 @@ class Guard:
         """Check everything that needs no route; the body if all is well."""
         headers = _single(scope["headers"])
         hosts = UNIX_HOSTS if state.get("unix") else self._hosts | _own_address(scope)
-        _check_origin(headers, hosts)
+        _check_origin(headers, hosts, opens_page=_opens_page(scope, headers))
         _check_path(scope)
         check_group(self._settings.group, state)
-        who = self._identify(headers, state)
+        logs_in = (scope["method"], scope["path"]) == LOG_IN
+        # A browser may have an old session when it logs in; that must not stand in its way.
+        known = {name: value for name, value in headers.items() if name != b"cookie"}
+        who = self._callers.identify(known if logs_in else headers, state, scope["method"])
         state["who"] = who
         self._rate.take(_bucket(who, state), self._settings.clock.now())
         if who is not None:
             state.get("admitted", _nothing)()
         if not _has_body(headers):
             return b""
-        return await self._body(headers, receive, who)
-
-    def _identify(self, headers: Mapping[bytes, bytes], state: dict[str, Any]) -> Who | None:
-        """The caller; wrong tokens from one address are counted, and more than a few refused."""
-        try:
-            return identify(self._service, headers, state)
-        except NotKnownError:
-            address = f"wrong tokens from {state.get('network', 'one address')}"
-            self._wrong.take(address, self._settings.clock.now())
-            raise
-
-    async def _body(
-        self, headers: Mapping[bytes, bytes], receive: Receive, who: Who | None
-    ) -> bytes:
+        if logs_in:
+            return await self._body(headers, receive, LOG_IN_BYTES_MAX)
         if who is None:
             raise NotKnownError(
                 "a request with a body needs a token",
                 hint="set TREADLE_TOKEN, or use the Unix socket",
             )
+        return await self._body(headers, receive, self._settings.body_bytes_max)
+
+    async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
         kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
         if kind != b"application/json":
             raise WrongTypeError(
                 "the body should be of type application/json,"
                 f" found {kind.decode('latin-1')[:60] or 'none'!r}"
             )
-        limit = self._settings.body_bytes_max
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length[:20]) > limit:
             raise _too_large(limit)
@@ -179,7 +176,10 @@ class _Outgoing:
         if message["type"] == "http.response.start":
             self.begins()
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self._headers]
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}  # the page's files have some of their own
+            given += [each for each in self._headers if each[0] not in names]
+            message["headers"] = given
         try:
             async with asyncio.timeout(self._send_s_max):
                 await self._send(message)
@@ -194,15 +194,28 @@ def _nothing() -> None:
 def _single(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Headers by name; one that matters here and comes twice is a smuggler's."""
     headers: dict[bytes, bytes] = {}
-    alone = {b"host", b"origin", b"authorization", b"content-type", b"content-length"}
     for name, value in pairs:
-        if name in headers and name in alone:
+        if name in headers and name in ALONE:
             raise RequestError(f"the header {name.decode('latin-1')} was sent twice")
         headers[name] = value
     return headers
 
 
-def _check_origin(headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None:
+def _opens_page(scope: Scope, headers: Mapping[bytes, bytes]) -> bool:
+    """Whether somebody opens the page in a tab, from a link or a file perhaps.
+
+    It has no data in it, and no page may frame it. What it then asks for comes from itself.
+    """
+    return (
+        (scope["method"], scope["path"]) == ("GET", "/")
+        and headers.get(b"sec-fetch-mode") == b"navigate"
+        and headers.get(b"sec-fetch-dest") == b"document"
+    )
+
+
+def _check_origin(
+    headers: Mapping[bytes, bytes], hosts: frozenset[str], *, opens_page: bool
+) -> None:
     host = headers.get(b"host", b"").decode("latin-1").lower()
     if host not in hosts:
         raise NotAllowedError(
@@ -214,6 +227,8 @@ def _check_origin(headers: Mapping[bytes, bytes], hosts: frozenset[str]) -> None
         f"{scheme}://{name}" for name in hosts for scheme in ("http", "https")
     }:
         raise NotAllowedError("requests from other origins are refused")
+    if opens_page:
+        return
     if headers.get(b"sec-fetch-site", b"none").lower() not in {b"none", b"same-origin"}:
         raise NotAllowedError("requests from other sites are refused")
 

@@ -11,9 +11,9 @@ from fastapi import APIRouter, Depends, Header, Query
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.answers import answer
-from treadle.server.port import settled
+from treadle.server.port import close_source, settled
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
-from treadle.server.stream import EventStream, close_source, event_stream
+from treadle.server.stream import EventStream, event_stream
 from treadle.wire.machine import EventPage, UsageRow
 from treadle.wire.problems import InvalidRequestError
 

@@ -165,9 +165,12 @@ def _invalid(errors: Sequence[Any], fields: Sequence[str]) -> InvalidRequestErro
     return InvalidRequestError(f"{what} {said.rstrip('.')}, found {found}", hint=more)
 
 
+_SECRET = {"secrets", "env", "token", "link"}
+
+
 def _shown(value: object, path: Sequence[str]) -> str:
     """What was sent, unless it may be a secret or is long."""
-    if isinstance(value, str | int | float | bool | None) and not {"secrets", "env"} & set(path):
+    if isinstance(value, str | int | float | bool | None) and not _SECRET & set(path):
         text = repr(value)
         cut = f"{text[:SHOWN_MAX]}... ({len(text)} characters)"
         return text if len(text) <= SHOWN_MAX else cut

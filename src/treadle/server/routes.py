@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 
 from treadle.server.access import TABLE, check_access
+from treadle.server.auth import Callers
 from treadle.server.guard import who_of
+from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
 from treadle.server.port import Service
@@ -22,9 +24,11 @@ class Serving:
     """What the routes of one app share."""
 
     service: Service
+    callers: Callers
     settings: ServerSettings
     metrics: ServerMetrics
     streams: StreamCount
+    hub: Hub
     # Set when the server stops: streams end, so that closing need not wait for their readers.
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 

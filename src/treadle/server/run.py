@@ -109,6 +109,7 @@ async def serving(
             yield Bound(doors.socket_path, url, fingerprint)
         finally:
             app.state.serving.closing.set()
+            await app.state.serving.hub.close()
             server.should_exit = True
             for task in tasks[1:]:
                 task.cancel()

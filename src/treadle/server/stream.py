@@ -17,7 +17,7 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from treadle.server.answers import encoded
-from treadle.server.port import Service, settled
+from treadle.server.port import Service, close_source, settled
 from treadle.server.routes import Serving
 from treadle.wire.jobs import LogPiece
 from treadle.wire.machine import Who
@@ -94,7 +94,7 @@ async def log_stream(
     """
     service, clock = serving.service, serving.settings.clock
     while True:
-        piece = await _piece(service, identity, attempt=attempt, rank=rank, offset=offset)
+        piece = await next_piece(service, identity, attempt=attempt, rank=rank, offset=offset)
         if piece is not None and piece.attempt:
             attempt = piece.attempt
             if piece.next != offset or piece.text:
@@ -114,7 +114,7 @@ async def log_stream(
         await clock.sleep_until(clock.now() + serving.settings.log_poll_s)
 
 
-async def _piece(
+async def next_piece(
     service: Service, identity: str, *, attempt: int, rank: int, offset: int
 ) -> LogPiece | None:
     """The next part of the output; None while nothing has been written."""
@@ -122,13 +122,6 @@ async def _piece(
         return await settled(service.log(identity, attempt=attempt, rank=rank, offset=offset))
     except (NotFoundError, ConflictError):
         return None
-
-
-async def close_source(source: AsyncIterator[object]) -> None:
-    """End a generator now, and not when the garbage collector finds it."""
-    close = getattr(source, "aclose", None)
-    if close is not None:
-        await close()
 
 
 async def _wait(event: asyncio.Event) -> None:

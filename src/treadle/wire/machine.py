@@ -23,6 +23,8 @@ class Who:
     role: Role
     uid: int | None = None
     job: str = ""
+    # When what they showed expires, in seconds since 1970; None if it does not.
+    expires_at: float | None = field(default=None, compare=False)
 
     @property
     def account(self) -> str:

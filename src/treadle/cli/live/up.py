@@ -68,8 +68,12 @@ _PLACES = ("socket", "state")
 @click.option("--state", type=Path, metavar="DIR", help="Folder for the store, logs and job files.")
 @click.option("--socket", type=Path, metavar="PATH", help="Unix socket to listen on.")
 @click.option(
-    "--port", type=click.IntRange(0, 65_535), help="Also listen on this loopback port, with tokens."
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Loopback port for the web page and for tokens; by default the one of last time, or any "
+    "that is free.",
 )
+@click.option("--no-port", is_flag=True, help="Listen on the Unix socket only: no web page.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",
@@ -200,6 +204,8 @@ def _check(options: Mapping[str, Any]) -> None:
         )
     if options["listen"] is not None and options["port"] is not None:
         raise click.UsageError("--listen includes a port and cannot be combined with --port")
+    if options["no_port"] and (options["listen"] is not None or options["port"] is not None):
+        raise click.UsageError("--no-port cannot be combined with --port or --listen")
     check_keeping(options["keep_logs"], options["keep_records"])
     if options["listen"] is not None:
         host_and_port(options["listen"])
@@ -280,6 +286,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         store=options["store"],
         listen=host_and_port(options["listen"]) if options["listen"] else None,
         port=options["port"],
+        no_port=options["no_port"],
         hosts=options["host"],
         tls=tls,
         share=options["share"],

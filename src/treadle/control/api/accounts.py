@@ -81,7 +81,7 @@ class Accounts:
         if late or (row.used_from or "") != address:
             self._rows[row.digest] = row._replace(used_at=wall(), used_from=address)
             self._used.add(row.digest)
-        return Who(user=row.owner, role=Role(row.role), uid=row.uid)
+        return Who(user=row.owner, role=Role(row.role), uid=row.uid, expires_at=row.expires_at)
 
     async def write_used(self) -> None:
         """Write when tokens were last used; no request waits for that."""

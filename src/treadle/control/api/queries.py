@@ -141,6 +141,20 @@ class Queries:
             views += listed(self._context, records[first : first + SLICE], places, known, before)
         return views
 
+    async def active_views(self, ids: Sequence[str]) -> tuple[JobView, ...]:
+        """Views of those among these that have not ended, without asking the policy anything."""
+        jobs, views = self._context.jobs, list[JobView]()
+        _, places = self._order.now()
+        before = self._said.at(self._context.clock.now())
+        for first in range(0, len(ids), SLICE):
+            if first:
+                await asyncio.sleep(0)
+            part = [
+                jobs.records[each] for each in ids[first : first + SLICE] if each in jobs.records
+            ]
+            views += listed(self._context, part, places, {}, before)
+        return tuple(views)
+
     async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
         """What `why` says of these; nothing if others ask for so much that it would take long."""
         try:

@@ -130,6 +130,12 @@ class LiveService:
     async def job(self, identity: str) -> JobDetail:
         return await self._queries.job(identity)
 
+    def active_ids(self) -> tuple[str, ...]:
+        return tuple(self.context.jobs.records)
+
+    async def active_views(self, ids: tuple[str, ...]) -> tuple[JobView, ...]:
+        return await self._queries.active_views(ids)
+
     async def job_history(self, identity: str) -> JobHistory:
         return await self._queries.history(identity)
 

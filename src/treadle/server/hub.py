@@ -1,0 +1,222 @@
+"""One look a second at what changed, written once and sent to every page that listens.
+
+The hub looks only while somebody listens, and for a while after, so that a reader who comes back
+misses nothing. Frames are kept in a ring. Nothing is kept for one reader: each has a place in the
+ring, and one that falls out of it is dropped and comes back with its last id, or begins anew.
+
+Jobs that are running or were named by an event are looked at every time. Of the others, whose place
+or reason may change without an event, a part is looked at in turn.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from fastapi.sse import format_sse_event
+
+from treadle.control.loop import wall
+from treadle.core.errors import TreadleError
+from treadle.core.machine import NodeView
+from treadle.core.ports import Clock
+from treadle.server.answers import encoded
+from treadle.server.port import Service, close_source, settled
+from treadle.wire.jobs import JobView, State
+from treadle.wire.machine import EventView, Status
+from treadle.wire.problems import RequestError
+from treadle.wire.ticks import Tick
+
+EVERY_S = 1.0
+FRAMES_MAX = 120
+LINGER_S = 30.0  # after the last reader left
+TURN = 200  # of the other jobs, each time
+EVENTS_MAX = 1000  # of one frame; more begin all readers anew
+ENDED_MAX = 200  # whose last view is read from the store for one frame
+WAITING = frozenset({State.PENDING, State.HELD})
+
+logger = logging.getLogger("treadle")
+
+
+class Frame(NamedTuple):
+    id: int
+    text: bytes
+
+
+class Hub:
+    """What the streams of one server share."""
+
+    def __init__(self, service: Service, clock: Clock) -> None:
+        self._service = service
+        self._clock = clock
+        self._ring: deque[Frame] = deque(maxlen=FRAMES_MAX)
+        # So that no id of an earlier daemon is one of ours: that one made fewer than one a ms.
+        self.newest = int(wall() * 1000)
+        self._news = asyncio.Event()
+        self._readers = 0
+        self._task: asyncio.Task[None] | None = None
+
+    async def frames(self, after: int | None, still: Callable[[], bool]) -> AsyncIterator[Frame]:
+        """Frames after that id, and then as they come; ends when `still` no longer holds.
+
+        An empty one is a moment without news, for a caller who has something else to send.
+        """
+        self._readers += 1
+        self._start()
+        try:
+            place = self.newest if after is None or not self._has(after) else after
+            if place != after:
+                text = format_sse_event(event="reset", id=str(place), data_str="{}")
+                yield Frame(place, text)
+            while self._has(place) and self._task is not None and still():
+                news = self._news
+                for frame in [each for each in self._ring if each.id > place]:
+                    # The reader may have taken its time: it is to go on in the ring, or not at all.
+                    if not self._has(place):
+                        return
+                    place = frame.id
+                    yield frame
+                yield Frame(place, b"")
+                if self.newest == place:
+                    await news.wait()
+        finally:
+            self._readers -= 1
+
+    def _has(self, after: int) -> bool:
+        """Whether everything after that id is in the ring."""
+        return (self._ring[0].id - 1 if self._ring else self.newest) <= after <= self.newest
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._ring.clear()
+            self.newest += 1  # what came before is not in the ring
+            self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        look = _Look(self._service)
+        try:
+            await look.begin()
+            left_at = self._clock.now()
+            while self._readers or self._clock.now() - left_at < LINGER_S:
+                if self._readers:
+                    left_at = self._clock.now()
+                await self._clock.sleep_until(self._clock.now() + EVERY_S)
+                tick = await look.changes(self.newest + 1)
+                if tick is None:
+                    self._wake()  # logs may have something
+                    continue
+                self.newest = tick.id
+                text = format_sse_event(
+                    event="tick", id=str(tick.id), data_str=encoded(tick).decode()
+                )
+                self._ring.append(Frame(tick.id, text))
+                self._wake()
+        except (RequestError, TreadleError) as error:
+            logger.warning("the page's stream begins anew: %s", error)
+        finally:
+            self._task = None
+            self._wake()
+            await look.close()
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+class TooManyEventsError(TreadleError):
+    """More happened within a second than one frame takes."""
+
+
+class _Look:
+    """What was seen the last time, and what is new since."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._status: Status | None = None
+        self._jobs: dict[str, JobView] = {}
+        self._nodes: dict[str, NodeView] = {}
+        self._events: list[EventView] = []
+        self._decision = 0
+        self._turn = 0
+        self._hears: asyncio.Task[None] | None = None
+
+    async def begin(self) -> None:
+        after = (await settled(self._service.events_last(limit=1))).next
+        self._hears = asyncio.create_task(self._hear(after))
+        self._decision = (await self._decisions())[1]
+
+    async def close(self) -> None:
+        if self._hears is not None:
+            self._hears.cancel()
+            await asyncio.gather(self._hears, return_exceptions=True)
+
+    async def _hear(self, after: int) -> None:
+        source = self._service.follow(after=after)
+        try:
+            async for event in source:
+                if len(self._events) <= EVENTS_MAX:
+                    self._events.append(event)
+        finally:
+            await close_source(source)
+
+    async def changes(self, number: int) -> Tick | None:
+        """A frame with what changed; None if nothing did."""
+        events, self._events = self._events, []
+        if len(events) > EVENTS_MAX:
+            raise TooManyEventsError(f"more than {EVENTS_MAX} events in {EVERY_S:g} s")
+        jobs, gone = await self._changed(events)
+        nodes = [each for each in await settled(self._service.nodes()) if self._is_new(each)]
+        decisions, self._decision = await self._decisions()
+        status = await settled(self._service.status())
+        if not (jobs or gone or nodes or events or decisions) and status == self._status:
+            return None
+        self._status = status
+        return Tick(
+            id=number,
+            at=wall(),
+            status=status,
+            jobs=tuple(jobs),
+            gone=tuple(gone),
+            nodes=tuple(nodes),
+            events=tuple(events),
+            decisions=tuple(decisions),
+        )
+
+    def _is_new(self, node: NodeView) -> bool:
+        known = self._nodes.get(node.name)
+        self._nodes[node.name] = node
+        return known != node
+
+    async def _changed(self, events: Sequence[EventView]) -> tuple[list[JobView], list[str]]:
+        active = dict.fromkeys(await settled(self._service.active_ids()))
+        named = dict.fromkeys(event.job for event in events if event.job)
+        gone = [name for name in dict.fromkeys((*self._jobs, *named)) if name not in active]
+        wanted = [name for name in named if name in active]
+        wanted += [name for name, job in self._jobs.items() if job.state not in WAITING]
+        self._turn = self._turn if self._turn < len(active) else 0
+        wanted += islice(active, self._turn, self._turn + TURN)
+        self._turn += TURN
+        views = list(await settled(self._service.active_views(tuple(dict.fromkeys(wanted)))))
+        changed = [view for view in views if self._jobs.get(view.id) != view]
+        self._jobs.update((view.id, view) for view in changed)
+        for name in gone:
+            self._jobs.pop(name, None)
+        for name in gone[:ENDED_MAX]:
+            try:
+                changed.append((await settled(self._service.job(name))).job)
+            except RequestError:
+                continue  # it was deleted, or the name is not a job's
+        return changed, gone
+
+    async def _decisions(self) -> tuple[Sequence[object], int]:
+        ask = getattr(self._service, "decisions", None)
+        if ask is None:
+            return (), 0
+        page = await settled(ask(after=self._decision, limit=100))
+        return page.decisions, page.next

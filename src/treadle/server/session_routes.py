@@ -1,0 +1,86 @@
+"""Routes about sessions: how the web page logs in and out."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from treadle.server.answers import answer
+from treadle.server.auth import COOKIE
+from treadle.server.port import settled
+from treadle.server.routes import PREFIX, Asking, Shared, refusals
+from treadle.server.sessions import SESSION_S_MAX, Session
+from treadle.wire.machine import Who
+from treadle.wire.problems import ConflictError, InvalidRequestError
+from treadle.wire.sessions import LinkMade, SessionRequest, SessionView
+
+router = APIRouter(prefix=PREFIX, tags=["people"])
+
+
+@router.post("/session", response_model=SessionView, status_code=201, responses=refusals(401))
+async def begin_session(asked: SessionRequest, shared: Shared, request: Request) -> Response:
+    """Log in with a token or a link; sets a cookie."""
+    if bool(asked.token) == bool(asked.link):
+        raise InvalidRequestError("give a token or a link, and not both")
+    callers, state = shared.callers, request.scope["state"]
+    if asked.token:
+        who, shown = callers.log_in(asked.token, state)
+    else:
+        who, shown = callers.log_in_by_link(asked.link, state)
+    callers.forget_cookie({b"cookie": request.headers.get("cookie", "").encode("latin-1")})
+    cookie, session = callers.sessions.begin(who, shown)
+    found = await answer(_view(who, session), status=201)
+    _set_cookie(found, cookie, int(SESSION_S_MAX), request)
+    return found
+
+
+@router.get("/session", response_model=SessionView)
+async def get_session(who: Asking, request: Request) -> Response:
+    """Show who you are, and what orders of your session must carry."""
+    return await answer(_view(who, request.scope["state"].get("session")))
+
+
+@router.delete("/session", status_code=204)
+async def end_session(shared: Shared, request: Request) -> Response:
+    """Log out; the server forgets the session. A caller with a token has none."""
+    session = request.scope["state"].get("session")
+    if session is not None:
+        shared.callers.sessions.end(session)
+    found = Response(status_code=204)
+    _set_cookie(found, "", 0, request)
+    return found
+
+
+@router.post("/session/link", response_model=LinkMade, status_code=201, responses=refusals(409))
+async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
+    """Make a link that logs a browser in as you: once, and within a minute."""
+    state = request.scope["state"]
+    base = f"{request.scope['scheme']}://{request.headers['host']}"  # the guard has checked it
+    if state.get("unix"):
+        base = (await settled(shared.service.status())).url
+    if not base:
+        raise ConflictError(
+            "the daemon listens on its Unix socket only, where no browser can reach it",
+            hint="start it without --no-port",
+        )
+    code, expires_at = shared.callers.sessions.make_link(who, state["shown"])
+    made = LinkMade(url=f"{base}/#/login/{code}", expires_at=expires_at)
+    return await answer(made, status=201)
+
+
+def _view(who: Who, session: Session | None) -> SessionView:
+    if session is None:
+        return SessionView(user=who.user, role=who.role, expires_at=who.expires_at)
+    return SessionView(
+        user=who.user, role=who.role, expires_at=session.expires_at, csrf=session.csrf
+    )
+
+
+def _set_cookie(found: Response, value: str, age_s: int, request: Request) -> None:
+    found.set_cookie(
+        COOKIE,
+        value,
+        max_age=age_s,
+        path="/",
+        secure=request.scope["scheme"] == "https",
+        httponly=True,
+        samesite="strict",
+    )

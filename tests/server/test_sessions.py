@@ -1,0 +1,220 @@
+"""Sessions of browsers over real HTTP: log in, orders, log out, and all that must not work."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+
+from tests.server.running import Running, running
+from tests.server.test_access import ALLOWED, BODIES
+from tests.server.tls import certificate_files
+from treadle.client import Client
+from treadle.server.access import OPEN, TABLE
+from treadle.server.routes import PREFIX
+from treadle.server.sessions import (
+    LINK_S_MAX,
+    LINKS_PER_USER_MAX,
+    SESSION_S_MAX,
+    SESSIONS_PER_USER_MAX,
+    Sessions,
+)
+from treadle.server.settings import ServerSettings
+from treadle.testing.clocks import ManualClock
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import Role, Who
+
+SESSION = f"{PREFIX}/session"
+LINK = f"{PREFIX}/session/link"
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def server(clock: ManualClock) -> Iterator[Running]:
+    with running(settings=ServerSettings(clock=clock, wrong_tokens_burst=5)) as found:
+        yield found
+
+
+def browser(server: Running) -> httpx2.Client:
+    return httpx2.Client(base_url=server.url, timeout=10, trust_env=False, verify=server.verify)
+
+
+def log_in(http: httpx2.Client, token: str) -> dict[str, str]:
+    """The headers that orders need."""
+    answer = http.post(SESSION, json={"token": token})
+    assert answer.status_code == 201, answer.text
+    return {"X-CSRF-Token": answer.json()["csrf"]}
+
+
+def code_of(server: Running) -> str:
+    with Client(server.address, server.service.token("olga", Role.USER)) as client:
+        url = client.session_link().url
+    assert url.startswith(f"{server.url}/#/login/")
+    return url.rpartition("/#/login/")[2]
+
+
+def test_a_session_is_begun_used_and_ended(server: Running):
+    token = server.service.token("olga", Role.USER)
+    with browser(server) as http:
+        assert http.get(SESSION).status_code == 401
+        csrf = log_in(http, token)
+        assert http.get(SESSION).json()["user"] == "olga"
+        made = http.post(f"{PREFIX}/jobs", json={"command": ["true"]}, headers=csrf)
+        assert made.status_code in {200, 201}
+        assert http.request("DELETE", SESSION, headers=csrf).status_code == 204
+        assert http.get(SESSION).status_code == 401
+
+
+def test_the_cookie_is_out_of_reach_of_scripts_and_other_sites(server: Running, tmp_path):
+    token = server.service.token("olga", Role.USER)
+    with browser(server) as http:
+        cookie = http.post(SESSION, json={"token": token}).headers["set-cookie"]
+    parts = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert {"httponly", "samesite=strict", "path=/"} <= parts
+    assert "secure" not in parts
+    with running(tls=certificate_files(tmp_path)) as safe, browser(safe) as http:
+        token = safe.service.token("olga", Role.USER)
+        assert "; secure" in http.post(SESSION, json={"token": token}).headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("name", [n for n in ALLOWED if not n.startswith("GET ")])
+def test_no_order_of_a_session_goes_without_its_csrf_token(server: Running, name: str):
+    method, path = name.split(" ")
+    if TABLE[method, path] == OPEN:
+        return
+    path = PREFIX + path.replace("{identity}", "1").replace("{device}", "here:0")
+    with browser(server) as http, browser(server) as another:
+        csrf = log_in(http, server.service.token("anna", Role.ADMIN))
+        other = log_in(another, server.service.token("anna", Role.ADMIN))
+        for wrong in ({}, {"X-CSRF-Token": ""}, {"X-CSRF-Token": "x"}, other):
+            answer = http.request(method, path, json=BODIES.get(name), headers=wrong)
+            assert (answer.status_code, answer.json()["code"]) == (403, "not-allowed")
+        assert not server.service.asked
+        for forged in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "same-site"}):
+            headers = {**csrf, **forged}
+            answer = http.request(method, path, json=BODIES.get(name), headers=headers)
+            assert answer.status_code == 403
+
+
+def test_a_viewer_cannot_cancel(server: Running):
+    with Client(server.unix) as client:
+        client.submit(JobRequest(command=("true",)))
+    with browser(server) as http:
+        csrf = log_in(http, server.service.token("vera", Role.VIEWER))
+        assert http.post(f"{PREFIX}/jobs/1/cancel", headers=csrf).status_code == 403
+        assert http.get(f"{PREFIX}/jobs/1").status_code == 200
+
+
+def test_a_session_ends_with_its_token(server: Running):
+    token = server.service.token("olga", Role.USER)
+    with browser(server) as http:
+        log_in(http, token)
+        with Client(server.address, token) as client:
+            client.revoke_tokens()
+        assert http.get(SESSION).status_code == 401
+
+
+def test_a_session_ends_after_twelve_hours(server: Running, clock: ManualClock):
+    with browser(server) as http:
+        log_in(http, server.service.token("olga", Role.USER))
+        server.within(lambda: clock.advance(clock.now() + SESSION_S_MAX - 1))
+        assert http.get(SESSION).status_code == 200
+        server.within(lambda: clock.advance(clock.now() + 2))
+        assert http.get(SESSION).status_code == 401
+
+
+def test_a_session_never_has_a_cookie_that_was_sent(server: Running):
+    token = server.service.token("olga", Role.USER)
+    with browser(server) as http:
+        http.cookies.set("treadle_session", "chosen")
+        answer = http.post(SESSION, json={"token": token})
+        assert "chosen" not in answer.headers["set-cookie"]
+        http.cookies.clear()
+        assert http.get(SESSION, headers={"Cookie": "treadle_session=chosen"}).status_code == 401
+        log_in(http, token)
+        before = http.cookies["treadle_session"]
+        log_in(http, token)
+        assert http.cookies["treadle_session"] != before
+        http.cookies.clear()
+        old = {"Cookie": f"treadle_session={before}"}
+        assert http.get(SESSION, headers=old).status_code == 401
+
+
+def test_a_link_works_once_and_for_a_minute(server: Running, clock: ManualClock):
+    code = code_of(server)
+    with browser(server) as http:
+        made = http.post(SESSION, json={"link": code})
+        assert (made.status_code, made.json()["user"]) == (201, "olga")
+        assert http.post(SESSION, json={"link": code}).status_code == 401
+        late = code_of(server)
+        server.within(lambda: clock.advance(clock.now() + LINK_S_MAX + 1))
+        assert http.post(SESSION, json={"link": late}).status_code == 401
+
+
+def test_guesses_are_limited_as_wrong_tokens_are(server: Running):
+    with browser(server) as http:
+        guesses = [http.post(SESSION, json={"token": "treadle_x_y"}).status_code for _ in range(4)]
+        guesses += [http.post(SESSION, json={"link": "x"}).status_code for _ in range(3)]
+    assert guesses == [401] * 5 + [429] * 2
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"token": "a", "link": "b"}, {"tokens": "a"}, {"token": 1}, []]
+)
+def test_a_log_in_has_a_token_or_a_link(server: Running, body: object):
+    with browser(server) as http:
+        assert http.post(SESSION, json=body).status_code == 422
+
+
+def test_a_log_in_is_short_and_json(server: Running):
+    with browser(server) as http:
+        assert http.post(SESSION, json={"token": "x" * 3000}).status_code == 413
+        assert http.post(SESSION, content=b"token=x").status_code == 415
+        wrong = {"Origin": "http://evil.example"}
+        assert http.post(SESSION, json={"token": "x"}, headers=wrong).status_code == 403
+
+
+def test_a_job_cannot_log_in(server: Running):
+    with Client(server.unix) as client:
+        client.submit(JobRequest(command=("true",)))
+    with browser(server) as http:
+        token = server.service.job_token("1")
+        assert http.post(SESSION, json={"token": token}).status_code == 403
+
+
+@pytest.mark.parametrize("given", ["treadle_session={}; treadle_session=x", "x=y; {}", "={}"])
+def test_odd_cookies_are_none(server: Running, given: str):
+    with browser(server) as http:
+        log_in(http, server.service.token("olga", Role.USER))
+        value = http.cookies["treadle_session"]
+        http.cookies.clear()
+        headers = {"Cookie": given.format(value)}
+        assert http.get(SESSION, headers=headers).status_code == 401
+
+
+def test_sessions_and_links_are_limited(clock: ManualClock):
+    sessions = Sessions(clock)
+    who = Who(user="olga", role=Role.USER)
+    cookies = [sessions.begin(who, lambda: who)[0] for _ in range(SESSIONS_PER_USER_MAX + 3)]
+    assert len(sessions) == SESSIONS_PER_USER_MAX
+    assert [sessions.find(cookie) is None for cookie in cookies[:4]] == [True] * 3 + [False]
+    codes = [sessions.make_link(who, lambda: who)[0] for _ in range(LINKS_PER_USER_MAX + 1)]
+    with pytest.raises(Exception, match="unknown, used or expired"):
+        sessions.use_link(codes[0])
+    assert sessions.use_link(codes[1])[0] == who
+
+
+def test_the_page_opens_from_a_link_and_nothing_else_does(server: Running):
+    opening = {
+        "Sec-Fetch-Site": "cross-site",
+        "Sec-Fetch-Mode": "navigate",
+        "Sec-Fetch-Dest": "document",
+    }
+    with browser(server) as http:
+        assert http.get("/", headers=opening).status_code == 200
+        framed = {**opening, "Sec-Fetch-Dest": "iframe"}
+        assert http.get("/", headers=framed).status_code == 403
+        assert http.get(f"{PREFIX}/health", headers=opening).status_code == 403
