@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from treadle.core.cluster import Cluster
-from treadle.reports.comparison import Comparison
+from treadle.reports.comparison import Comparison, colour
 from treadle.reports.document import Document, Section, Table, Tile
 from treadle.reports.document_page import document_page
 from treadle.reports.page import page
@@ -35,6 +35,23 @@ const over = (node, type, more = {}) => {
     cancelable: true, pointerId: 1, ...more };
   node.dispatchEvent(type === "wheel" ? new WheelEvent(type, at) : new PointerEvent(type, at));
 };
+// How many points of a chart have a colour, as opaque as asked for.
+const inked = (chart, colour, [least, most] = [250, 255]) => {
+  const shown = document.querySelector(`${chart} .chart canvas`);
+  const canvas = Object.assign(document.createElement("canvas"), { width: shown.width, height: shown.height });
+  const pen = canvas.getContext("2d", { willReadFrequently: true });
+  pen.drawImage(shown, 0, 0);
+  const wanted = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+  let found = 0;
+  for (let at = 0; at < data.length; at += 4) {
+    const isNear = wanted.every((value, part) => Math.abs(value - data[at + part]) < 8);
+    if (isNear && data[at + 3] >= least && data[at + 3] <= most) found += 1;
+  }
+  return found;
+};
+const CHARTS = ["#jct", "#busy", "#waiting", "#fairness"];
+const note = (name, value) => { document.documentElement.dataset[name] = JSON.stringify(value); };
 setTimeout(() => { %s }, 300);
 </script></body>"""
 
@@ -69,11 +86,20 @@ def test_everything_is_drawn_without_a_word_on_the_console(look, comparison):
     assert '<html lang="en" class="drawn">' in document
     assert document.count('class="tile-value"') == 4
     assert "16.7 s" in document
-    assert document.count('class="curve"') == 8  # four charts, two runs
-    assert document.count('class="stack-part"') == 6
+    main = document[document.index("<main") : document.index("</main>")]
+    assert main.count('class="legend-name"') == 10  # five charts, two runs
+    assert main.count('class="stack-part"') == 6
     assert "By tenant" in document
     assert "Trace: three jobs by hand." in document
     assert "<canvas" in document
+
+
+def test_every_chart_has_its_curves(look, comparison):
+    """Both runs are the same, so that the second hides the first."""
+    action = f'note("points", CHARTS.map((chart) => inked(chart, "{colour(1)}") > 300));'
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert 'data-points="[true,true,true,true]"' in document
 
 
 def test_hostile_names_are_shown_and_do_not_run(look, three_jobs, run_of):
@@ -105,25 +131,25 @@ def test_a_click_chooses_the_baseline_and_sorts(look, comparison):
 
 
 def test_hovering_reads_values_out(look, comparison):
-    action = """over(document.querySelector("#busy .chart"), "pointermove");
-      over(document.querySelector("canvas"), "pointermove");"""
+    action = """over(document.querySelector("#busy .u-over"), "mousemove");
+      over(document.querySelector("#gantt canvas"), "pointermove");"""
     document, said = look(page(comparison), action)
     assert said == []
-    assert re.search(r'<span class="legend-title">At 14\.\d s</span>', document)
+    assert re.search(r'<span class="legend-title">At 15\.0 s</span>', document)
     assert '<span class="legend-value">1.00</span>' in document  # Only c runs then.
     assert "Point at a rectangle" in document  # The first device is idle then.
 
 
 def test_pointing_at_a_hold_names_its_job(look, comparison):
-    action = """const box = document.querySelector("canvas").getBoundingClientRect();
-      over(document.querySelector("canvas"), "pointermove", { clientX: box.left + 100 });"""
+    action = """const canvas = document.querySelector("#gantt canvas");
+      over(canvas, "pointermove", { clientX: canvas.getBoundingClientRect().left + 100 });"""
     document, said = look(page(comparison), action)
     assert said == []
     assert "<b>job a</b> on 2 devices, tenant red, from 0.00 s to 10.0 s, held 10.0 s" in document
 
 
 def test_the_wheel_zooms_into_time_and_reset_shows_all(look, comparison):
-    zoom = 'over(document.querySelector("canvas"), "wheel", { deltaY: -300 });'
+    zoom = 'over(document.querySelector("#gantt canvas"), "wheel", { deltaY: -300 });'
     document, _ = look(page(comparison), zoom)
     shown = re.search(r'class="window-text"[^>]*>([^<]*)<', document)
     assert shown is not None
@@ -149,10 +175,19 @@ def test_a_long_thin_end_is_cut_and_said_until_all_is_asked_for(look, with_long_
     assert "0.00 s to 103 s" in document
 
 
-def test_the_longest_queue_is_drawn_and_said(look, comparison):
-    document, said = look(page(comparison))
+def test_the_longest_queue_is_drawn_and_said(look, comparison, monkeypatch):
+    def with_peaks(whole):
+        data = page_data(whole)
+        for run in data["runs"]:
+            run["waiting_max"] = [6] * len(run["waiting"])
+        return data
+
+    monkeypatch.setattr("treadle.reports.page.page_data", with_peaks)
+    action = f"""const band = (chart) => inked(chart, "{colour(0)}", [30, 120]) > 5000;
+      note("bands", [band("#waiting"), band("#busy")]);"""
+    document, said = look(page(replace(comparison, runs=comparison.runs[:1])), action)
     assert said == []
-    assert document.count('class="peaks-edge"') == 2
+    assert 'data-bands="[true,false]"' in document
     assert '<span class="legend-value">0.53, max 2</span>' in document
 
 
@@ -201,10 +236,40 @@ def test_long_names_are_whole_and_may_be_broken_between_parameters(look, compari
 
 
 def test_a_legend_button_hides_a_run_everywhere(look, comparison):
-    action = 'document.querySelector("#jct .legend button").click();'
+    """The second run is switched off in one chart; the first, which it hid, shows in all."""
+    action = f"""document.querySelectorAll("#jct .legend button")[1].click();
+      const has = (one) => CHARTS.map((chart) => inked(chart, one) > 300);
+      setTimeout(() => note("left", [has("{colour(0)}"), has("{colour(1)}")].flat()), 300);"""
     document, said = look(page(comparison), action)
     assert said == []
-    assert document.count('class="curve"') == 4
+    assert f'data-left="[{",".join(["true"] * 4 + ["false"] * 4)}]"' in document
+
+
+def test_arrow_keys_read_values_out(look, comparison):
+    action = """const press = (key) => document.querySelector("#busy .chart").dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+      press("Home"); press("ArrowRight");"""
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert re.search(r'role="status">At 0\.2\d s: fifo 2\.00, sjf 2\.00<', document)
+
+
+def test_keys_go_from_hold_to_hold(look, comparison):
+    action = """const press = (key) => document.querySelector("#gantt canvas").dispatchEvent(
+        new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+      press("PageDown"); setTimeout(() => press("PageDown"), 50);"""
+    document, said = look(page(comparison), action)
+    assert said == []
+    assert "<b>job b</b> on 1 device, tenant blue, from 10.0 s to 14.0 s" in document
+
+
+def test_the_values_of_a_chart_are_there_as_a_table(look, comparison):
+    document, said = look(
+        page(comparison), 'document.querySelector("#jct .chart-data").open = true;'
+    )
+    assert said == []
+    assert '<caption class="hidden-text">Completion times of finished jobs, cumulative<' in document
+    assert '<th scope="row">Within 12.0 s</th><td>66.7 %</td><td>66.7 %</td>' in document
 
 
 def test_the_page_says_what_it_leaves_out(look, comparison, monkeypatch):

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from tests.server.memory_views import ViewsInMemory
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
@@ -53,7 +54,7 @@ from treadle.wire.problems import (
 from treadle.wire.retention import Pruned, PruneRequest
 
 
-class MemoryService:
+class MemoryService(ViewsInMemory):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.people: dict[int, Who] = {os.getuid(): Who(user="ada", role=Role.ADMIN)}

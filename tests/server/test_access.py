@@ -39,6 +39,7 @@ ALLOWED: dict[str, set[str]] = {
     "POST /jobs/{identity}/hold": OWNERS,
     "POST /jobs/{identity}/release": OWNERS,
     "GET /jobs/{identity}/why": READERS,
+    "GET /jobs/{identity}/why-not": READERS,
     "GET /jobs/{identity}/history": READERS,
     "POST /jobs/{identity}/report": {"owner", "admin", "job"},
     "GET /jobs/{identity}/log": {"owner", "admin"},
@@ -54,6 +55,11 @@ ALLOWED: dict[str, set[str]] = {
     "GET /events/stream": READERS,
     "GET /stream": READERS,
     "GET /usage": READERS,
+    "GET /usage/days": READERS,
+    "GET /decisions": READERS,
+    "GET /queue": READERS,
+    "GET /spells": READERS,
+    "POST /what-if": USERS,
     "GET /snapshot": READERS,
     "GET /journal": READERS,
     "GET /debug": {"admin"},
@@ -70,6 +76,7 @@ BODIES: dict[str, object] = {
     "POST /jobs": {"command": ["true"]},
     "POST /jobs/dry-run": {"command": ["true"]},
     "POST /prune": {"dry_run": True},
+    "POST /what-if": {"policy": "fifo"},
     "POST /jobs/orders": {"verb": "hold", "ids": ["nope"]},
     "PATCH /jobs/{identity}": {"priority": 1},
     "POST /jobs/{identity}/report": {"step": 1},
@@ -78,7 +85,10 @@ BODIES: dict[str, object] = {
     "POST /shutdown": {"mode": "leave"},
     "POST /tokens": {"name": "x", "role": "user"},
 }
-PARAMETERS: dict[str, dict[str, str]] = {"DELETE /tokens": {"user": "zoe"}}
+PARAMETERS: dict[str, dict[str, str]] = {
+    "GET /jobs/{identity}/why-not": {"device": "here:0"},
+    "DELETE /tokens": {"user": "zoe"},
+}
 # What a route may answer to a caller it admits, where that is not a success.
 PASSED = {
     "POST /devices/{device}/unquarantine": 409,

@@ -9,6 +9,7 @@ from html import escape
 
 from treadle.reports.comparison import PALETTE
 from treadle.reports.document import Document, Section, Table, Tile, cell
+from treadle.reports.script_bundle import static_text
 from treadle.reports.template import asset, content_policy, filled
 from treadle.version import __version__
 
@@ -17,7 +18,7 @@ _WIDE = 1000  # units of a bar's whole
 
 def document_page(document: Document) -> str:
     """The page as text, to be written to one file."""
-    style = asset("page.css") + asset("document.css")
+    style = static_text("charts/charts.css") + asset("page.css") + asset("document.css")
     return filled(
         asset("document.html"),
         {
@@ -90,7 +91,7 @@ def _key(table: Table) -> str:
         f'<rect width="12" height="12" fill="{_colour(place)}"/></svg>{escape(part)}</span>'
         for place, part in enumerate(table.parts)
     )
-    return f'<div class="key">{names}</div>'
+    return f'<div class="chart-key">{names}</div>'
 
 
 def _bar(shares: Sequence[float]) -> str:

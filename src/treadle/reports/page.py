@@ -10,21 +10,16 @@ from html import escape
 from treadle.reports.comparison import Comparison
 from treadle.reports.json_numbers import finite
 from treadle.reports.page_data import page_data
+from treadle.reports.script_bundle import bundle, static_text
 from treadle.reports.table import comparison_table
 from treadle.reports.template import asset, content_policy, filled
 from treadle.version import __version__
 
-# In order of dependency.
-_SCRIPTS = (
-    *("base.js", "axes.js", "chart.js", "summary.js", "more_figures.js", "bars.js", "gantt.js"),
-    "main.js",
-)
-
 
 def page(comparison: Comparison) -> str:
     """The page as text, to be written to one file."""
-    style = asset("page.css")
-    script = '"use strict";\n(() => {\n' + "\n".join(map(asset, _SCRIPTS)) + "\n})();"
+    style = static_text("vendor/uplot.css") + static_text("charts/charts.css") + asset("page.css")
+    script = bundle("report/main.js", before=static_text("vendor/uplot.js"))
     table = comparison_table([run.summary for run in comparison.runs])
     return filled(
         asset("page.html"),

@@ -12,6 +12,7 @@ from treadle.server import machine_routes as machine
 from treadle.server import session_routes as sessions
 from treadle.server import stream_routes as streams
 from treadle.server import token_routes as people
+from treadle.server import view_routes as views
 from treadle.server.access import check_table
 from treadle.server.auth import Callers
 from treadle.server.document import BODIES, tidied
@@ -30,6 +31,7 @@ ROUTERS = (
     machine.router,
     jobs.router,
     history.router,
+    views.router,
     people.router,
     sessions.router,
     streams.router,

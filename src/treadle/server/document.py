@@ -19,6 +19,7 @@ from treadle.wire.jobs import Code, JobChange, JobRequest, Report
 from treadle.wire.machine import PolicyChange, TokenRequest
 from treadle.wire.retention import PruneRequest
 from treadle.wire.sessions import SessionRequest
+from treadle.wire.what_if import WhatIfRequest
 
 REFUSALS = (400, 403, 422, 429, 500)  # of every route
 BODY_REFUSALS = (408, 413, 415)
@@ -41,6 +42,7 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     DeviceOrder: {"order": "avoid"},
     Shutdown: {"mode": "drain"},
     SessionRequest: {"token": "treadle_..."},
+    WhatIfRequest: {"policy": "fifo", "cluster": "2x8"},
 }
 # A field that the server does not know is refused: leaving it out silently would run another job
 # than the one that was submitted.

@@ -23,8 +23,18 @@ WAIT_S_MAX = 30.0
 # Whole routes, because a job may be called `status`.
 # What a status page or a monitor asks while the server is busy is answered in any case.
 ALWAYS = ("/health", "/status", "/metrics", "/openapi.json", "/policy", "/nodes")
-COMPUTED = ("/jobs/{identity}/why", "/snapshot", "/usage", "/debug", "/journal")
-COMPUTED_POSTS = ("/jobs/dry-run",)
+COMPUTED = (
+    "/jobs/{identity}/why",
+    "/jobs/{identity}/why-not",
+    "/queue",
+    "/spells",
+    "/snapshot",
+    "/usage",
+    "/usage/days",
+    "/debug",
+    "/journal",
+)
+COMPUTED_POSTS = ("/jobs/dry-run", "/what-if")
 _READS = frozenset({"GET", "HEAD"})
 
 

@@ -171,7 +171,7 @@ def starts_in(
     before: set[JobId] = set()
     departures = _Departures(scheduler)
 
-    def has_begun(events: Sequence[Event], actions: Sequence[Action]) -> bool:
+    def has_begun(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
         departures.see(events, actions)
         begun = {action.job for action in actions if isinstance(action, Start)}
         if job not in begun:
@@ -189,6 +189,30 @@ def starts_in(
     return Begin(found_s, len(before), tuple(sorted({*freed_by})), len(freed_by))
 
 
+def all_starts_in(
+    scheduler: Scheduler,
+    truth: PerformanceModel,
+    jobs: Collection[JobId],
+    *,
+    now: float,
+    effort: Effort,
+    world: World,
+) -> dict[JobId, float]:
+    """In how many seconds each of these jobs starts, of those that do within the effort."""
+    found: dict[JobId, float] = {}
+    left = set(jobs)
+
+    def have_begun(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
+        for action in actions:
+            if isinstance(action, Start) and action.job in left:
+                left.remove(action.job)
+                found[action.job] = at - now
+        return not left
+
+    _reached_in(scheduler, truth, have_begun, now=now, effort=effort, world=world)
+    return found
+
+
 def ends_in(
     scheduler: Scheduler,
     truth: PerformanceModel,
@@ -201,7 +225,7 @@ def ends_in(
     """In how many seconds the last of these jobs has ended; None if that is beyond the effort."""
     left = set(jobs)
 
-    def have_ended(events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
+    def have_ended(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
         left.difference_update(event.job for event in events if isinstance(event, JobFinished))
         return not left
 
@@ -211,7 +235,7 @@ def ends_in(
 def _reached_in(
     scheduler: Scheduler,
     truth: PerformanceModel,
-    reached: Callable[[Sequence[Event], Sequence[Action]], bool],
+    reached: Callable[[float, Sequence[Event], Sequence[Action]], bool],
     *,
     now: float,
     effort: Effort,
@@ -230,7 +254,7 @@ def _reached_in(
     ) -> None:
         nonlocal found_at, steps
         steps += 1
-        if reached(events, actions):
+        if reached(at, events, actions):
             found_at = at
             raise _Found
         if steps >= effort.steps_max or effort.give_up():

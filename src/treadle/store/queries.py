@@ -88,6 +88,28 @@ def open_attempts() -> Executable:
     return select(*_attempts).where(table.c.ended_at.is_(None)).order_by(*order)
 
 
+def attempts_between(since_at: float, until_at: float, *, limit: int) -> Executable:
+    """Attempts that ran between two moments, those that began last first."""
+    table = schema.attempts
+    order = (table.c.started_at.desc(), table.c.job, table.c.number)
+    return (
+        select(*_attempts)
+        .where(
+            table.c.started_at < until_at,
+            or_(table.c.ended_at.is_(None), table.c.ended_at > since_at),
+        )
+        .order_by(*order)
+        .limit(bounded(limit))
+    )
+
+
+def lines_since(at: float, *, kinds: Sequence[str], limit: int) -> Executable:
+    """The newest lines of some kinds, down to a moment, descending."""
+    table = schema.journal
+    query = select(table).where(table.c.wall_at >= at, table.c.kind.in_(list(kinds)))
+    return query.order_by(table.c.id.desc()).limit(bounded(limit))
+
+
 def lines(
     *, after: int, job: str, kinds: Sequence[str], limit: int, last: bool = False
 ) -> Executable:

@@ -209,6 +209,11 @@ class Store:
         """Attempts that have not ended, in the order of the actions that started them."""
         return [AttemptRow._make(row) for row in self._rows(queries.open_attempts())]
 
+    def attempts_between(self, since_at: float, until_at: float, *, limit: int) -> list[AttemptRow]:
+        """Attempts that ran between two moments, those that began last first."""
+        query = queries.attempts_between(since_at, until_at, limit=limit)
+        return [AttemptRow._make(row) for row in self._rows(query)]
+
     def secret(self, job: str) -> bytes | None:
         query = select(schema.secrets.c.sealed).where(schema.secrets.c.job == job)
         rows = self._rows(query, job)
@@ -248,6 +253,23 @@ class Store:
         )
         found = list(islice(older, wanted))
         return (live + found if last else found + live)[:limit]
+
+    def lines_since(self, at: float, *, kinds: Sequence[str], limit: int) -> list[JournalRow]:
+        """The newest lines of some kinds down to a moment, ascending; segments that are older are
+        not opened."""
+        query = queries.lines_since(at, kinds=kinds, limit=limit)
+        found = [JournalRow._make(row) for row in self._rows(query, *kinds)]
+        before = found[-1].id if found else None
+        for segment in reversed(self.segments()):
+            if len(found) >= limit or segment.last_at < at:
+                break
+            rows = [row for row in self.segment_lines(segment) if row.kind in kinds]
+            found += [
+                row
+                for row in reversed(rows)
+                if row.wall_at >= at and (before is None or row.id < before)
+            ]
+        return found[:limit][::-1]
 
     def _last_closed(self) -> int:
         with self._closing:

@@ -1,6 +1,8 @@
 """What was measured of a job over time, as users see it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from treadle.wire.jobs import described
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,23 @@ class AttemptHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProgressPoint:
+    """What a job said at a moment, or is known to have done."""
+
+    at: float  # seconds since 1970
+    step: float
+    per_s: float | None = None  # steps a second; None: not measured
+    loss: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobHistory:
     id: str
     attempts: tuple[AttemptHistory, ...]
+    progress: tuple[ProgressPoint, ...] = described((), "Its steps over time; older ones coarser.")
+    stages: dict[str, float] = field(default_factory=dict)  # seconds of a step, as in Report
+    bottleneck: str = described("", "What limits its speed, with the evidence; empty: not known.")
+    predicted_per_s: float | None = described(
+        None, "Steps a second that were expected of it on its present devices."
+    )
+    observed_per_s: float | None = described(None, "Steps a second that it does now.")

@@ -26,7 +26,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.models.learning.start_errors import as_simulated, quantile
-from treadle.sim.start_estimate import Begin, Effort, World, ends_in, starts_in
+from treadle.sim.start_estimate import Begin, Effort, World, all_starts_in, ends_in, starts_in
 from treadle.wire.jobs import Estimate, StartEstimate
 
 NAMED_MAX = 3
@@ -105,6 +105,37 @@ def forecast(
     # Of a job that is known by its time limit alone nothing is typical.
     whole = len(begun) == len(answers) and not ahead.limited
     return Forecast(start, _typical(begun) if begun and whole else None)
+
+
+def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartEstimate]:
+    """When each of these waiting jobs would start, all from the same simulations.
+
+    Their order is not claimed, and no promise is noted: `forecast` does both for one job.
+    """
+    scheduler, now = context.scheduler, context.clock.now()
+    steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
+    ahead = _ahead(context, scheduler, "")
+
+    def ask(run: int, effort: Effort) -> dict[JobId, float] | None:
+        world = World(drawn(ahead, run), ahead.lasting, GatesAhead(context, scheduler).after)
+        return all_starts_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
+
+    answers = simulated(steps, ask)
+    found: dict[JobId, StartEstimate] = {}
+    for job in jobs:
+        moments = [None if answer is None else answer.get(job) for answer in answers]
+        sooner = _sooner(scheduler, job, ahead)
+        one = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
+        known = [moment for moment in moments if moment is not None]
+        one = _corrected(context, one, known, now)
+        found[job] = StartEstimate(
+            earliest_s=0.0 if sooner and known else one.low_s,
+            latest_s=one.high_s,
+            runs=0 if ahead.lasting and not known else len(answers),
+            sentence=one.sentence,
+            coverage=COVERAGE if one.sure else None,
+        )
+    return found
 
 
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:

@@ -11,6 +11,7 @@ from treadle.control.api.administration import Administration
 from treadle.control.api.assembly import LiveSettings, assemble
 from treadle.control.api.commands import Commands
 from treadle.control.api.history import History
+from treadle.control.api.looks import Looks
 from treadle.control.api.metrics import Figure, metrics
 from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.queries import Queries, StatusFacts
@@ -20,6 +21,7 @@ from treadle.control.api.service_lifecycle import Life
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
+from treadle.wire.decisions import DecisionPage, WhyNot
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
 from treadle.wire.jobs import (
@@ -46,7 +48,11 @@ from treadle.wire.machine import (
     UsageRow,
     Who,
 )
+from treadle.wire.queue import QueueView
 from treadle.wire.retention import Pruned, PruneRequest
+from treadle.wire.spells import SpellPage
+from treadle.wire.usage_days import UsageDays
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 
 class LiveService:
@@ -73,9 +79,10 @@ class LiveService:
             token_key=parts.token_key,
             admins=settings.admins,
         )
+        self._looks = Looks(self.context, self._queries)
         disk = ProgressOnDisk(self.context)
         self._reporting = Reporting(self.context, parts.progress, disk)
-        self._life = Life(parts, self._accounts, self._retention, disk)
+        self._life = Life(parts, self._accounts, self._retention, disk, self._looks.kept)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped
         )
@@ -142,6 +149,9 @@ class LiveService:
     async def why(self, identity: str) -> Why:
         return await self._queries.why(identity)
 
+    async def why_not(self, identity: str, device: str) -> WhyNot:
+        return await self._looks.why_not(identity, device)
+
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return await self._commands.cancel(who, identity)
 
@@ -190,6 +200,15 @@ class LiveService:
     def status(self) -> Status:
         return self._queries.status()
 
+    def decisions(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
+        return self._looks.decisions(after=after, limit=limit)
+
+    async def queue(self) -> QueueView:
+        return await self._looks.queue()
+
+    async def what_if(self, asked: WhatIfRequest) -> WhatIf:
+        return await self._looks.what_if(asked)
+
     async def shut_down(self, who: Who, mode: str) -> Status:
         return await self._administration.shut_down(who, mode)
 
@@ -208,6 +227,14 @@ class LiveService:
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
         return await self._history.usage(since_at=since_at, until_at=until_at)
+
+    async def usage_days(
+        self, *, since_at: float = 0.0, until_at: float | None = None
+    ) -> UsageDays:
+        return await self._looks.usage_days(since_at=since_at, until_at=until_at)
+
+    async def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
+        return await self._looks.spells(since_at=since_at, until_at=until_at)
 
     async def snapshot(self) -> Mapping[str, object]:
         return await self._queries.snapshot()

@@ -4,11 +4,13 @@ import asyncio
 import json
 import logging
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
+from treadle.control.api.decisions import Decisions
 from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
@@ -23,6 +25,7 @@ from treadle.control.jobs import (
 )
 from treadle.control.learning import History, company_of, so_far_in, unpacked
 from treadle.control.loop import Controller, Rider, wall
+from treadle.core.actions import Action
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import named_jobs, several
@@ -45,13 +48,19 @@ class Life:
     """Runs the loop and everything that happens beside it."""
 
     def __init__(
-        self, parts: Parts, accounts: Accounts, retention: Retention, disk: ProgressOnDisk
+        self,
+        parts: Parts,
+        accounts: Accounts,
+        retention: Retention,
+        disk: ProgressOnDisk,
+        decisions: Decisions,
     ) -> None:
         self._parts = parts
         self._disk = disk
         self._context = parts.context
         self._accounts = accounts
         self._retention = retention
+        self._decisions = decisions
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""
@@ -65,7 +74,8 @@ class Life:
             self._context.inbox,
             steps=self._context.commit,
             on_error=self._policy_failed,
-            on_decided=self._context.charge.decided,
+            on_decided=self._decided,
+            observers=(decisions.observe,),
         )
 
     async def begin(self) -> None:
@@ -107,6 +117,7 @@ class Life:
             await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
             await self._disk.keep()
         await self._disk.close()
+        self._decisions.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -234,6 +245,10 @@ class Life:
             logger.error("%s ended: %s", task.get_name(), error, exc_info=error)
             self.stopped.set()
 
+    def _decided(self, spent_s: float, worked_s: float, actions: Sequence[Action]) -> None:
+        self._context.charge.decided(spent_s, worked_s)
+        self._decisions.decided(worked_s, actions)
+
     def _policy_failed(self, now: float, error: Exception) -> None:
         """The last good schedule stays; the error is an event."""
         sentence = f"{error}" or repr(error)
@@ -242,6 +257,7 @@ class Life:
             return  # It was noted already, and nothing has changed since.
         logger.error("the policy failed at %.3f s: %s", now, sentence, exc_info=error)
         charge.error = sentence
+        self._decisions.failed(sentence)
         note = self._context.commit.note(Batch(), Noted("policy failed", sentence))
         task = asyncio.get_running_loop().create_task(note)
         self._tasks = [*(t for t in self._tasks if not t.done()), task]

@@ -13,6 +13,7 @@ from treadle.control.loop.live_policy import (
     PolicyInCharge,
     Resting,
     belief_on,
+    wrapped,
 )
 from treadle.control.loop.off_loop import DaemonThreads, StoreReads
 from treadle.control.loop.patience import check_store, on_disk
@@ -41,4 +42,5 @@ __all__ = [
     "on_disk",
     "wall",
     "worked_for",
+    "wrapped",
 ]

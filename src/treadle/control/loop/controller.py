@@ -18,8 +18,8 @@ from treadle.core.ports import Clock
 from treadle.core.scheduler import Observer, Scheduler
 
 OnError = Callable[[float, Exception], None]
-# Called with the seconds that a decision took, and those of the processor.
-OnDecided = Callable[[float, float], None]
+# Called with the seconds that a decision took, those of the processor, and its orders.
+OnDecided = Callable[[float, float, Sequence[Action]], None]
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
 PACE = 4.0  # after a decision the loop listens for so many times as long as that took
@@ -132,7 +132,7 @@ class Controller:
             self._on_error(now, error)
             return ()
         if self._on_decided is not None:
-            self._on_decided(self._clock.now() - now, worked_s() - began_s)
+            self._on_decided(self._clock.now() - now, worked_s() - began_s, actions)
         return actions
 
     async def _gather(self) -> list[Fact]:

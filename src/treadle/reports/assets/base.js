@@ -1,10 +1,10 @@
 // Data, state, elements and number formats that every part of the page uses.
 
-const data = JSON.parse(document.getElementById("data").textContent);
-const runs = data.runs;
+export const data = JSON.parse(document.getElementById("data").textContent);
+export const runs = data.runs;
 
 // What the reader chose. Parts listen and redraw, at most once a frame.
-const state = {
+export const state = {
   baseline: 0,
   hidden: new Set(),
   window: { from: 0, to: Math.max(data.focus.length_s, 1e-9) },
@@ -12,11 +12,11 @@ const state = {
 const listeners = [];
 let isDrawDue = false;
 
-function onChange(draw) {
+export function onChange(draw) {
   listeners.push(draw);
 }
 
-function changed() {
+export function changed() {
   if (isDrawDue) return;
   isDrawDue = true;
   // A timer and not an animation frame: hidden tabs and headless browsers have no frames.
@@ -28,7 +28,7 @@ function changed() {
 
 // -- elements: text only ever becomes a text node, so nothing from a trace is read as markup ------
 
-function element(name, attributes = {}, ...children) {
+export function element(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
@@ -47,16 +47,16 @@ function fill(node, attributes, children) {
 }
 
 // A long name that may be broken between its parameters.
-function broken(name) {
+export function broken(name) {
   return name.split(/(?<=[?&,])/).flatMap((part) => [element("wbr"), part]).slice(1);
 }
 
-function place(id) {
+export function place(id) {
   return document.getElementById(id);
 }
 
 // A row of buttons of which one is chosen.
-function choice(label, options, chosen, choose) {
+export function choice(label, options, chosen, choose) {
   const group = element("div", { class: "choice", role: "group", "aria-label": label });
   const buttons = options.map(([value, text]) =>
     element("button", { type: "button", onclick: () => pick(value) }, text));
@@ -73,22 +73,9 @@ function choice(label, options, chosen, choose) {
   return group;
 }
 
-// Calls draw with the width of an element, now and whenever that changes.
-function onWidth(node, draw) {
-  let last = 0;
-  const look = () => {
-    if (!node.clientWidth || node.clientWidth === last) return;
-    last = node.clientWidth;
-    draw();
-  };
-  // Drawing within the observer's own call would count as a loop.
-  new ResizeObserver(() => setTimeout(look, 0)).observe(node);
-  look();
-}
-
 // -- formats ------------------------------------------------------------------------------------
 
-const MISSING = "–";
+export const MISSING = "–";
 
 function digits(value) {
   const size = Math.abs(value);
@@ -104,7 +91,7 @@ function unitOf(seconds) {
   return UNITS.find(([, , until]) => Math.abs(seconds) < until) ?? UNITS.at(-1);
 }
 
-function duration(seconds) {
+export function duration(seconds) {
   return durationIn(unitOf(seconds ?? 0))(seconds);
 }
 
@@ -114,53 +101,54 @@ function durationIn([name, length]) {
 }
 
 // One unit for values that are close enough to be compared at a glance.
-function durationFor(values) {
+export function durationFor(values) {
   const known = values.filter(Boolean);
   const unit = unitOf(Math.min(...known));
   return known.length && Math.max(...known) < 1000 * unit[1] ? durationIn(unit) : duration;
 }
 
 // One number of all runs: the same unit in tables, tiles and legends.
-function durationOf(key) {
+export function durationOf(key) {
   return durationFor(runs.map((run) => run.summary[key]));
 }
 
-function percent(share) {
+// The format of a column of the tables.
+export function formatOf(column) {
+  return column.format === duration ? durationOf(column.key) : column.format;
+}
+
+export function percent(share) {
   return share === null || share === undefined ? MISSING : `${(100 * share).toFixed(1)} %`;
 }
 
-function count(value) {
+export function count(value) {
   if (value === null || value === undefined) return MISSING;
   return Math.abs(value) >= 1e12 ? value.toPrecision(3) : Math.round(value).toLocaleString("en");
 }
 
-function decimal(value) {
+export function decimal(value) {
   return value === null || value === undefined ? MISSING : digits(value);
 }
 
-function plural(number, word) {
+export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
 // -- colours ------------------------------------------------------------------------------------
 
-const CAUSE_COLOURS = ["#0072b2", "#e69f00", "#999999", "#cc79a7"];
-const BUCKET_COLOURS = ["#56b4e9", "#009e73", "#e69f00", "#d55e00"];
-const TENANT_COLOURS = runs.length
+export const BUCKET_COLOURS = ["#56b4e9", "#009e73", "#e69f00", "#d55e00"];
+export const TENANT_COLOURS = runs.length
   ? ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#aa4499", "#7f7f7f"]
   : [];
 
 // Runs differ by dashes too, for readers and printers without colours.
-function dashes(index) {
-  return ["", "", "7 3", "2 3", "10 3 2 3"][index % 5];
+export function dashes(index) {
+  return [undefined, undefined, [7, 3], [2, 3], [10, 3, 2, 3]][index % 5];
 }
 
-function swatch(index, isDashed = true) {
+export function swatch(index) {
   const line = { x1: 0, y1: 5, x2: 22, y2: 5, stroke: runs[index].colour, "stroke-width": 3 };
-  return drawn("svg", { class: "swatch", width: 22, height: 10, "aria-hidden": "true" },
-    drawn("line", { ...line, "stroke-dasharray": isDashed ? dashes(index) : "" }));
+  return drawn("svg", { class: "line-swatch", width: 22, height: 10, "aria-hidden": "true" },
+    drawn("line", { ...line, "stroke-dasharray": dashes(index)?.join(" ") ?? null }));
 }
 
-function cssColour(name) {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-}

@@ -1,5 +1,9 @@
 // The second table: further metrics, without colours or a baseline.
 
+import {
+  MISSING, broken, count, decimal, duration, element, formatOf, percent, runs, swatch,
+} from "./base.js";
+
 const MORE_COLUMNS = [
   { key: "jct_p90_s", title: "p90 JCT", format: duration },
   { key: "queue_p90_s", title: "p90 wait", format: duration },
@@ -16,7 +20,7 @@ const MORE_COLUMNS = [
   { key: "decide_cpu_s", title: "CPU time to decide", format: duration },
 ];
 
-function moreTable() {
+export function moreTable() {
   const head = element("tr", {}, element("th", { scope: "col" }, "Policy"),
     ...MORE_COLUMNS.map(({ title }) => element("th", { scope: "col" }, title)));
   const rows = runs.map((run, index) => element("tr", {},

@@ -1,5 +1,10 @@
 // The key numbers on top and the table of all runs, both against a chosen baseline.
 
+import {
+  MISSING, broken, count, decimal, duration, element, formatOf, percent, place, plural, runs, state, swatch,
+} from "./base.js";
+import { moreTable } from "./more_figures.js";
+
 // better: -1 less is better, 1 more is better, 0 neither. points: compare by difference.
 const COLUMNS = [
   { key: "jct_mean_s", title: "Mean JCT", format: duration, better: -1 },
@@ -20,7 +25,7 @@ const TILES = [
 ];
 const order = { key: null, direction: 1 };
 
-function drawSummary() {
+export function drawSummary() {
   place("tiles").replaceChildren(...TILES.map(tile));
   place("summary-lead").replaceChildren(...summaryLead());
   place("summary").replaceChildren(element("table", { class: "numbers" }, headRow(), bodyRows()));
@@ -118,11 +123,6 @@ function bodyRow(index) {
     ...COLUMNS.map((column) => element("td", {},
       element("div", {}, formatOf(column)(runs[index].summary[column.key])),
       isBaseline || runs.length < 2 ? null : comparedCell(column, index))));
-}
-
-function formatOf(column) {
-  if (column.format !== duration) return column.format;
-  return durationOf(column.key);
 }
 
 // A value against the baseline's: an arrow, how much, and a colour for better or worse.

@@ -1,44 +1,8 @@
-// Bars: why jobs waited, and results by size and tenant.
+// Results by size and by tenant.
 
-// -- causes of waiting --------------------------------------------------------------------------
-
-function waitCauses(host) {
-  const rows = element("div", { class: "stacks" });
-  const sizes = [["all", "all"], ...data.buckets.map((name) => [name, name])];
-  const key = element("div", { class: "key" }, ...data.causes.map((cause, index) =>
-    element("span", {}, block(CAUSE_COLOURS[index]), cause)));
-  function draw(size) {
-    rows.replaceChildren(...runs.map((run, index) => {
-      const { wait_causes: all, wait_causes_by_size: bySize } = run.summary;
-      return causeRow(index, size === "all" ? all : bySize[size]);
-    }));
-  }
-  host.append(element("div", { class: "controls" }, key, choice("Job size", sizes, "all", draw)), rows);
-  draw("all");
-}
-
-function causeRow(index, shares) {
-  const name = element("div", { class: "stack-name" }, ...broken(runs[index].policy));
-  if (!shares) {
-    const none = element("span", { class: "stack-none" }, "no job waited");
-    return element("div", { class: "stack-row" }, name, element("div", { class: "stack" }, none));
-  }
-  const words = data.causes.map((cause) => `${cause} ${percent(shares[cause])}`).join(", ");
-  const parts = data.causes.map((cause, place) => element("span", {
-    class: "stack-part", title: `${cause} ${percent(shares[cause])}`,
-    style: { width: `${100 * shares[cause]}%`, background: CAUSE_COLOURS[place],
-      color: place === 0 ? "#fff" : "#000" },
-  }, shares[cause] >= 0.09 ? `${Math.round(100 * shares[cause])} %` : ""));
-  return element("div", { class: "stack-row" }, name,
-    element("div", { class: "stack", role: "img", "aria-label": `${runs[index].policy}: ${words}` },
-      ...parts));
-}
-
-function block(colour) {
-  return element("i", { class: "block", style: { background: colour }, "aria-hidden": "true" });
-}
-
-// -- sizes and tenants --------------------------------------------------------------------------
+import {
+  broken, choice, count, decimal, duration, durationFor, element, runs,
+} from "./base.js";
 
 const GROUP_NUMBERS = [
   ["jct_mean_s", "mean JCT", duration], ["jct_p50_s", "median JCT", duration],
@@ -46,7 +10,7 @@ const GROUP_NUMBERS = [
   ["gpu_h", "GPU hours", decimal],
 ];
 
-function groupTables(host) {
+export function groupTables(host) {
   const tables = element("div", {});
   function draw(key) {
     const format = GROUP_NUMBERS.find(([other]) => other === key)[2];

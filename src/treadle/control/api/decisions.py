@@ -1,0 +1,242 @@
+"""What the policy decided lately: the differences, what caused them, CPU time and reasons.
+
+Only decisions that changed something are kept, the newest of them, and the others are counted. The
+policy's reasons are asked for beside the event loop (thinking.py), one decision at a time, and less
+often where they take long. A decision is shown once its reasons are known. A reason is left out if
+the job had changed again before its policy could be asked: it would be one for something else.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import msgspec
+
+from treadle.control.api.context import Context
+from treadle.control.api.history import sentence
+from treadle.control.api.queue_order import free_devices
+from treadle.control.api.thinking import Thinking
+from treadle.control.jobs import job_of
+from treadle.control.loop import wall, worked_for
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.events import Event, JobProgressed
+from treadle.core.job import JobId
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.scheduler import Scheduler
+from treadle.core.wording import several
+from treadle.journal.codec import encode
+from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
+from treadle.wire.problems import UnavailableError
+
+KEPT = 500
+EVENTS_KEPT = 12  # of those that caused a decision; the others are counted
+CHANGES_MAX = 200  # of one decision that are kept
+REASONS_MAX = 20  # of one decision
+REASONS_S = 0.02  # of the processor, for all of them
+WITHIN_S = 5.0
+PACE = 10.0  # reasons are asked for after so many times as long as the last ones took
+PENDING_MAX = 50  # decisions whose reasons are to be asked for; beyond it they stay empty
+
+Reasons = dict[JobId, str]
+
+
+class _Made(NamedTuple):
+    """A decision without its reasons, and what its jobs hold by it."""
+
+    decision: Decision
+    holds: dict[JobId, Allocation | None]
+
+
+class Decisions:
+    """Listens to the loop; the newest decisions are at hand."""
+
+    def __init__(self, context: Context, thinking: Thinking) -> None:
+        self._context = context
+        self._thinking = thinking
+        self._kept: deque[Decision] = deque(maxlen=KEPT)
+        self._held = dict(_held_by(context.scheduler))
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self._happened = 0  # since the last decision
+        self._just: tuple[float, Sequence[Action], str] | None = None
+        self._last_id = 0
+        self._pending: deque[_Made] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._others = 0
+        self._since_at = wall()
+
+    def page(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
+        found = [each for each in self._kept if each.id > after][-max(1, min(limit, KEPT)) :]
+        newest = self._kept[-1].id if self._kept else 0
+        return DecisionPage(
+            decisions=tuple(found), next=newest, others=self._others, since_at=self._since_at
+        )
+
+    # -- what the loop tells ----------------------------------------------------------------------
+
+    def decided(self, worked_s: float, actions: Sequence[Action]) -> None:
+        """The policy has answered; `observe` follows in the same round of the loop."""
+        self._just = worked_s, actions, ""
+
+    def failed(self, error: str) -> None:
+        self._just = 0.0, (), error
+
+    def observe(
+        self,
+        now: float,  # noqa: ARG002
+        events: Sequence[Event],
+        actions: Sequence[Action],  # noqa: ARG002
+        scheduler: Scheduler,
+    ) -> None:
+        news = [event for event in events if not isinstance(event, JobProgressed)]
+        self._events.extend(news)
+        self._happened += len(news)
+        just, self._just = self._just, None
+        if just is None:
+            return
+        worked_s, ordered, error = just
+        if ordered or error:
+            self._add(self._made(scheduler, worked_s, ordered, error))
+        else:
+            self._others += 1
+        self._events.clear()
+        self._happened = 0
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    # -- making one -------------------------------------------------------------------------------
+
+    def _made(
+        self, scheduler: Scheduler, worked_s: float, actions: Sequence[Action], error: str
+    ) -> _Made:
+        before = {action.job: self._held.get(action.job) for action in actions}
+        changes: list[DecisionChange] = []
+        for action in actions:
+            new = None if isinstance(action, Stop) else action.allocation
+            if new is None:
+                self._held.pop(action.job, None)
+            else:
+                self._held[action.job] = new
+            old = None if isinstance(action, Start) else before[action.job]
+            if len(changes) < CHANGES_MAX:
+                changes.append(_change(scheduler, action.job, old, new))
+        if len(self._held) > 2 * len(scheduler.jobs) + KEPT:
+            self._held = dict(_held_by(scheduler))  # Without those that have ended.
+        self._last_id += 1
+        holders = {job for jobs in scheduler.tenancy.tenants.values() for job in jobs.values()}
+        decision = Decision(
+            id=self._last_id,
+            at=wall(),
+            policy=self._context.charge.policy,
+            cpu_ms=round(1000.0 * worked_s, 3),
+            events=tuple(self._causes()),
+            changes=tuple(changes),
+            running=len(holders),
+            waiting=len(scheduler.ranking.queue),
+            free=free_devices(scheduler),
+            error=error,
+        )
+        return _Made(decision, {change.job: self._held.get(change.job) for change in changes})
+
+    def _causes(self) -> Iterable[str]:
+        for event in self._events:
+            body = msgspec.json.decode(encode(0.0, event))
+            yield sentence(type(event).__name__, job_of(event), body)
+        if more := self._happened - len(self._events):
+            yield several(more, "more event")
+
+    # -- reasons ----------------------------------------------------------------------------------
+
+    def _add(self, made: _Made) -> None:
+        idle = self._task is None or self._task.done()
+        if idle and not made.decision.changes:
+            self._kept.append(made.decision)
+            return
+        self._pending.append(made)
+        if idle:
+            self._task = asyncio.get_running_loop().create_task(self._explain())
+
+    async def _explain(self) -> None:
+        """Ask for the reasons of what is pending; then it is shown."""
+        clock = asyncio.get_running_loop().time
+        while self._pending:
+            # What has waited too long is shown as it is.
+            while len(self._pending) > PENDING_MAX:
+                self._kept.append(self._pending.popleft().decision)
+            made = self._pending[0]
+            began = clock()
+            reasons = await self._reasons(made)
+            changes = [
+                replace(change, because=reasons.get(change.job, ""))
+                for change in made.decision.changes
+            ]
+            self._kept.append(replace(made.decision, changes=tuple(changes)))
+            self._pending.popleft()
+            if self._pending:
+                await asyncio.sleep(min(PACE * (clock() - began), WITHIN_S))
+
+    async def _reasons(self, made: _Made) -> Reasons:
+        try:
+            return await self._thinking.about(
+                ("decision", made.decision.id),
+                lambda context: _asked(context, made.holds),
+                within_s=WITHIN_S,
+            )
+        except (UnavailableError, RuntimeError):  # Too many questions, or the daemon leaves.
+            return {}
+
+
+def _asked(context: Context, holds: dict[JobId, Allocation | None]) -> Reasons:
+    """The policy's reasons for these jobs, of those that still stand as it decided."""
+    found: Reasons = {}
+    spent = worked_for(REASONS_S)
+    for job, allocation in list(holds.items())[:REASONS_MAX]:
+        row = context.row(job)
+        if spent():
+            break
+        if row is not None and row.allocation == allocation:
+            found[job] = context.scheduler.why(job, context.clock.now()).sentence
+    return found
+
+
+def _held_by(scheduler: Scheduler) -> Iterable[tuple[JobId, Allocation]]:
+    for job in scheduler.jobs.values():
+        if job.allocation is not None:
+            yield job.id, job.allocation
+
+
+def _change(
+    scheduler: Scheduler, job: JobId, old: Allocation | None, new: Allocation | None
+) -> DecisionChange:
+    beside = () if new is None else tuple(sorted(scheduler.tenancy.ring(job, new)))
+    plan = "" if new is None or new.plan is DATA_PARALLEL else new.plan.text
+    return DecisionChange(
+        job=job,
+        kind=_kind(old, new, shares=bool(beside)),
+        before=_names(old),
+        after=_names(new),
+        plan=plan,
+        beside=beside,
+    )
+
+
+def _kind(old: Allocation | None, new: Allocation | None, *, shares: bool) -> str:
+    if new is None:
+        return "stop"
+    if old is None:
+        return "join" if shares else "start"
+    if new.size != old.size:
+        return "grow" if new.size > old.size else "shrink"
+    if set(new.devices) != set(old.devices):
+        return "join" if shares else "move"
+    if new.plan != old.plan:
+        return "replan"
+    return "join" if shares else "leave" if new.turn != old.turn else "change"
+
+
+def _names(allocation: Allocation | None) -> tuple[str, ...]:
+    return () if allocation is None else tuple(map(str, allocation.devices))

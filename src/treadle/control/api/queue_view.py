@@ -1,0 +1,137 @@
+"""The queue as a whole: who waits and when they would start, shares, and free devices."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from treadle.control.api.context import Context
+from treadle.control.api.estimates import starts_of_all
+from treadle.control.api.queue_order import positions
+from treadle.control.api.why_waiting import reasons
+from treadle.control.loop import worked_for
+from treadle.core.job import Job, JobId
+from treadle.core.wording import devices, free_of, sizes
+from treadle.policies.base.quotas import Quotas, quotas
+from treadle.policies.registry import parts
+from treadle.wire.jobs import StartEstimate
+from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
+
+SHOWN = 100
+REASONS_S = 0.1  # of the processor
+NODES_MAX = 200
+# Policies whose quotas are devices; those of others are weights.
+WITH_QUOTAS = frozenset({"antman", "rubick", "weave"})
+
+
+def queue_view(context: Context) -> QueueView:
+    """Of a context that nothing changes meanwhile."""
+    scheduler = context.scheduler
+    places = positions(scheduler)
+    first = list(places)[:SHOWN]
+    records = [context.jobs.records[job] for job in first if job in context.jobs.records]
+    said = reasons(context, records, worked_for(REASONS_S))
+    starts = starts_of_all(context, first) if first else {}
+    return QueueView(
+        jobs=tuple(
+            _queued(context, job, place, starts.get(job), *said.get(job, ("", "")))
+            for job, place in places.items()
+            if place <= SHOWN
+        ),
+        waiting=len(places),
+        shares=tuple(_shares(context, [scheduler.jobs[job] for job in places])),
+        fragmentation=fragmentation(context),
+    )
+
+
+def _queued(
+    context: Context,
+    job: JobId,
+    place: int,
+    start: StartEstimate | None,
+    cause: str,
+    because: str,
+) -> QueuedJob:
+    spec = context.scheduler.jobs[job].spec
+    record = context.jobs.records.get(job)
+    asks = f"{sizes(spec.sizes)} devices" if spec.elastic else devices(spec.asked)
+    return QueuedJob(
+        job=job,
+        name="" if record is None else record.name,
+        user=spec.owner,
+        tenant=spec.tenant,
+        place=place,
+        asks=asks,
+        start=start,
+        cause=cause,
+        because=because,
+    )
+
+
+def _shares(context: Context, waiting: Sequence[Job]) -> list[TenantShare]:
+    """What each tenant holds; what it deserves only if the policy has quotas of devices."""
+    scheduler = context.scheduler
+    used: defaultdict[str, float] = defaultdict(float)
+    for tenants in scheduler.tenancy.tenants.values():
+        for job in tenants.values():
+            used[scheduler.jobs[job].spec.tenant] += 1.0 / len(tenants)
+    lines = Counter(job.spec.tenant for job in waiting)
+    given = quotas_of(context.charge.policy)
+    found = []
+    for tenant in sorted({*used, *lines, *(given or ())}):
+        held = used.get(tenant, 0.0)
+        deserved = None if given is None else given.get(tenant, 0.0)
+        over = None if deserved is None else max(0.0, held - deserved)
+        found.append(
+            TenantShare(
+                tenant=tenant,
+                used=round(held, 3),
+                waiting=lines[tenant],
+                deserved=deserved,
+                borrowed=None if over is None else round(over, 3),
+            )
+        )
+    return _lending(found)
+
+
+def _lending(shares: list[TenantShare]) -> list[TenantShare]:
+    """With what each has lent: of what all others borrow, its part of what is left unused."""
+    borrowed = sum(share.borrowed or 0.0 for share in shares)
+    unused = {s.tenant: max(0.0, (s.deserved or 0.0) - s.used) for s in shares}
+    whole = sum(unused.values())
+    part = min(1.0, borrowed / whole) if whole else 0.0
+    return [
+        share
+        if share.deserved is None
+        else replace(share, lent=round(part * unused[share.tenant], 3))
+        for share in shares
+    ]
+
+
+def quotas_of(policy: str) -> Quotas | None:
+    """Devices by tenant, if the policy was set with such quotas."""
+    name, _, query = parts(policy)[0].partition("?")
+    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
+    if name not in WITH_QUOTAS or not pairs.get("quotas"):
+        return None
+    return quotas(name, pairs["quotas"])
+
+
+def fragmentation(context: Context) -> Fragmentation:
+    """How the devices lie that a job could be given now."""
+    scheduler = context.scheduler
+    free = Counter(d.node for d in scheduler.tenancy.free if d not in scheduler.closed)
+    there = {node.name: node.device_count for node in scheduler.cluster.nodes}
+    total, most = free.total(), max(free.values(), default=0)
+    text = free_of(total, scheduler.cluster.device_count)
+    if total > most:
+        text += f", on {len(free)} nodes; a job on one node can have {devices(most)} at most"
+    ordered = sorted(free.items(), key=lambda item: (-item[1], item[0]))
+    return Fragmentation(
+        free=total,
+        largest_gang=most,
+        nodes=tuple(
+            NodeFree(node=node, free=count, devices=there.get(node, count))
+            for node, count in ordered[:NODES_MAX]
+        ),
+        sentence=text,
+    )

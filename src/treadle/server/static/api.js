@@ -1,0 +1,84 @@
+// Requests to the public API. A refusal becomes a Problem whose message is a sentence.
+
+import { setSession, state } from "./state.js";
+
+const ROOT = "/api/v1";
+
+export class Problem extends Error {
+  constructor({ status = 0, code = "", detail, hint = "" }) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.hint = hint;
+  }
+
+  /** The whole of it, for people. */
+  get sentence() {
+    const text = this.message.charAt(0).toUpperCase() + this.message.slice(1);
+    return this.hint ? `${text}. ${this.hint.charAt(0).toUpperCase()}${this.hint.slice(1)}.` : `${text}.`;
+  }
+}
+
+/** A path of the API with its query; empty values are left out, lists are repeated. */
+export function address(path, query = {}) {
+  const found = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== undefined && each !== null && each !== "") found.append(name, each);
+    }
+  }
+  const text = found.toString();
+  return `${ROOT}${path}${text ? `?${text}` : ""}`;
+}
+
+/** The answer itself: for streams and downloads. */
+export async function request(method, path, { query, body, signal } = {}) {
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (method !== "GET" && state.session?.csrf) headers["X-CSRF-Token"] = state.session.csrf;
+  let answer;
+  try {
+    answer = await fetch(address(path, query), {
+      method,
+      headers,
+      signal,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      credentials: "same-origin",
+      cache: "no-store",
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({ detail: "the daemon does not answer", hint: "is `treadle up` still running?" });
+  }
+  if (answer.ok) return answer;
+  const problem = await problemOf(answer);
+  if (problem.status === 401 && path !== "/session") setSession(null);
+  throw problem;
+}
+
+export async function get(path, query, signal) {
+  return (await request("GET", path, { query, signal })).json();
+}
+
+export async function post(path, body = {}) {
+  return read(await request("POST", path, { body }));
+}
+
+export async function remove(path) {
+  return read(await request("DELETE", path));
+}
+
+async function read(answer) {
+  const text = await answer.text();
+  return text ? JSON.parse(text) : null;
+}
+
+async function problemOf(answer) {
+  try {
+    const { detail, hint, code } = await answer.json();
+    if (detail) return new Problem({ status: answer.status, code, detail, hint });
+  } catch {
+    // Not one of our problems: a proxy between may answer something else.
+  }
+  return new Problem({ status: answer.status, detail: `the server answered with status ${answer.status}` });
+}

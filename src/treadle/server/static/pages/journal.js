@@ -1,0 +1,64 @@
+// Files from disk, read in the browser: a journal, a snapshot, or an answer that this page saved.
+//
+// Nothing is sent to the server. A journal is one JSON object a line (`treadle journal -o FILE`);
+// of it the chart needs the actions and what ended them.
+
+const ENDS = new Set(["JobFinished", "JobFailed", "JobCancelled", "JobStopped", "AttemptEnded"]);
+const BYTES_MAX = 200 * 2 ** 20;
+
+/** { kind: "journal", spells, nodes, jobs, span_s, title } or { kind: "what-if", answer }; else it throws. */
+export async function opened(file) {
+  if (file.size > BYTES_MAX) throw new Error(`${file.name} has more than ${BYTES_MAX / 2 ** 20} MiB; analyze it with treadle analyze`);
+  const text = await file.text();
+  const first = parsed(text.slice(0, text.indexOf("\n") < 0 ? undefined : text.indexOf("\n")));
+  if (first?.kind === "Opened") return journalOf(text, first);
+  const whole = first && text.trimEnd().indexOf("\n") < 0 ? first : parsed(text);
+  if (whole?.now && whole?.then && whole.spells_now) return { kind: "what-if", answer: whole };
+  if (Array.isArray(whole?.spells) && Array.isArray(whole.nodes)) return spellsOf(whole);
+  throw new Error(`${file.name} is neither a journal (treadle journal -o FILE) nor an answer that this page saved`);
+}
+
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+function journalOf(text, first) {
+  const nodes = new Map(first.cluster.nodes.map((node) => [node.name, node.device_count]));
+  const [open, spells, names] = [new Map(), [], new Map()];
+  let last = first.at;
+  const close = (job, at) => {
+    const spell = open.get(job);
+    if (spell && at > spell.from) spells.push({ ...spell, to: at });
+    open.delete(job);
+  };
+  for (const line of text.split("\n")) {
+    const fact = line && parsed(line);
+    if (!fact?.kind) continue; // The last line of a journal that is being written may be half.
+    last = Math.max(last, fact.at ?? last);
+    if (fact.kind === "JobSubmitted") names.set(fact.spec.id, fact.spec.owner ?? "");
+    if (fact.kind === "NodeJoined" && fact.node) nodes.set(fact.node.name, fact.node.device_count);
+    if (fact.kind === "Start" || fact.kind === "Change") {
+      close(fact.job, fact.at);
+      open.set(fact.job, { job: fact.job, from: fact.at, devices: fact.allocation.devices.map(([node, number]) => `${node}:${number}`) });
+    }
+    if (ENDS.has(fact.kind)) close(fact.job, fact.at);
+  }
+  for (const job of [...open.keys()]) close(job, last);
+  return {
+    kind: "journal", spells, jobs: names, nodes: [...nodes].map(([name, devices]) => ({ name, devices })),
+    whole: { from: 0, to: last || 1 }, title: `policy ${first.settings?.policy ?? "not known"}`,
+  };
+}
+
+function spellsOf({ spells, nodes, until_at: until }) {
+  const begin = Math.min(...spells.map(({ from_at: from }) => from), until);
+  return {
+    kind: "journal", nodes, jobs: new Map(spells.map(({ job, user }) => [job, user])), title: "who held what",
+    whole: { from: 0, to: until - begin || 1 },
+    spells: spells.map(({ job, devices, from_at: from, to_at: to }) => ({ job, devices, from: from - begin, to: (to ?? until) - begin })),
+  };
+}

@@ -1,0 +1,86 @@
+// Queue and shares: who waits for what, whose share is used, and how the free devices lie.
+
+import { get } from "../api.js";
+import { count, number, range } from "../parts/format.js";
+import { JobLink, Name } from "../parts/job-name.js";
+import { visible } from "../parts/safe-text.js";
+import { html } from "../vendor/preact-htm.js";
+import { useReading } from "./reading.js";
+
+const NODES_MAX = 64; // drawn
+
+export default function Queue() {
+  const { value, problem } = useReading((signal) => get("/queue", {}, signal), ["jobs", "decisions", "nodes"]);
+  if (!value) return html`<h1>Queue and shares</h1><p class="empty" role="status">${problem ? problem.sentence : "Loading…"}</p>`;
+  const { jobs, waiting, shares, fragmentation } = value;
+  return html`<div class="heading"><h1>Queue and shares</h1>
+      <span class="quiet">${waiting ? `${count(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}` : "no job waits"}</span>
+      ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
+    <div class="views">
+      <section class="card wide" aria-labelledby="queue-title"><h2 id="queue-title">Who waits for what</h2>
+        ${jobs.length ? html`<${Waiting} jobs=${jobs} waiting=${waiting} />`
+          : html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free. <code>treadle submit --help</code></p>`}</section>
+      <section class="card" aria-labelledby="shares-title"><h2 id="shares-title">Shares of tenants</h2><${Shares} shares=${shares} /></section>
+      <section class="card" aria-labelledby="free-title"><h2 id="free-title">Free devices</h2><${Free} ...${fragmentation} /></section>
+    </div>`;
+}
+
+function Waiting({ jobs, waiting }) {
+  return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="queue-title"><table class="queue-table">
+      <thead><tr><th scope="col" class="number">Place</th><th scope="col">Job</th><th scope="col">User</th><th scope="col">Asks for</th>
+        <th scope="col">Starts in</th><th scope="col">Because</th></tr></thead>
+      <tbody>${jobs.map((each) => html`<tr key=${each.job}>
+        <td class="number">${each.place}</td>
+        <th scope="row"><${JobLink} id=${each.job} name=${each.name} /></th>
+        <td><${Name} text=${each.user} />${each.tenant && each.tenant !== each.user && html`<span class="quiet"> · <${Name} text=${each.tenant} /></span>`}</td>
+        <td class="nowrap">${each.asks}</td>
+        <td class="nowrap" title=${each.start?.sentence}>${startText(each.start)}</td>
+        <td class="because">${visible(each.because)}</td></tr>`)}</tbody>
+    </table></div>
+    ${waiting > jobs.length && html`<p class="quiet small">The first ${jobs.length} of ${count(waiting, "job")}.</p>`}`;
+}
+
+/** When it starts, as far as simulations say. */
+export function startText(start) {
+  if (!start) return html`<span class="quiet">not known</span>`;
+  const { earliest_s: low, latest_s: high } = start;
+  if (low === null && high === null) return html`<span class="quiet">beyond what was simulated</span>`;
+  return range(low, high);
+}
+
+function Shares({ shares }) {
+  if (!shares.length) return html`<p class="quiet">No tenant has a job now.</p>`;
+  const hasQuotas = shares.some(({ deserved }) => deserved !== null);
+  const most = Math.max(...shares.flatMap(({ used, deserved }) => [used, deserved ?? 0]), 1e-9);
+  const amount = (value) => (value === null ? "–" : number(value));
+  return html`${!hasQuotas && html`<p class="quiet">The policy has no quotas: nothing is deserved, borrowed or lent.</p>`}
+    <div class="scroll" tabindex="0" role="region" aria-labelledby="shares-title"><table>
+      <thead><tr><th scope="col">Tenant</th><th scope="col" class="share-bar">Devices</th><th scope="col" class="number">Used</th>
+        ${hasQuotas && html`<th scope="col" class="number">Deserved</th><th scope="col" class="number">Borrowed</th><th scope="col" class="number">Lent</th>`}
+        <th scope="col" class="number">Waiting</th></tr></thead>
+      <tbody>${shares.map((each) => html`<tr key=${each.tenant}><th scope="row">${each.tenant ? html`<${Name} text=${each.tenant} />` : "(none)"}</th>
+        <td class="share-bar"><${ShareBar} ...${each} most=${most} /></td><td class="number">${amount(each.used)}</td>
+        ${hasQuotas && html`<td class="number">${amount(each.deserved)}</td><td class="number">${amount(each.borrowed)}</td><td class="number">${amount(each.lent)}</td>`}
+        <td class="number">${each.waiting}</td></tr>`)}</tbody>
+    </table></div>
+    ${hasQuotas && html`<p class="quiet small">The line in a bar is what the tenant deserves; beyond it, devices are borrowed.</p>`}`;
+}
+
+// Hidden from screen readers: the numbers are in the table.
+function ShareBar({ used, deserved, most }) {
+  const own = deserved === null ? used : Math.min(used, deserved);
+  const part = (value) => ({ width: `${(100 * value) / most}%` });
+  return html`<div class="share-track" aria-hidden="true"><i style=${part(own)}></i><i class="borrowed" style=${part(used - own)}></i>
+    ${deserved !== null && html`<b style=${{ left: `${(100 * deserved) / most}%` }}></b>`}</div>`;
+}
+
+function Free({ free, largest_gang: largest, nodes, sentence }) {
+  return html`<p>${visible(sentence)}</p>
+    ${free > 0 && html`<dl><dt>Free</dt><dd>${count(free, "device")}</dd><dt>Largest on one node</dt><dd>${count(largest, "device")}</dd></dl>
+      <ul class="free-nodes">${nodes.slice(0, NODES_MAX).map((node) => html`<li key=${node.node}>
+        <span class="free-name"><${Name} text=${node.node} /></span>
+        <span class="free-squares" aria-hidden="true">${Array.from({ length: Math.min(node.devices, 16) }, (_, index) =>
+          html`<i class=${index < Math.round((node.free * Math.min(node.devices, 16)) / node.devices) ? "is-free" : ""}></i>`)}</span>
+        <span class="quiet">${node.free} of ${node.devices}</span></li>`)}</ul>
+      ${nodes.length > NODES_MAX && html`<p class="quiet small">The ${NODES_MAX} nodes with the most of ${nodes.length}.</p>`}`}`;
+}

@@ -1,0 +1,27 @@
+// Where the time of a step goes, what limits it, and whether it is as fast as predicted.
+
+import { html } from "../vendor/preact-htm.js";
+import { number, percent } from "./format.js";
+import { visible } from "./safe-text.js";
+
+const ORDER = ["load", "prepare", "compute", "sync", "turns"];
+const WORDS = { load: "loading data", prepare: "preparing", compute: "computing", sync: "synchronising", turns: "waiting for turns" };
+
+export function Profile({ history }) {
+  const stages = ORDER.filter((name) => history.stages?.[name] > 0).map((name) => [name, history.stages[name]]);
+  const whole = stages.reduce((sum, [, seconds]) => sum + seconds, 0);
+  const { predicted_per_s: predicted, observed_per_s: observed } = history;
+  const known = (value) => value !== null && value !== undefined;
+  if (!stages.length && !history.bottleneck && !known(predicted) && !known(observed)) return null;
+  return html`<section class="card profile" aria-label="Resource profile">
+    <h2>Resource profile</h2>
+    <p>${history.bottleneck ? html`<b>Limited by:</b> ${visible(history.bottleneck)}` : html`<span class="quiet">What limits its speed is not known.</span>`}</p>
+    ${stages.length > 0 && html`<div class="stages" role="img" aria-label=${`A step: ${stages.map(([name, seconds]) => `${WORDS[name]} ${percent(seconds / whole)}`).join(", ")}`}>
+        ${stages.map(([name, seconds]) => html`<span class=${`stage ${name}`} style=${{ flexGrow: seconds / whole }}></span>`)}</div>
+      <ul class="stage-words">${stages.map(([name, seconds]) => html`<li><span class=${`stage ${name}`}></span>${WORDS[name]} <b>${number(seconds * 1000)} ms</b> <span class="quiet">${percent(seconds / whole)}</span></li>`)}</ul>`}
+    <dl>
+      <dt>Observed</dt><dd>${known(observed) ? `${number(observed)} steps a second` : "not known"}</dd>
+      <dt>Predicted</dt><dd>${known(predicted) ? `${number(predicted)} steps a second${known(observed) && predicted > 0 ? `; it does ${percent(observed / predicted)} of that` : ""}` : "not known"}</dd>
+    </dl>
+  </section>`;
+}

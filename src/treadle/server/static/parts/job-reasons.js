@@ -1,0 +1,53 @@
+// Why a job waits, runs or failed, with the evidence.
+
+import { get } from "../api.js";
+import { html, useEffect, useState } from "../vendor/preact-htm.js";
+import { count, range } from "./format.js";
+import { visible } from "./safe-text.js";
+
+const AGAIN_MS = 10000;
+
+/** `turn` changes when the job's state does; a waiting job is asked again now and then. */
+export function Reasons({ id, turn, waiting }) {
+  const [why, setWhy] = useState(null);
+  useEffect(() => {
+    let wanted = true;
+    const read = () => get(`/jobs/${encodeURIComponent(id)}/why`).then((found) => wanted && setWhy(found), () => {});
+    read();
+    const timer = waiting ? setInterval(() => !document.hidden && read(), AGAIN_MS) : 0;
+    return () => {
+      wanted = false;
+      clearInterval(timer);
+    };
+  }, [id, turn]);
+  if (!why) return null;
+  const { estimate } = why;
+  const more = [...why.evidence, why.company, why.reservation].filter(Boolean);
+  if (!why.because && !more.length) return null;
+  return html`<section class="card reasons ${why.never ? "never" : ""}" aria-label="Why">
+    <h2>${waiting ? "Why it waits" : "Why"}</h2>
+    <p class="because">${sentence(why.because)}</p>
+    ${more.length > 0 && html`<ul>${more.map((each) => html`<li>${sentence(each)}</li>`)}</ul>`}
+    <dl>
+      ${why.change && html`<dt>What would help</dt><dd>${visible(why.change)}</dd>`}
+      ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}</dd>`}
+      ${estimate && html`<dt>Starts in</dt><dd>${range(estimate.earliest_s, estimate.latest_s) || "not within the simulated time"}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
+      ${waiting && why.length?.known && html`<dt>Takes</dt><dd>${range(why.length.low_s, why.length.high_s)}${doubt(why.length)}<span class="quiet"> · ${visible(why.length.because)}</span></dd>`}
+    </dl>
+  </section>`;
+}
+
+const doubt = ({ coverage }) => (coverage ? ` (${Math.round(coverage * 10)} of 10 such ranges hold)` : "");
+
+const sentence = (text) => visible(text.charAt(0).toUpperCase() + text.slice(1));
+
+export function Failure({ failure, attempt }) {
+  if (!failure) return null;
+  return html`<section class="card failure" aria-label="Failure">
+    <h2>Why it failed <span class="tag">${visible(failure.kind)}</span></h2>
+    <p class="because">${visible(failure.sentence)}</p>
+    ${failure.evidence && html`<pre>${failure.evidence.split("\n").map(visible).join("\n")}</pre>`}
+    <dl><dt>Advice</dt><dd>${visible(failure.advice)}</dd><dt>Rule</dt><dd><code>${visible(failure.rule)}</code></dd>
+      ${attempt && html`<dt>Attempt</dt><dd>${attempt.number}${attempt.code === null ? "" : `, exit status ${attempt.code}`}${failure.retried ? ", retried" : ""}</dd>`}</dl>
+  </section>`;
+}

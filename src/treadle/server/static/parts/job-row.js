@@ -1,0 +1,58 @@
+// Rows of the table of jobs.
+
+import { state, useTopic } from "../state.js";
+import { html } from "../vendor/preact-htm.js";
+import { count, devices, moment, number, percent, range, span } from "./format.js";
+import { done } from "./job-filter.js";
+import { JobLink, Name } from "./job-name.js";
+import { JobState } from "./job-state.js";
+import { memo } from "./memo.js";
+import { visible } from "./safe-text.js";
+
+/** Reads its job itself: a tick that changes one job draws one row. */
+export const JobRow = memo(({ id, index, active, selected, onSelect, onActive }) => {
+  useTopic(`job:${id}`);
+  const job = state.jobs.get(id);
+  if (!job) return html`<div class="job-row" role="row" aria-rowindex=${index + 2}></div>`;
+  const select = (event) => onSelect(index, event.shiftKey);
+  return html`<div class="job-row ${active ? "active" : ""} ${selected ? "selected" : ""}" role="row" id=${`row-${index}`}
+    aria-rowindex=${index + 2} aria-selected=${selected} onMouseDown=${() => onActive(index)}>
+    <span role="cell" class="check"><input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} /></span>
+    <span role="cell" class="name"><${JobLink} id=${id} name=${job.name} /></span>
+    <span role="cell" class="user"><${Name} text=${job.user} />${job.tenant && html`<span class="quiet"> · <${Name} text=${job.tenant} /></span>`}</span>
+    <span role="cell" class="state-cell"><${JobState} state=${job.state} /></span>
+    <span role="cell" class="reason" title=${visible(job.because)}>${visible(job.because)}</span>
+    <span role="cell" class="devices" title=${visible(devices(job.devices))}>${held(job)}</span>
+    <span role="cell" class="progress-cell"><${Progress} job=${job} /></span>
+    <span role="cell" class="eta" title=${visible(job.end?.because ?? "")}>${job.end?.known ? range(job.end.low_s, job.end.high_s) : ""}</span>
+    <span role="cell" class="when"><time title="Submitted">${moment(job.submitted_at, { seconds: false })}</time></span>
+  </div>`;
+});
+
+function held(job) {
+  const asked = job.sizes.length > 1 ? `${job.sizes[0]}–${job.sizes.at(-1)}` : job.sizes[0];
+  const beside = job.beside.length ? html`<span class="beside" title=${`Shares its devices with ${job.beside.join(", ")}`}> + ${job.beside.map(visible).join(", ")}</span>` : "";
+  return html`<b>${job.devices.length}</b><span class="quiet">/${asked}</span>${beside}`;
+}
+
+/** A bar only where the job said how many steps there are; otherwise what it did say. */
+export function Progress({ job }) {
+  const share = done(job);
+  if (share !== null) {
+    return html`<span class="bar" role="img" aria-label=${percent(share)}><span style=${{ width: `${share * 100}%` }}></span></span>
+      <span class="number">${percent(share)}</span>`;
+  }
+  if (job.progress) return html`<span class="quiet">step ${number(job.progress.step)}</span>`;
+  return job.running_s ? html`<span class="quiet">ran ${span(job.running_s)}</span>` : "";
+}
+
+export const GroupRow = memo(({ name, kind, members, index, active, open, onToggle, onActive }) => {
+  const running = members.filter((job) => job.devices.length);
+  const held = running.reduce((sum, job) => sum + job.devices.length, 0);
+  return html`<div class="job-row group ${active ? "active" : ""}" role="row" id=${`row-${index}`} aria-rowindex=${index + 2}
+    aria-expanded=${open} onClick=${() => (onActive(index), onToggle(name))}>
+    <span role="cell" class="check" aria-hidden="true">${open ? "▾" : "▸"}</span>
+    <span role="cell" class="group-name"><b>${name ? html`<${Name} text=${name} />` : `no ${kind}`}</b>
+      <span class="quiet"> ${count(members.length, "job")}, ${running.length} with ${count(held, "device")}</span></span>
+  </div>`;
+});

@@ -1,0 +1,77 @@
+// The life of a job: its events in order, each with what it was about.
+
+import { get } from "../api.js";
+import { addDecisions, state, useTopic } from "../state.js";
+import { html, useEffect, useMemo, useState } from "../vendor/preact-htm.js";
+import { iso, moment, span } from "./format.js";
+import { visible } from "./safe-text.js";
+
+const READ_MAX = 1000; // from either end
+const SHOWN_FIRST = 60;
+// The scheduler's own bookkeeping, and progress: the curves show it.
+const LEFT_OUT = new Set(["JobProgressed", "JobUpdated", "JobAccepted"]);
+const REASON_WITHIN_S = 2; // between a decision and the action that carries it out
+const KINDS = [
+  [/Submitted|Released/, "queued"],
+  [/Held|Paused/, "held"],
+  [/Started|^Start$|Resumed/, "started"],
+  [/Resiz|Replan|Change|Join|Leave|Shar|Moved|^Move$/, "changed"],
+  [/Fail|Lost|Crash|Timeout/, "failed"],
+  [/Finished|Succeeded|Completed/, "good"],
+  [/AttemptEnded/, "ended"],
+];
+
+export function Timeline({ id }) {
+  useTopic("events", "decisions");
+  const [read, setRead] = useState({ events: [], gap: false, problem: "" });
+  const [all, setAll] = useState(false);
+  useEffect(() => {
+    let wanted = true;
+    get("/decisions", { limit: 500 }).then((page) => addDecisions(page.decisions), () => {});
+    readEvents(id).then(
+      (found) => wanted && setRead(found),
+      (error) => wanted && setRead({ events: [], gap: false, problem: error.sentence ?? String(error) }),
+    );
+    return () => (wanted = false);
+  }, [id]);
+  const events = useMemo(() => {
+    const known = new Map(read.events.map((event) => [event.id, event]));
+    for (const event of state.events) if (event.job === id) known.set(event.id, event);
+    return [...known.values()].filter((event) => !LEFT_OUT.has(event.kind)).sort((a, b) => a.id - b.id);
+  }, [read, state.version.events, id]);
+  const reasons = useMemo(() => state.decisions.flatMap((decision) => decision.changes
+    .filter((change) => change.job === id && change.because)
+    .map((change) => ({ at: decision.at, because: change.because }))), [state.version.decisions, id]);
+  const shown = all ? events : events.slice(-SHOWN_FIRST);
+  return html`<section class="card timeline" aria-label="Timeline">
+    <h2>Timeline</h2>
+    ${read.problem && html`<p class="problem">${read.problem}</p>`}
+    ${read.gap && html`<p class="quiet small">The job has more events than are read at once; some in the middle are left out.</p>`}
+    ${shown.length < events.length && html`<button onClick=${() => setAll(true)}>Show ${events.length - shown.length} earlier ones</button>`}
+    <ol>${shown.map((event, index) => html`<${Entry} key=${event.id} event=${event} before=${shown[index - 1]} because=${reasonOf(event, reasons)} />`)}</ol>
+  </section>`;
+}
+
+function Entry({ event, before, because }) {
+  const kind = KINDS.find(([test]) => test.test(event.kind))?.[1] ?? "other";
+  const pause = before ? event.at - before.at : 0;
+  return html`<li class=${kind} title=${visible(event.kind)}>
+    <time datetime=${iso(event.at)}>${moment(event.at)}</time>
+    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet">, because ${visible(because)}</span>`}</span>
+    ${pause >= 1 && html`<span class="quiet small">${span(pause)} later</span>`}
+  </li>`;
+}
+
+/** The policy's reason for an action: that of the decision just before it. */
+function reasonOf(event, reasons) {
+  if (event.kind.startsWith("Job")) return "";
+  return reasons.findLast(({ at }) => at <= event.at + 0.1 && at >= event.at - REASON_WITHIN_S)?.because ?? "";
+}
+
+async function readEvents(id) {
+  const first = await get("/events", { job: id, limit: READ_MAX });
+  if (first.events.length < READ_MAX) return { events: first.events, gap: false, problem: "" };
+  const last = await get("/events", { job: id, limit: READ_MAX, last: true });
+  const gap = last.events[0].id > first.events.at(-1).id;
+  return { events: [...first.events, ...last.events], gap, problem: "" };
+}

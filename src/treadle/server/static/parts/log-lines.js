@@ -1,0 +1,52 @@
+// The lines of a log that grows, bounded: the oldest go when there are too many.
+
+import { PLAIN, spansOf } from "./ansi.js";
+
+const LINES_MAX = 100000;
+const LINE_LENGTH_MAX = 4000; // characters; longer lines are cut where they are shown
+
+export class LogLines {
+  constructor() {
+    this.lines = [];
+    this.dropped = 0; // lines before the first that is kept
+    this.open = false; // the last line has no end yet
+    this.drawn = new Map(); // line -> {line, spans, style}
+  }
+
+  get length() {
+    return this.lines.length;
+  }
+
+  add(text) {
+    const parts = text.split("\n");
+    if (this.open && this.lines.length) {
+      this.drawn.delete(this.lines.length - 1);
+      this.lines[this.lines.length - 1] += parts.shift();
+    }
+    for (const part of parts) this.lines.push(part);
+    this.open = true;
+    if (this.lines.at(-1) === "") {
+      this.lines.pop();
+      this.open = false;
+    }
+    const surplus = this.lines.length - LINES_MAX;
+    if (surplus > 0) {
+      this.lines.splice(0, surplus);
+      this.dropped += surplus;
+      this.drawn.clear();
+    }
+  }
+
+  /** Spans of a line. A colour that an earlier line left on goes on only within what is near. */
+  spans(index) {
+    const known = this.drawn.get(index);
+    if (known) return known.spans;
+    const line = this.lines[index];
+    const cut = line.length > LINE_LENGTH_MAX;
+    const found = spansOf(cut ? line.slice(-LINE_LENGTH_MAX) : line, this.drawn.get(index - 1)?.style ?? PLAIN);
+    if (cut) found.spans.unshift({ text: `⟨${line.length - LINE_LENGTH_MAX} characters not shown⟩ `, classes: "faint" });
+    if (this.drawn.size > 5000) this.drawn.clear();
+    this.drawn.set(index, found);
+    return found.spans;
+  }
+}

@@ -1,0 +1,32 @@
+// Light, dark, or as the system says.
+
+import { html, useState } from "../vendor/preact-htm.js";
+
+const NAMES = { "": "system", light: "light", dark: "dark" };
+const NEXT = { "": "light", light: "dark", dark: "" };
+const SIGNS = { "": "◐", light: "○", dark: "●" };
+
+/** Charts on a canvas listen to this event to take the new colours. */
+export const THEME_EVENT = "treadle-theme";
+
+export function ThemeButton() {
+  const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "");
+  const choose = () => {
+    const next = NEXT[theme];
+    if (next) document.documentElement.dataset.theme = next;
+    else delete document.documentElement.dataset.theme;
+    try {
+      localStorage.setItem("treadle-theme", next);
+    } catch {
+      // It lasts for this visit then.
+    }
+    setTheme(next);
+    window.dispatchEvent(new Event(THEME_EVENT));
+  };
+  const label = `Theme: ${NAMES[theme]}. Change to ${NAMES[NEXT[theme]]}`;
+  return html`<button class="plain theme" onClick=${choose} aria-label=${label} title=${label}>${SIGNS[theme]}</button>`;
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+  window.dispatchEvent(new Event(THEME_EVENT)),
+);

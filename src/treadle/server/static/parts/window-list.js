@@ -1,0 +1,62 @@
+// A list of which only the visible rows are in the document, however long it is.
+//
+// Rows have one height. The list keeps one active row for the keyboard; the rows are drawn by the
+// caller, who gets the number of the row and whether it is active.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact-htm.js";
+
+const BEYOND = 8; // rows drawn above and below what is visible
+const HEIGHT_MAX = 8_000_000; // of an element, in pixels: browsers have a limit of about 16 million
+
+/**
+ * `rows`: how many; `draw(index, active)`; `active`, `onActive(index)`; `onKey(event, index)` for
+ * other keys; `stick`: stay at the end as rows are added; `role` of the body.
+ */
+export function WindowList({ rows, height, draw, active, onActive, onKey, stick = false, onStick, label, role = "rowgroup", focusable = true }) {
+  const box = useRef();
+  const [view, setView] = useState({ top: 0, tall: 600 });
+  const whole = Math.min(rows * height, HEIGHT_MAX);
+  const scale = rows * height > HEIGHT_MAX ? (rows * height) / HEIGHT_MAX : 1;
+  const measure = () => {
+    const { scrollTop, clientHeight } = box.current;
+    setView((before) => (before.top === scrollTop && before.tall === clientHeight ? before : { top: scrollTop, tall: clientHeight }));
+  };
+  useEffect(() => {
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(box.current);
+    return () => watcher.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    if (stick) box.current.scrollTop = box.current.scrollHeight;
+  }, [stick, rows]);
+  useLayoutEffect(() => {
+    if (active === undefined || active < 0) return;
+    const top = (active * height) / scale;
+    const { scrollTop, clientHeight } = box.current;
+    if (top < scrollTop) box.current.scrollTop = top;
+    else if (top + height > scrollTop + clientHeight) box.current.scrollTop = top + height - clientHeight;
+  }, [active]);
+  const scrolled = () => {
+    measure();
+    const { scrollTop, clientHeight, scrollHeight } = box.current;
+    onStick?.(scrollTop + clientHeight >= scrollHeight - height);
+  };
+  const first = Math.max(0, Math.floor((view.top * scale) / height) - BEYOND);
+  const last = Math.min(rows, Math.ceil((view.top * scale + view.tall) / height) + BEYOND);
+  const shown = [];
+  for (let index = first; index < last; index += 1) shown.push(draw(index, index === active));
+  const key = (event) => {
+    const page = Math.max(1, Math.floor(view.tall / height) - 1);
+    const to = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: rows - 1 }[event.key];
+    if (to !== undefined && onActive && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      onActive(Math.min(rows - 1, Math.max(0, to)), event);
+    } else onKey?.(event, active);
+  };
+  return html`<div class="window-list" ref=${box} role=${role} aria-label=${label} tabindex=${focusable ? 0 : undefined}
+    aria-activedescendant=${active >= 0 ? `row-${active}` : undefined} onScroll=${scrolled} onKeyDown=${key}>
+    <div class="whole" role="presentation" style=${{ height: `${whole}px` }}>
+      <div class="shown" role="presentation" style=${{ transform: `translateY(${(first * height) / scale}px)` }}>${shown}</div>
+    </div>
+  </div>`;
+}

@@ -1,0 +1,80 @@
+"""Routes to look at the scheduler: its decisions, its queue, who held what, and what would be."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from treadle.server.answers import answer
+from treadle.server.history_routes import EVENT_ID_MAX, MOMENT_MAX, Moment, UsageFormat, as_csv
+from treadle.server.job_routes import Identity
+from treadle.server.port import settled
+from treadle.server.routes import PREFIX, Served, refusals
+from treadle.wire.decisions import DecisionPage, WhyNot
+from treadle.wire.queue import QueueView
+from treadle.wire.spells import SpellPage
+from treadle.wire.usage_days import UsageDayRow, UsageDays
+from treadle.wire.what_if import WhatIf, WhatIfRequest
+
+router = APIRouter(prefix=PREFIX, tags=["views"])
+
+Until = Annotated[float | None, Query(ge=0, le=MOMENT_MAX, allow_inf_nan=False)]
+
+
+@router.get("/decisions", response_model=DecisionPage)
+async def list_decisions(
+    service: Served,
+    after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
+    limit: Annotated[int, Query(ge=1, le=500)] = 100,
+) -> Response:
+    """List the newest decisions that changed something, oldest first."""
+    return await answer(service.decisions(after=after, limit=limit))
+
+
+@router.get("/jobs/{identity}/why-not", response_model=WhyNot, responses=refusals(404, 503))
+async def explain_not_there(
+    identity: Identity,
+    device: Annotated[str, Query(max_length=200, examples=["host:3"])],
+    service: Served,
+) -> Response:
+    """Explain why a job is not on a device."""
+    return await answer(service.why_not(identity, device))
+
+
+@router.get("/queue", response_model=QueueView, responses=refusals(503))
+async def show_queue(service: Served) -> Response:
+    """Show who waits, the shares of tenants, and how free devices lie."""
+    return await answer(service.queue())
+
+
+@router.get("/spells", response_model=SpellPage, responses=refusals(503))
+async def list_spells(service: Served, since_at: Moment = 0.0, until_at: Until = None) -> Response:
+    """List who held which devices between two moments."""
+    return await answer(service.spells(since_at=since_at, until_at=until_at))
+
+
+@router.post("/what-if", response_model=WhatIf, responses=refusals(404, 503))
+async def simulate_what_if(asked: WhatIfRequest, service: Served) -> Response:
+    """Simulate the present queue under another policy, on other machines, or without jobs."""
+    return await answer(service.what_if(asked))
+
+
+@router.get(
+    "/usage/days",
+    response_model=UsageDays,
+    responses={
+        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
+        **refusals(503),
+    },
+)
+async def get_usage_by_day(
+    service: Served,
+    since_at: Moment = 0.0,
+    until_at: Until = None,
+    as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
+) -> Response:
+    """Show device-hours by day, and what was wasted; CSV has the rows of users."""
+    found = await settled(service.usage_days(since_at=since_at, until_at=until_at))
+    if as_format is UsageFormat.JSON:
+        return await answer(found)
+    return Response(as_csv(UsageDayRow, found.rows), media_type="text/csv")

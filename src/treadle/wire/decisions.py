@@ -1,0 +1,56 @@
+"""What the policy decided lately, and why, as users see it."""
+
+from dataclasses import dataclass
+
+from treadle.wire.jobs import described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionChange:
+    """What a decision changed for one job."""
+
+    job: str
+    # start, stop, grow, shrink, move, replan, or join and leave (it shares its devices from then
+    # on, or no more).
+    kind: str
+    before: tuple[str, ...]  # devices
+    after: tuple[str, ...]
+    plan: str = described("", "Its execution plan from then on, of jobs that have one.")
+    beside: tuple[str, ...] = described((), "The other jobs on its devices from then on.")
+    because: str = described("", "The policy's reason, as `why` said it then; empty: it gave none.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """One decision that changed something, or failed."""
+
+    id: int  # ascending
+    at: float  # seconds since 1970
+    policy: str
+    cpu_ms: float  # of the processor
+    events: tuple[str, ...]  # what happened since the decision before, in words
+    changes: tuple[DecisionChange, ...]
+    running: int  # jobs with devices, after it
+    waiting: int
+    free: int  # devices
+    error: str = ""  # of the policy: nothing was changed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionPage:
+    """The newest decisions, oldest first; they are kept since the daemon began."""
+
+    decisions: tuple[Decision, ...]
+    next: int  # the id to go on after
+    others: int  # decisions since the daemon began that changed nothing
+    since_at: float  # when the daemon began
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNot:
+    """Why a job is not on a device, or that it is."""
+
+    job: str
+    device: str
+    cause: str  # one word, to count by
+    because: str

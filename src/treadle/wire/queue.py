@@ -1,0 +1,55 @@
+"""Who waits for what, whose share is used, and how the free devices lie."""
+
+from dataclasses import dataclass
+
+from treadle.wire.jobs import StartEstimate, described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedJob:
+    job: str
+    name: str
+    user: str
+    tenant: str
+    place: int  # from 1, as `why` counts it
+    asks: str  # "2 devices", "1..4 devices"
+    start: StartEstimate | None = None  # None: not computed
+    cause: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantShare:
+    """Devices of one tenant."""
+
+    tenant: str
+    used: float  # a device that n jobs share counts for each of them as 1/n
+    waiting: int  # jobs
+    deserved: float | None = described(None, "None: the policy has no shares.")
+    borrowed: float | None = None  # used beyond what it deserves
+    lent: float | None = None  # deserved, and used by others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFree:
+    node: str
+    free: int
+    devices: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fragmentation:
+    """How free devices lie."""
+
+    free: int
+    largest_gang: int  # the most free devices of one node
+    nodes: tuple[NodeFree, ...]  # those with a free device, the most first
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    jobs: tuple[QueuedJob, ...]  # the first ones, in order of place
+    waiting: int  # in all
+    shares: tuple[TenantShare, ...]
+    fragmentation: Fragmentation

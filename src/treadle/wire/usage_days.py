@@ -1,0 +1,37 @@
+"""Device-hours by day, and what of them was wasted."""
+
+from dataclasses import dataclass
+
+from treadle.wire.jobs import described
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageDayRow:
+    """Device-hours of one user in one tenant on one day (UTC)."""
+
+    day: str  # 2026-11-16
+    user: str
+    tenant: str
+    jobs: int
+    allocated_h: float  # devices held
+    used_h: float | None  # the same times how busy they were, where that was measured
+    failed_h: float  # of allocated_h, in attempts that failed
+    idle_h: float | None  # of allocated_h, without work on the device, where that was measured
+    restart_h: float | None = described(
+        None,
+        "Beside allocated_h: from the order to start again until the processes ran; None: unknown.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayTotal:
+    day: str
+    capacity_h: float | None  # device-hours that there were; None: the journal does not say
+    # Free while a job waited that asked for no more than was free; None: not measured.
+    fragmented_h: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageDays:
+    rows: tuple[UsageDayRow, ...]
+    days: tuple[DayTotal, ...]

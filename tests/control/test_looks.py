@@ -1,0 +1,178 @@
+"""Decisions, queue, spells, usage by day and why-not of a real controller with real processes."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.control.asking import LONG, end_all, looked_at, runs, told, waits
+from tests.control.living import ME, bash, ended, living
+from treadle.control.api import LiveService
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.wire.decisions import Decision
+from treadle.wire.problems import NotFoundError
+
+
+class _Failing(Wrapper):
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        raise RuntimeError("it cannot")
+
+
+async def decided(live: LiveService, kind: str, job: str) -> Decision:
+    """The first decision that did this to a job, once its reasons are known."""
+    while True:
+        for decision in live.decisions().decisions:
+            if any(change.job == job and change.kind == kind for change in decision.changes):
+                return decision
+        await asyncio.sleep(0.01)
+
+
+def test_a_decision_says_what_it_changed_why_and_what_it_took(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = await runs(live, devices="2")
+        decision = await decided(live, "start", job)
+        assert f"me submitted job {job} for 2 devices" in decision.events
+        assert decision.policy == "backfill"
+        assert decision.cpu_ms > 0
+        assert (decision.running, decision.waiting, decision.free) == (1, 0, 2)
+        [change] = decision.changes
+        assert change.before == ()
+        assert change.after == (await live.job(job)).job.devices
+        assert change.because, "the policy says why"
+        await waits(live, devices="4")
+        page = live.decisions()
+        assert page.others > 0, "that one changed nothing"
+        assert live.decisions(after=page.next).decisions == ()
+
+    told(story, tmp_path)
+
+
+def test_a_resize_names_the_devices_before_and_after(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = await runs(live, devices="1..4", resumable=True)
+        first = (await live.job(job)).job.devices
+        assert len(first) == 4
+        await live.submit(ME, bash(LONG, devices="2", grace_s=0.2, priority=5))
+        decision = await decided(live, "shrink", job)
+        [change] = [each for each in decision.changes if each.job == job]
+        assert change.before == first
+        assert len(change.after) < 4
+
+    told(story, tmp_path, policy="afs+steady?run_s=0&rest_s=0")
+
+
+def test_a_policy_that_fails_is_a_decision_with_its_error(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        live.context.scheduler.policy = _Failing(live.context.scheduler.policy)
+        await waits(live)
+        await looked_at(live)
+        assert live.decisions().decisions[-1].error == "it cannot"
+
+    told(story, tmp_path)
+
+
+def test_spells_are_the_same_after_the_daemon_began_again(tmp_path: Path) -> None:
+    async def whole() -> None:
+        async with living(tmp_path) as live:
+            job = await runs(live, devices="3", name="first", tenant="lab")
+            short = (await live.submit(ME, bash("true", grace_s=0.2))).id
+            await ended(live, short)
+            before = await live.spells()
+        async with living(tmp_path) as live:
+            after = await live.spells()
+            assert after.spells == before.spells
+            held = {spell.job: spell for spell in after.spells}
+            assert len(held[job].devices) == 3
+            assert (held[job].name, held[job].tenant, held[job].to_at) == ("first", "lab", None)
+            assert held[short].to_at is not None
+            assert [(node.name, node.devices) for node in after.nodes] == [("here", 4)]
+            past = await live.spells(until_at=held[job].from_at - 1.0)
+            assert past.spells == (), "nothing ran yet"
+            await end_all(live)
+
+    asyncio.run(asyncio.wait_for(whole(), 60))
+
+
+def test_a_closed_device_is_in_the_spells_with_its_cause(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        await live.manage(ME, "here:2", "avoid")
+        await looked_at(live)
+        [closed] = (await live.spells()).closed
+        assert (closed.device, closed.cause, closed.to_at) == ("here:2", "avoided", None)
+        assert closed.from_at is not None
+        await live.manage(ME, "here:2", "manage")
+        await looked_at(live)
+        [closed] = (await live.spells()).closed
+        assert closed.to_at is not None
+        assert closed.to_at >= (closed.from_at or 0.0)
+
+    told(story, tmp_path)
+
+
+def test_the_queue_says_who_waits_for_what_and_how_free_devices_lie(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await runs(live, devices="3", tenant="lab", estimate_s=600)
+        job = await waits(live, devices="2", tenant="shop")
+        found = await live.queue()
+        [waiting] = found.jobs
+        assert (waiting.job, waiting.place, waiting.asks) == (job, 1, "2 devices")
+        assert waiting.because == (await live.why(job)).because
+        assert waiting.start is not None
+        assert waiting.start.latest_s is not None
+        assert waiting.start.latest_s > 60
+        assert found.fragmentation.sentence == "1 of 4 is free"
+        assert (found.fragmentation.free, found.fragmentation.largest_gang) == (1, 1)
+        shares = {share.tenant: share for share in found.shares}
+        assert (shares["lab"].used, shares["lab"].deserved) == (3.0, None)
+        assert (shares["shop"].used, shares["shop"].waiting) == (0.0, 1)
+        assert first
+
+    told(story, tmp_path)
+
+
+def test_shares_follow_the_quotas_of_the_policy(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        await runs(live, devices="1", tenant="lab")
+        found = {share.tenant: share for share in (await live.queue()).shares}
+        assert (found["lab"].deserved, found["lab"].used, found["lab"].borrowed) == (3.0, 1.0, 0.0)
+        assert (found["shop"].deserved, found["shop"].lent) == (1.0, 0.0)
+
+    told(story, tmp_path, policy="antman?quotas=lab:3/shop:1")
+
+
+def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await runs(live, devices="3")
+        [there, *_] = (await live.job(first)).job.devices
+        job = await waits(live, devices="2")
+        [free] = {f"here:{n}" for n in range(4)} - {*(await live.job(first)).job.devices}
+        on = await live.why_not(first, there)
+        assert on.cause == "there"
+        assert (await live.why_not(first, free)).because.startswith(f"{free} is free; the job has")
+        taken = await live.why_not(job, there)
+        assert taken.because.startswith(f"{there} is held by job {first}")
+        assert taken.because.endswith((await live.why(job)).because)
+        await live.manage(ME, free, "avoid")
+        await looked_at(live)
+        assert (await live.why_not(job, free)).cause == "avoided"
+        for wrong in ("here:9", "nowhere:0", "here", "here:-1", "here:²"):
+            with pytest.raises(NotFoundError):
+                await live.why_not(job, wrong)
+
+    told(story, tmp_path)
+
+
+def test_usage_by_day_adds_up_to_usage(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        jobs = [(await live.submit(ME, bash(body, tenant="lab"))).id for body in ("true", "false")]
+        await ended(live, *jobs)
+        [whole] = await live.usage()
+        found = await live.usage_days()
+        assert sum(row.allocated_h for row in found.rows) == pytest.approx(whole.allocated_h)
+        assert sum(row.failed_h for row in found.rows) == pytest.approx(whole.failed_h)
+        assert whole.failed_h > 0
+        assert {(row.user, row.tenant) for row in found.rows} == {(whole.user, "lab")}
+        assert all(day.capacity_h and day.fragmented_h is None for day in found.days)
+
+    told(story, tmp_path)

@@ -1,0 +1,62 @@
+"""Views of the scheduler, for a service in memory that has none."""
+
+from treadle.wire.decisions import Decision, DecisionPage, WhyNot
+from treadle.wire.queue import Fragmentation, QueueView
+from treadle.wire.spells import SpellPage
+from treadle.wire.usage_days import UsageDayRow, UsageDays
+from treadle.wire.what_if import Outcome, WhatIf, WhatIfRequest
+
+POLICY = "fifo"
+
+
+class ViewsInMemory:
+    def usage_days(self, *, since_at: float = 0.0, until_at: float | None = None) -> UsageDays:
+        row = UsageDayRow(
+            day="2026-11-16",
+            user="=ada",
+            tenant="a,b",
+            jobs=1,
+            allocated_h=1.5,
+            used_h=None,
+            failed_h=0.0,
+            idle_h=None,
+        )
+        return UsageDays(rows=(row,), days=())
+
+    def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
+        return SpellPage(spells=(), nodes=(), closed=(), since_at=since_at, until_at=9.0)
+
+    def decisions(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
+        one = Decision(
+            id=1,
+            at=2.0,
+            policy=POLICY,
+            cpu_ms=0.5,
+            events=(),
+            changes=(),
+            running=0,
+            waiting=0,
+            free=1,
+        )
+        return DecisionPage(decisions=() if after else (one,), next=1, others=0, since_at=1.0)
+
+    def why_not(self, identity: str, device: str) -> WhyNot:
+        return WhyNot(job=identity, device=device, cause="test", because="it is a test")
+
+    def queue(self) -> QueueView:
+        none = Fragmentation(free=1, largest_gang=1, nodes=(), sentence="1 device is free")
+        return QueueView(jobs=(), waiting=0, shares=(), fragmentation=none)
+
+    async def what_if(self, asked: WhatIfRequest) -> WhatIf:
+        outcome = Outcome(
+            policy=asked.policy or POLICY,
+            cluster=asked.cluster or "1x1",
+            jobs=0,
+            ended=0,
+            mean_completion_s=None,
+            p90_completion_s=None,
+            makespan_s=None,
+        )
+        return WhatIf(
+            at=1.0, now=outcome, then=outcome, jobs=(), spells_now=(), spells_then=(), notes=()
+        )
