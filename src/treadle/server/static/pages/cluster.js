@@ -30,12 +30,11 @@ export default function Cluster() {
   return html`<h1 class="hidden-text">Cluster</h1>
     <${Scrubber} at=${past.at} onMove=${move} />
     <div class="with-side">
-      <div class="nodes ${past.at === null ? "" : "past"}">
+      <div><div class="nodes ${past.at === null ? "" : "past"}">
         ${nodes.map((node) => html`<${NodeGrid} key=${node.name} node=${node} speeds=${speeds} highlighted=${highlighted}
           compact=${devices.length > COMPACT_FROM} onLook=${setLooked} />`)}
         ${!nodes.length && html`<p class="empty">There is no node${past.at === null ? "" : " in what is kept of that moment"}.</p>`}
-        <${Summary} devices=${devices} />
-      </div>
+      </div><${Summary} devices=${devices} /></div>
       <aside class="side" aria-label="Details">
         <${DeviceCard} device=${devices.find((each) => each.name === looked)} speeds=${speeds} past=${past.at !== null} />
         <${Holders} devices=${devices} onHighlight=${setHighlighted} />
@@ -50,7 +49,7 @@ function Summary({ devices }) {
     const kind = device.jobs.length > 1 ? "shared" : device.state;
     kinds.set(kind, (kinds.get(kind) ?? 0) + 1);
   }
-  return html`<p class="key quiet">${[...kinds].map(
+  return html`<p class="tile-legend quiet">${[...kinds].map(
     ([kind, many]) => html`<span><span class="tile-key ${kind}" aria-hidden="true"></span>${many} ${kind}</span>`,
   )}</p>`;
 }
