@@ -11,6 +11,7 @@ from treadle.control.api import LiveService
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.decisions import Decision
+from treadle.wire.jobs import Report
 from treadle.wire.problems import NotFoundError
 
 
@@ -174,5 +175,24 @@ def test_usage_by_day_adds_up_to_usage(tmp_path: Path) -> None:
         assert whole.failed_h > 0
         assert {(row.user, row.tenant) for row in found.rows} == {(whole.user, "lab")}
         assert all(day.capacity_h and day.fragmented_h is None for day in found.days)
+
+    told(story, tmp_path)
+
+
+def test_the_history_of_a_job_has_its_losses_and_its_bottleneck(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = await runs(live)
+        assert (await live.job_history(job)).progress == ()
+        for step in (10, 20, 30):
+            stages = {"load": 0.3, "compute": 0.1, "step": 0.4}
+            said = Report(step=step, total=100, loss=5.0 / step, stages=stages)
+            await live.report(ME, job, said)
+            await looked_at(live)
+        found = await live.job_history(job)
+        assert found.progress[-1].step == 30
+        assert found.progress[-1].loss == pytest.approx(5.0 / 30)
+        assert [point.step for point in found.progress] == sorted(p.step for p in found.progress)
+        assert found.bottleneck == "loading data takes 75% of a step"
+        assert found.predicted_per_s is None, "nothing like it has run"
 
     told(story, tmp_path)

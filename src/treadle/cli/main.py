@@ -63,6 +63,10 @@ LIVE: dict[str, tuple[str, str]] = {
     "doctor": ("treadle.cli.live.doctor:doctor", "Check state folder, store and their bond."),
     "journal": ("treadle.cli.live.exports:journal", "Export the journal, for treadle analyze."),
     "snapshot": ("treadle.cli.live.exports:snapshot", "Print the scheduler state as JSON."),
+    "what-if": (
+        "treadle.cli.live.what_if:what_if",
+        "Simulate the queue under another policy or cluster.",
+    ),
     "debug-bundle": ("treadle.cli.live.exports:debug_bundle", "Collect diagnostics into one file."),
     "completion": (
         "treadle.cli.completion:completion",

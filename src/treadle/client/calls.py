@@ -38,6 +38,7 @@ from treadle.wire.machine import (
 )
 from treadle.wire.retention import Pruned, PruneRequest
 from treadle.wire.sessions import LinkMade
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -231,6 +232,11 @@ def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -
 def snapshot() -> Call[dict[str, object]]:
     """Get the state as a policy sees it."""
     return _get("/snapshot", dict[str, object])
+
+
+def what_if(request: WhatIfRequest) -> Call[WhatIf]:
+    """Simulate the present queue under another policy, on other machines, or without jobs."""
+    return _post("/what-if", WhatIf, body=sparse(request), repeatable=True)
 
 
 def journal() -> Call[bytes]:

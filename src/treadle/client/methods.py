@@ -81,6 +81,7 @@ class Methods:
     usage = Method(calls.usage)
     usage_csv = Method(calls.usage_csv)
     snapshot = Method(calls.snapshot)
+    what_if = Method(calls.what_if)
     debug = Method(calls.debug)
     metrics = Method(calls.metrics)
     session_link = Method(calls.session_link)

@@ -59,7 +59,7 @@ class ProgressPoint:
 class JobHistory:
     id: str
     attempts: tuple[AttemptHistory, ...]
-    progress: tuple[ProgressPoint, ...] = described((), "Its steps over time; older ones coarser.")
+    progress: tuple[ProgressPoint, ...] = described((), "What it said of its steps, over time.")
     stages: dict[str, float] = field(default_factory=dict)  # seconds of a step, as in Report
     bottleneck: str = described("", "What limits its speed, with the evidence; empty: not known.")
     predicted_per_s: float | None = described(

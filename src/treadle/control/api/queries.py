@@ -12,6 +12,7 @@ from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import STOPPING, InOrder, idle_devices
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
@@ -186,7 +187,9 @@ class Queries:
         return await self._context.reads.ask(read)
 
     async def history(self, identity: str) -> JobHistory:
-        return await job_history(self._context, await self.record(identity))
+        record = await self.record(identity)
+        measured = await job_history(self._context, record)
+        return await with_progress(self._context, record, measured)
 
     async def why(self, identity: str) -> Why:
         """Of a job, or of an array as a whole, each by its id or its name."""

@@ -1,0 +1,74 @@
+"""A recorded run beside the same jobs under another policy, in the shape of a live what-if."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobId
+from treadle.core.wording import share
+from treadle.journal.journal import read
+from treadle.study.own_orders import CLOSE, error
+from treadle.study.whatif import Lived, observed, recorded, simulated, with_own_orders
+from treadle.traces.clusters import cluster as cluster_of
+from treadle.wire.what_if import Outcome, WhatIf, WhatIfJob, WhatIfRequest
+
+
+def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
+    """The jobs that finished, as recorded and under the other policy."""
+    journal = read(path)
+    if asked.without:
+        raise InvalidInputError("--without needs a snapshot; a journal is simulated whole")
+    policy = asked.policy or str(journal.opened.settings.get("policy") or "")
+    if not policy:
+        raise InvalidInputError(f"{path} does not say its policy; name one with --policy")
+    before = recorded(journal)
+    if not before:
+        raise InvalidInputError(f"{path} has no job that finished")
+    check = error(_completions(before), _completions(with_own_orders(journal)))
+    if asked.cluster:
+        opened = replace(journal.opened, cluster=cluster_of(asked.cluster))
+        journal = replace(journal, opened=opened)
+    after = simulated(journal, policy)
+    seen = observed(journal)
+    here = str(journal.opened.settings.get("policy") or "as recorded")
+    note = (
+        "the run's own orders, simulated, do not lead to its own times: do not rely on this"
+        if check > CLOSE
+        else f"simulated with its own orders, the run's times are off by {share(check)}"
+    )
+    return WhatIf(
+        at=0.0,
+        now=_outcome(here, "", before, len(before)),
+        then=_outcome(policy, asked.cluster, after, len(before)),
+        jobs=tuple(
+            WhatIfJob(
+                job=job,
+                name="",
+                user=seen[job].spec.owner,
+                now_s=round(lived.completion_s, 3),
+                then_s=round(after[job].completion_s, 3) if job in after else None,
+            )
+            for job, lived in before.items()
+        ),
+        spells_now=(),
+        spells_then=(),
+        notes=("seconds count from each job's submission", note),
+    )
+
+
+def _completions(lived: Mapping[JobId, Lived]) -> dict[JobId, float]:
+    return {job: each.completion_s for job, each in lived.items()}
+
+
+def _outcome(policy: str, cluster: str, lived: Mapping[JobId, Lived], jobs: int) -> Outcome:
+    ends = sorted(each.completion_s for each in lived.values())
+    return Outcome(
+        policy=policy,
+        cluster=cluster or "the recorded machines",
+        jobs=jobs,
+        ended=len(ends),
+        mean_completion_s=round(sum(ends) / len(ends), 3) if ends else None,
+        p90_completion_s=round(ends[int(0.9 * (len(ends) - 1) + 0.5)], 3) if ends else None,
+        makespan_s=None,
+    )
