@@ -15,7 +15,8 @@ const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED", "TIMEOUT"]);
 export const state = {
   session: undefined, // undefined: not asked yet; null: nobody is logged in
   link: { phase: "idle", detail: "" }, // of the stream: idle, connecting, open, reconnecting
-  loaded: false, // the lists were read once
+  loaded: false, // nodes and status were read
+  listed: false, // and the jobs, which take longer
   status: null,
   jobs: new Map(), // by id: active ones, and ended ones that the page has seen
   nodes: new Map(), // by name
@@ -88,20 +89,25 @@ export function setLink(phase, detail = "") {
   changed("link");
 }
 
-/** The lists as they are now, instead of what was known. */
-export function replaceLists({ status, jobs, nodes }) {
-  const before = state.jobs;
+/** The machine as it is now, instead of what was known. */
+export function replaceMachine(status, nodes) {
   state.status = status;
+  state.nodes = new Map(nodes.map((node) => [node.name, node]));
+  state.loaded = true;
+  changed("status", "nodes");
+  for (const name of state.nodes.keys()) changed(`node:${name}`);
+}
+
+/** The active jobs as they are now. Ended ones are not in that list, and cannot change any more. */
+export function replaceJobs(jobs) {
+  const before = state.jobs;
   state.jobs = new Map(jobs.map((job) => [job.id, job]));
-  // Ended jobs are not in the list of active ones, and cannot change any more.
   for (const job of before.values()) {
     if (ended(job) && !state.jobs.has(job.id)) state.jobs.set(job.id, job);
   }
-  state.nodes = new Map(nodes.map((node) => [node.name, node]));
-  state.loaded = true;
-  changed("status", "jobs", "nodes");
-  for (const id of state.jobs.keys()) changed(`job:${id}`);
-  for (const name of state.nodes.keys()) changed(`node:${name}`);
+  state.listed = true;
+  changed("jobs");
+  for (const id of new Set([...before.keys(), ...state.jobs.keys()])) changed(`job:${id}`);
 }
 
 /** Jobs that were read apart from the stream; newer knowledge is kept. */
@@ -161,6 +167,7 @@ function setJob(job) {
 
 function forget() {
   state.loaded = false;
+  state.listed = false;
   state.status = null;
   state.jobs = new Map();
   state.nodes = new Map();

@@ -4,7 +4,7 @@
 // for as long as it does. If the server no longer has what was missed, the lists are read anew.
 
 import { get, request } from "./api.js";
-import { applyTick, replaceLists, setLink, setSession, state } from "./state.js";
+import { applyTick, replaceJobs, replaceMachine, setLink, setSession, state } from "./state.js";
 
 const PAUSE_FIRST_MS = 500;
 const PAUSE_MAX_MS = 15000;
@@ -41,12 +41,11 @@ export function followLog(wanted) {
 
 /** Read the lists anew. The stream asks for it before its first tick; ticks wait until it is done. */
 async function readLists() {
-  const [status, page, nodes] = await Promise.all([
-    get("/status"),
-    get("/jobs", { limit: JOBS_MAX }),
-    get("/nodes"),
-  ]);
-  replaceLists({ status, jobs: page.jobs, nodes: nodes.nodes ?? nodes });
+  const jobs = get("/jobs", { limit: JOBS_MAX });
+  // The machine is shown while the jobs are still on their way.
+  const machine = Promise.all([get("/status"), get("/nodes")]).then((found) => replaceMachine(...found));
+  const [page] = await Promise.all([jobs, machine]);
+  replaceJobs(page.jobs);
 }
 
 async function follow(mine) {
@@ -67,7 +66,7 @@ async function follow(mine) {
     if (mine !== generation) return;
     if (running?.signal.reason === "again") continue;
     // Old news are better than none, as long as the page says that they are old.
-    if (!state.loaded) await readLists().catch(() => {});
+    if (!state.listed) await readLists().catch(() => {});
     setLink("reconnecting", why);
     await new Promise((go) => setTimeout(go, pause_ms * (0.75 + Math.random() / 2)));
     pause_ms = Math.min(pause_ms * 2, PAUSE_MAX_MS);

@@ -106,7 +106,7 @@ function Choice({ label, value, choices, onChoose }) {
 }
 
 function Nothing({ view }) {
-  if (!state.loaded) return html`<p class="empty">Reading the jobs…</p>`;
+  if (!state.listed) return html`<p class="empty">Reading the jobs…</p>`;
   if (view.filter) return html`<p class="empty">No job matches the filter.</p>`;
   return html`<p class="empty">There is no such job. Submit one: <code>treadle submit -- python train.py</code></p>`;
 }
