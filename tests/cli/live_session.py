@@ -37,6 +37,7 @@ from treadle.wire.machine import (
 from treadle.wire.problems import NotFoundError, RequestError
 from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
 from treadle.wire.sessions import LinkMade
+from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 NOW = 1_790_000_000.0  # 2026-09-21 14:13:20 UTC
 
@@ -303,6 +304,9 @@ class ValueClient:
 
     def snapshot(self) -> dict[str, object]:
         return {"now": 12.5}
+
+    def what_if(self, request: WhatIfRequest) -> WhatIf:
+        raise NotImplementedError("a real daemon is asked in test_cli_what_if.py")
 
     def journal(self) -> Iterator[bytes]:
         yield b'{"a":1}\n'
