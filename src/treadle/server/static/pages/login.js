@@ -36,7 +36,7 @@ export default function Login({ args }) {
       onInput=${(event) => setToken(event.target.value)} />
     <button class="primary" disabled=${busy}>${busy ? "Logging in…" : "Log in"}</button>
     <p class="problem" role="alert">${problem}</p>
-    <p class="quiet">On the daemon's machine, <code>treadle dashboard</code> opens this page and logs you in.
+    <p class="quiet">On the daemon's machine, <code>treadle dashboard</code> opens this page and logs you in.${" "}
       <code>treadle token make NAME</code> makes a token for another machine.</p>
   </form>`;
 }

@@ -63,7 +63,12 @@ export function number(value) {
 
 export const percent = (share) => (share === null || share === undefined ? "" : `${Math.round(share * 100)} %`);
 
-export const gib = (value) => (value === null || value === undefined ? "" : `${number(value)} GiB`);
+/** Memory in GiB, in smaller units below that. */
+export function gib(value) {
+  if (value === null || value === undefined) return "";
+  if (value === 0 || value >= 1) return `${number(value)} GiB`;
+  return value >= 0.001 ? `${Math.round(value * 1024)} MiB` : `${Math.round(value * 1048576)} KiB`;
+}
 
 export const count = (many, one, more = `${one}s`) => `${many.toLocaleString("en")} ${many === 1 ? one : more}`;
 

@@ -11,9 +11,9 @@ import { toast, toastProblem } from "./toast.js";
 const IDS_MAX = 1000; // in one request
 const NAMED_MAX = 5;
 const VERBS = {
-  cancel: { ask: "Cancel", done: "cancelled", body: "Their processes are asked to stop, and are killed after their grace time. This cannot be undone.", danger: true },
-  hold: { ask: "Hold", done: "held", body: "Jobs that wait do not start until they are released." },
-  release: { ask: "Release", done: "released", body: "Held jobs may start again." },
+  cancel: { ask: "Cancel", done: "cancelled", body: "Processes are asked to stop, and are killed when the grace time is over. This cannot be undone.", danger: true },
+  hold: { ask: "Hold", done: "held", body: "A job that waits does not start until it is released." },
+  release: { ask: "Release", done: "released", body: "A held job may start again." },
 };
 
 export const mayOrder = () => state.session?.role !== "viewer";
