@@ -1,5 +1,6 @@
 """The page in a real browser: it draws, reacts, and runs no script from a trace."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -38,7 +39,8 @@ const over = (node, type, more = {}) => {
 // How many points of a chart have a colour, as opaque as asked for.
 const inked = (chart, colour, [least, most] = [250, 255]) => {
   const shown = document.querySelector(`${chart} .chart canvas`);
-  const canvas = Object.assign(document.createElement("canvas"), { width: shown.width, height: shown.height });
+  const { width, height } = shown;
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
   const pen = canvas.getContext("2d", { willReadFrequently: true });
   pen.drawImage(shown, 0, 0);
   const wanted = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -177,7 +179,7 @@ def test_a_long_thin_end_is_cut_and_said_until_all_is_asked_for(look, with_long_
 
 def test_the_longest_queue_is_drawn_and_said(look, comparison, monkeypatch):
     def with_peaks(whole):
-        data = page_data(whole)
+        data = json.loads(json.dumps(page_data(whole)))
         for run in data["runs"]:
             run["waiting_max"] = [6] * len(run["waiting"])
         return data

@@ -10,13 +10,13 @@ import re
 from importlib.resources import files
 from posixpath import dirname, join, normpath
 
-_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.M)
-_DECLARED = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.M)
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "([^"]+)";$', re.MULTILINE)
+_DECLARED = re.compile(r"^export (?=(?:async )?(?:function|const|class) (\w+))", re.MULTILINE)
 _LISTED = re.compile(r"export\s*\{([^}]*)\};?\s*$")
 
 
 def bundle(entry: str, *, before: str = "") -> str:
-    """The script that runs a module, such as `report/main.js`; `before` is a script that it needs."""
+    """The script that runs a module, such as `report/main.js`, after a script that it needs."""
     parts: dict[str, str] = {}
     _collect(entry, parts)
     defined = "\n".join(parts.values())
@@ -33,7 +33,8 @@ def static_text(name: str) -> str:
 def _collect(name: str, parts: dict[str, str]) -> None:
     """Add a module after those that it imports; ours have no circles."""
     text = static_text(name)
-    imports = {match[2]: normpath(join(dirname(name), match[2])) for match in _IMPORT.finditer(text)}
+    named = [match[2] for match in _IMPORT.finditer(text)]
+    imports = {path: normpath(join(dirname(name), path)) for path in named}
     for other in imports.values():
         if other not in parts:
             _collect(other, parts)

@@ -1,12 +1,13 @@
 // Builds the page from its parts.
 
-import { lengthFormat, markFormat, numberMarks, timeMarks, timeTicks } from "../charts/axes.js";
+import { lengthFormat, timeTicks } from "../charts/axes.js";
 import {
   count, data, decimal, duration, durationOf, element, percent, place, plural, runs,
 } from "./base.js";
 import { deviceCharts, distribution, timeline } from "./curves.js";
 import { drawGantt } from "./gantt.js";
 import { groupTables } from "./groups.js";
+import { markFormat, numberMarks, timeMarks } from "./marks.js";
 import { drawSummary } from "./summary.js";
 import { waitCauses } from "./wait_causes.js";
 import { windowControls } from "./window.js";

@@ -7,14 +7,11 @@ const DAY = 86400;
 export const MARGIN = { left: 58, right: 14 };
 
 /** Steps of an axis of seconds. */
-export const TIME_STEPS = [
+const TIME_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30,
   MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 20 * MINUTE, 30 * MINUTE,
   HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR,
   DAY, 2 * DAY, 5 * DAY, 10 * DAY, 20 * DAY, 50 * DAY, 100 * DAY, 200 * DAY, 500 * DAY, 1000 * DAY,
-];
-const TIME_MARKS = [
-  0.001, 0.01, 0.1, 1, 10, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 10 * DAY, 100 * DAY, 1000 * DAY,
 ];
 
 /** Multiples of a time step between two moments, at most so many; `zero_s` is where they count from. */
@@ -28,41 +25,14 @@ export function timeTicks(from, to, most, zero_s = 0) {
   return ticks;
 }
 
-/** Marks of a logarithmic axis of seconds. */
-export function timeMarks(from, to, most) {
-  return thinned(TIME_MARKS.filter((mark) => mark >= from && mark <= to), most);
-}
-
-/** Marks of a logarithmic axis of numbers. */
-export function numberMarks(from, to, most) {
-  const marks = [];
-  for (let power = Math.floor(Math.log10(from)); 10 ** power <= to; power += 1) {
-    for (const factor of [1, 2, 5]) marks.push(Number((factor * 10 ** power).toPrecision(1)));
-  }
-  const within = marks.filter((mark) => mark >= from && mark <= to);
-  if (within.length <= most) return within;
-  const powers = within.filter((mark) => Number.isInteger(Number(Math.log10(mark).toFixed(6))));
-  return thinned(powers.length > 1 ? powers : within, most);
-}
-
-function thinned(marks, most) {
-  const every = Math.ceil(marks.length / Math.max(most, 1));
-  return marks.filter((_, index) => index % every === 0);
-}
-
 /** Lengths of one axis in one unit: 12 h, 24 h, 36 h. */
 export function lengthFormat(span) {
   const [unit, name] = unitOf(span, [4 * DAY, 3 * HOUR, 3 * MINUTE]);
   return (seconds) => `${Number((seconds / unit).toFixed(span < 1 ? 4 : 2)).toLocaleString("en")} ${name}`;
 }
 
-/** A mark on a logarithmic axis of seconds. */
-export function markFormat(seconds) {
-  const [unit, name] = unitOf(seconds, [DAY, HOUR, MINUTE]);
-  return `${Number((seconds / unit).toPrecision(3)).toLocaleString("en")} ${name}`;
-}
-
-function unitOf(seconds, [day, hour, minute]) {
+/** The unit of a length, given from when on days, hours and minutes read better. */
+export function unitOf(seconds, [day, hour, minute]) {
   if (seconds >= day) return [DAY, "d"];
   if (seconds >= hour) return [HOUR, "h"];
   return seconds >= minute ? [MINUTE, "min"] : [1, "s"];

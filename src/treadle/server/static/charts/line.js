@@ -234,7 +234,7 @@ function Legend({ title, series, values, hidden, onToggle }) {
 
 /** A long name that may be broken between its parameters. */
 export function broken(name) {
-  return name.split(/(?<=[?&,])/).flatMap((part) => [html`<wbr />`, part]).slice(1);
+  return name.split(/(?<=[?&,+])/).flatMap((part) => [html`<wbr />`, part]).slice(1);
 }
 
 // Drawn when it is opened.

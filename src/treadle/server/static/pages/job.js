@@ -9,6 +9,7 @@ import { OrderButtons } from "../parts/job-orders.js";
 import { Profile } from "../parts/job-profile.js";
 import { Failure, Reasons } from "../parts/job-reasons.js";
 import { Progress } from "../parts/job-row.js";
+import { useJobSpells } from "../parts/job-spells.js";
 import { JobState } from "../parts/job-state.js";
 import { Timeline } from "../parts/job-timeline.js";
 import { LogView } from "../parts/log-view.js";
@@ -26,11 +27,14 @@ export default function JobPage({ args }) {
   // What the stream does not carry is read again when this changes.
   const turn = live ? `${live.state} ${live.attempts} ${live.devices.join()} ${live.resizes}` : "";
   const { detail, history, problem } = useRecord(id, turn, live && !ended(live));
+  const known = live ?? detail?.job;
+  const from_at = known?.started_at ?? known?.submitted_at;
+  const to_at = known?.ended_at ?? now();
+  const beside = known?.beside.join() ?? "";
+  const spells = useJobSpells(id, { from_at, to_at, turn: `${turn} ${beside}`, started: Boolean(known?.started_at) });
   if (problem && !detail) return html`<p class="empty">${problem} <a href="#/jobs">All jobs</a></p>`;
   if (!detail) return html`<div class="waiting" role="status">Reading job ${visible(id)}…</div>`;
-  const job = live ?? detail.job;
-  const from_at = job.started_at ?? job.submitted_at;
-  const to_at = job.ended_at ?? now();
+  const job = known;
   const failed = detail.attempts.findLast((attempt) => attempt.failure);
   return html`<div class="job-page">
     <div class="job-title">
@@ -44,12 +48,12 @@ export default function JobPage({ args }) {
       <div class="column">
         <${Failure} failure=${detail.failure} attempt=${failed} />
         ${!(ended(job) && detail.failure) && html`<${Reasons} id=${id} turn=${turn} waiting=${job.state === "PENDING" || job.state === "HELD"} />`}
-        <${Timeline} id=${id} />
+        <${Timeline} id=${id} company=${spells.company} />
         <${SubmitAgain} detail=${detail} />
       </div>
       <div class="column">
         ${job.attempts > 0 && html`<${LogView} key=${id} job=${id} attempts=${job.attempts} ended=${ended(job)} />`}
-        ${job.started_at && html`<${DeviceBars} id=${id} from_at=${from_at} to_at=${to_at} turn=${turn} />`}
+        <${DeviceBars} id=${id} spells=${spells.own} from_at=${from_at} to_at=${to_at} cut=${spells.cut} />
         ${history && html`<${Profile} history=${history} />`}
         ${history && job.started_at && html`<${Curves} history=${history} from_at=${from_at} to_at=${to_at} />`}
         <${Company} attempts=${detail.attempts} />

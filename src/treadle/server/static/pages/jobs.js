@@ -66,6 +66,8 @@ export default function Jobs({ query }) {
       : html`<${GroupRow} key=${`group ${row.group}`} name=${row.group} kind=${view.group} members=${row.members} index=${index} active=${isActive}
           open=${!closed.has(row.group)} onToggle=${toggle} onActive=${setActive} />`;
   };
+  const head = html`<${Head} view=${view} setView=${setView} all=${jobs.length > 0 && selected.size >= jobs.length}
+    onAll=${(on) => setSelected(on ? new Set(jobs.map((each) => each.job.id)) : new Set())} />`;
   return html`<div class="jobs-page">
     <div class="row toolbar">
       <h1>Jobs</h1>
@@ -79,11 +81,10 @@ export default function Jobs({ query }) {
       ${selected.size > 0 && html`<button class="plain" onClick=${() => setSelected(new Set())}>Clear</button>`}
       <${OrderButtons} ids=${chosen} onDone=${() => setSelected(new Set())} />
     </div>
-    <div class="job-table card" role="table" aria-label="Jobs" aria-rowcount=${rows.length + 1}>
-      <${Head} view=${view} setView=${setView} all=${jobs.length > 0 && selected.size >= jobs.length}
-        onAll=${(on) => setSelected(on ? new Set(jobs.map((each) => each.job.id)) : new Set())} />
+    <div class="job-table card">
       ${rows.length
-        ? html`<${WindowList} rows=${rows.length} height=${height} draw=${draw} active=${at} onActive=${setActive} onKey=${key} label="Jobs: arrows move, space selects, enter opens" />`
+        ? html`<${WindowList} grid rows=${rows.length} height=${height} draw=${draw} active=${at} onActive=${setActive} onKey=${key} head=${head} head_px=${36}
+            label="Jobs: arrows move, space selects, enter opens" />`
         : html`<${Nothing} view=${view} />`}
     </div>
   </div>`;

@@ -75,7 +75,7 @@ function ShareBar({ used, deserved, most }) {
 }
 
 function Free({ free, largest_gang: largest, nodes, sentence }) {
-  return html`<p>${visible(sentence)}</p>
+  return html`<p>${visible(sentence.charAt(0).toUpperCase() + sentence.slice(1))}.</p>
     ${free > 0 && html`<dl><dt>Free</dt><dd>${count(free, "device")}</dd><dt>Largest on one node</dt><dd>${count(largest, "device")}</dd></dl>
       <ul class="free-nodes">${nodes.slice(0, NODES_MAX).map((node) => html`<li key=${node.node}>
         <span class="free-name"><${Name} text=${node.node} /></span>

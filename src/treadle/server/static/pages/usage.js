@@ -24,16 +24,16 @@ export default function Usage({ query }) {
       <span class="choice" role="group" aria-label="By">${["user", "tenant"].map((each) => html`<button key=${each} aria-pressed=${String(each === by)} onClick=${() => setBy(each)}>by ${each}</button>`)}</span>
       <a class="button" href=${address("/usage/days", { since_at, format: "csv" })} download="usage.csv">CSV</a></div>
     ${problem && html`<p class="problem" role="status">${problem.sentence}</p>`}
-    ${value ? html`<${Shown} usage=${value} by=${by} isReading=${isReading} />` : html`<p class="empty" role="status">${problem ? "" : "Loading…"}</p>`}`;
+    ${value ? html`<${Shown} usage=${value} by=${by} since_at=${since_at} isReading=${isReading} />` : html`<p class="empty" role="status">${problem ? "" : "Loading…"}</p>`}`;
 }
 
-function Shown({ usage, by, isReading }) {
+function Shown({ usage, by, since_at, isReading }) {
   const groups = useMemo(() => grouped(usage.rows, by), [usage, by]);
   if (!usage.rows.length) return html`<p class="empty">No job held a device in this time.</p>`;
   const all = total(usage.rows);
   const capacity = sum(usage.days.map(({ capacity_h: each }) => each));
   return html`<div class="views" aria-busy=${isReading}>
-    <section class="card wide" aria-labelledby="days-title"><h2 id="days-title">Allocated by day</h2><${Days} usage=${usage} by=${by} groups=${groups} /></section>
+    <section class="card wide" aria-labelledby="days-title"><h2 id="days-title">Allocated by day</h2><${Days} usage=${usage} by=${by} groups=${groups} since_at=${since_at} /></section>
     <section class="card" aria-labelledby="sums-title"><h2 id="sums-title">In all</h2><${Sums} all=${all} capacity=${capacity} fragmented=${sum(usage.days.map(({ fragmented_h: each }) => each))} /></section>
     <section class="card" aria-labelledby="waste-title"><h2 id="waste-title">Waste by cause</h2><${Waste} groups=${groups} /></section>
     <section class="card wide" aria-labelledby="rows-title"><h2 id="rows-title">By ${by}</h2><${Rows} groups=${groups} by=${by} /></section></div>`;
@@ -60,13 +60,14 @@ function grouped(rows, by) {
   return [...found].map(([name, its]) => ({ name, rows: its, ...total(its) })).sort((one, other) => other.allocated_h - one.allocated_h);
 }
 
-const hours = (value) => (value === null || value === undefined ? "not known" : `${number(value)} h`);
+const amount = (value) => (value > 0 && value < 0.01 ? "<0.01" : number(value));
+const hours = (value) => (value === null || value === undefined ? "not known" : `${amount(value)} h`);
 const share = (part, whole) => (part === null || !whole ? "" : ` (${Math.round((100 * part) / whole)} %)`);
 
 // -- parts --------------------------------------------------------------------------------------
 
-function Days({ usage, by, groups }) {
-  const days = useMemo(() => [...new Set([...usage.days.map(({ day }) => day), ...usage.rows.map(({ day }) => day)])].sort(), [usage]);
+function Days({ usage, by, groups, since_at: since }) {
+  const days = useMemo(() => daysFrom(since, usage), [usage, since]);
   const bars = useMemo(() => {
     const large = groups.slice(0, groups.length > GROUPS_MAX ? GROUPS_MAX - 1 : GROUPS_MAX);
     const rest = groups.slice(large.length);
@@ -75,7 +76,15 @@ function Days({ usage, by, groups }) {
     if (rest.length) shown.push({ name: `${rest.length} others`, colour: "--quiet", values: values(rest.flatMap(({ rows }) => rows)) });
     return shown;
   }, [groups, days]);
-  return html`<${DayBars} label="Device-hours allocated by day and ${by}" days=${days} groups=${bars} format=${(value) => `${number(value)} h`} />`;
+  return html`<${DayBars} label="Device-hours allocated by day and ${by}" days=${days} groups=${bars} format=${hours} />`;
+}
+
+// Every day, also those without a job; of a long time only from the first one with something on.
+function daysFrom(since, { rows }) {
+  const first = rows.map(({ day }) => Date.parse(`${day}T00:00:00Z`) / 1000).reduce((one, other) => Math.min(one, other));
+  const begin = now() - since > 31 * DAY_S ? Math.max(since, first) : Math.min(since, first);
+  const count = Math.floor((now() - begin) / DAY_S) + 1;
+  return Array.from({ length: count }, (_, index) => new Date((begin + index * DAY_S) * 1000).toISOString().slice(0, 10));
 }
 
 function Sums({ all, capacity, fragmented }) {
@@ -107,7 +116,7 @@ function Waste({ groups }) {
 
 function Rows({ groups, by }) {
   const other = by === "user" ? "tenant" : "user";
-  const cell = (value) => (value === null ? html`<span class="quiet" title="Not measured">–</span>` : number(value));
+  const cell = (value) => (value === null ? html`<span class="quiet" title="Not measured">–</span>` : amount(value));
   return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="rows-title"><table>
     <thead><tr><th scope="col">${by === "user" ? "User" : "Tenant"}</th><th scope="col">${by === "user" ? "Tenants" : "Users"}</th>
       ${["Jobs", "Allocated h", "Used h", "Failed h", "Idle h", "Starting h"].map((title) => html`<th scope="col" class="number" key=${title}>${title}</th>`)}</tr></thead>

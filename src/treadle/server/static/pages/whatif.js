@@ -2,6 +2,7 @@
 // what happens as things are. Also opens journals and saved answers from disk.
 
 import { post } from "../api.js";
+import { broken } from "../charts/line.js";
 import { columnsOf, sizeOf } from "../charts/spells.js";
 import { cssColour } from "../charts/theme.js";
 import { Gantt, TimeControls, clamped } from "../charts/gantt.js";
@@ -59,7 +60,7 @@ function Form({ asked, setAsked, onRun, onOpen, isRunning }) {
     <label class="grow">Without jobs <input type="text" placeholder="none, or ids: 12, 15" list="what-if-jobs" ...${field("without")} /></label>
     <datalist id="what-if-jobs">${active.map(({ id, name }) => html`<option value=${id} key=${id}>${name ?? ""}</option>`)}</datalist>
     <button class="primary" disabled=${isRunning || isViewer} title=${isViewer ? "Viewers may not run simulations" : undefined}>Simulate</button>
-    <input type="file" class="hidden-text" ref=${input} tabindex="-1" aria-hidden="true" accept=".json,.jsonl,.txt,.journal"
+    <input type="file" hidden ref=${input} accept=".json,.jsonl,.txt,.journal"
       onChange=${(event) => { onOpen(event.target.files[0]); event.target.value = ""; }} />
     <button type="button" onClick=${() => input.current.click()} title="A journal or an answer of this page; it is read in the browser and not sent">Open a file…</button>
   </form>`;
@@ -84,9 +85,9 @@ function Answer({ answer, file }) {
       ${file ? html`From <bdi>${file}</bdi>: the` : "The"} queue of ${moment(answer.at)}</h2>
       ${!file && html`<button class="plain" onClick=${() => save(answer)}>Save as a file</button>`}</div>
       <div class="outcomes">${NUMBERS.map(([key, title]) => html`<${Compared} key=${key} title=${title} now=${now[key]} then=${then[key]} />`)}</div>
-      <table class="outcome-names"><thead><tr><th scope="col"></th><th scope="col">Policy</th><th scope="col">Machines</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Ended</th></tr></thead>
-        <tbody>${[["as it is", now], ["what if", then]].map(([name, each]) => html`<tr key=${name}><th scope="row">${name}</th><td>${each.policy}</td><td>${each.cluster}</td>
-          <td class="number">${each.jobs}</td><td class="number">${each.ended}</td></tr>`)}</tbody></table>
+      <div class="scroll" tabindex="0" role="region" aria-label="Both simulations"><table class="outcome-names"><thead><tr><th scope="col"></th><th scope="col">Policy</th><th scope="col">Machines</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Ended</th></tr></thead>
+        <tbody>${[["as it is", now], ["what if", then]].map(([name, each]) => html`<tr key=${name}><th scope="row">${name}</th><td>${broken(each.policy)}</td><td>${each.cluster}</td>
+          <td class="number">${each.jobs}</td><td class="number">${each.ended}</td></tr>`)}</tbody></table></div>
       ${notes.length > 0 && html`<h3 class="notes-title">What was assumed</h3><ul class="notes">${notes.map((note) => html`<li key=${note}>${visible(note)}</li>`)}</ul>`}</section>
     <${Pair} answer=${answer} />
     <section class="card" aria-labelledby="jobs-title"><h2 id="jobs-title">Jobs</h2><${Jobs} jobs=${jobs} /></section>`;
@@ -142,8 +143,8 @@ function Pair({ answer }) {
   useEffect(() => setView(whole), [whole]);
   const shared = { view, whole, names, onView: (from, to) => setView(clamped(from, to, whole)), onReset: () => setView(whole) };
   return html`<section class="card" aria-labelledby="devices-title"><div class="row"><h2 id="devices-title" class="grow">Devices and their jobs</h2><${TimeControls} ...${shared} /></div>
-    <h3 id="now-title">As it is: ${answer.now.policy}, ${answer.now.cluster}</h3><${Chart} ...${shared} columns=${now} labelledby="now-title" />
-    <h3 id="then-title">What if: ${answer.then.policy}, ${answer.then.cluster}</h3><${Chart} ...${shared} columns=${then} labelledby="then-title" /></section>`;
+    <h3 id="now-title">As it is: ${broken(answer.now.policy)}, ${answer.now.cluster}</h3><${Chart} ...${shared} columns=${now} labelledby="now-title" />
+    <h3 id="then-title">What if: ${broken(answer.then.policy)}, ${answer.then.cluster}</h3><${Chart} ...${shared} columns=${then} labelledby="then-title" /></section>`;
 }
 
 function Chart({ columns, names, ...rest }) {

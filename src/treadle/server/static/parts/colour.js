@@ -6,7 +6,7 @@
 const COLOURS = 12;
 const PATTERNS = 4;
 
-/** The number of its colour and of its pattern. */
+/** The numbers of its colour (--job-N of style.css) and of its pattern. */
 export function lookOf(id) {
   const hash = hashOf(String(id));
   return { colour: (hash * 5) % COLOURS, pattern: Math.floor(hash / COLOURS) % PATTERNS };
@@ -17,19 +17,6 @@ export function lookClass(id) {
   const { colour, pattern } = lookOf(id);
   return `job-colour c${colour} p${pattern}`;
 }
-
-/** The job's colour as a value, for a canvas. */
-export const colourOf = (id) => tokenColour(`--job-${lookOf(id).colour}`);
-
-/** A colour of style.css in the present theme, as a value: "--accent" -> "rgb(15, 118, 110)". */
-export function tokenColour(token) {
-  probe.style.color = `var(${token})`;
-  if (!probe.isConnected) document.body.append(probe);
-  return getComputedStyle(probe).color;
-}
-
-const probe = document.createElement("span");
-probe.hidden = true;
 
 function hashOf(text) {
   const digits = /(\d+)(?!.*\d)/.exec(text);

@@ -1,7 +1,6 @@
 // Which devices a job held over its time: a row for each device, a bar for each spell.
 
-import { get } from "../api.js";
-import { html, useEffect, useState } from "../vendor/preact-htm.js";
+import { html } from "../vendor/preact-htm.js";
 import { lookClass } from "./colour.js";
 import { moment, span } from "./format.js";
 import { visible } from "./safe-text.js";
@@ -9,18 +8,8 @@ import { visible } from "./safe-text.js";
 const ROWS_MAX = 32;
 const natural = new Intl.Collator("en", { numeric: true });
 
-/** `turn` changes when the job's devices do. */
-export function DeviceBars({ id, from_at, to_at, turn }) {
-  const [spells, setSpells] = useState(null);
-  useEffect(() => {
-    let wanted = true;
-    get("/spells", { since_at: from_at, until_at: to_at }).then(
-      (page) => wanted && setSpells(page.spells.filter((spell) => spell.job === id)),
-      () => wanted && setSpells([]),
-    );
-    return () => (wanted = false);
-  }, [id, turn]);
-  if (!spells?.length) return null;
+export function DeviceBars({ id, spells, from_at, to_at, cut }) {
+  if (!spells.length) return null;
   const rows = [...new Set(spells.flatMap((spell) => spell.devices))].sort(natural.compare);
   const share = (at) => `${(Math.min(1, Math.max(0, (at - from_at) / (to_at - from_at))) * 100).toFixed(2)}%`;
   return html`<section class="card device-bars" aria-label="Devices over time">
@@ -29,6 +18,7 @@ export function DeviceBars({ id, from_at, to_at, turn }) {
       <div class="lane">${spells.filter((spell) => spell.devices.includes(device)).map((spell) => html`<span class="held ${lookClass(id)}"
         style=${{ left: share(spell.from_at), right: `calc(100% - ${share(spell.to_at ?? to_at)})` }} title=${words(spell)}></span>`)}</div></div>`)}
     ${rows.length > ROWS_MAX && html`<p class="quiet small">and ${rows.length - ROWS_MAX} more devices</p>`}
+    ${cut && html`<p class="quiet small">Only the newest part of its time is shown.</p>`}
     <div class="bars-row quiet small"><span></span><div class="row"><span class="grow">${moment(from_at)}</span><span>${moment(to_at)}</span></div></div>
   </section>`;
 }

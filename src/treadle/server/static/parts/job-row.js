@@ -17,15 +17,15 @@ export const JobRow = memo(({ id, index, active, selected, onSelect, onActive })
   const select = (event) => onSelect(index, event.shiftKey);
   return html`<div class="job-row ${active ? "active" : ""} ${selected ? "selected" : ""}" role="row" id=${`row-${index}`}
     aria-rowindex=${index + 2} aria-selected=${selected} onMouseDown=${() => onActive(index)}>
-    <span role="cell" class="check"><input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} /></span>
-    <span role="cell" class="name"><${JobLink} id=${id} name=${job.name} /></span>
-    <span role="cell" class="user"><${Name} text=${job.user} />${job.tenant && html`<span class="quiet"> · <${Name} text=${job.tenant} /></span>`}</span>
-    <span role="cell" class="state-cell"><${JobState} state=${job.state} /></span>
-    <span role="cell" class="reason" title=${visible(job.because)}>${visible(job.because)}</span>
-    <span role="cell" class="devices" title=${visible(devices(job.devices))}>${held(job)}</span>
-    <span role="cell" class="progress-cell"><${Progress} job=${job} /></span>
-    <span role="cell" class="eta" title=${visible(job.end?.because ?? "")}>${job.end?.known ? range(job.end.low_s, job.end.high_s) : ""}</span>
-    <span role="cell" class="when"><time title="Submitted">${moment(job.submitted_at, { seconds: false })}</time></span>
+    <span role="gridcell" class="check"><input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} /></span>
+    <span role="gridcell" class="name"><${JobLink} id=${id} name=${job.name} /></span>
+    <span role="gridcell" class="user"><${Name} text=${job.user} />${job.tenant && html`<span class="quiet"> · <${Name} text=${job.tenant} /></span>`}</span>
+    <span role="gridcell" class="state-cell"><${JobState} state=${job.state} /></span>
+    <span role="gridcell" class="reason" title=${visible(job.because)}>${visible(job.because)}</span>
+    <span role="gridcell" class="devices" title=${visible(devices(job.devices))}>${held(job)}</span>
+    <span role="gridcell" class="progress-cell"><${Progress} job=${job} /></span>
+    <span role="gridcell" class="eta" title=${visible(job.end?.because ?? "")}>${job.end?.known ? range(job.end.low_s, job.end.high_s) : ""}</span>
+    <span role="gridcell" class="when"><time title="Submitted">${moment(job.submitted_at, { seconds: false })}</time></span>
   </div>`;
 });
 
@@ -51,8 +51,8 @@ export const GroupRow = memo(({ name, kind, members, index, active, open, onTogg
   const held = running.reduce((sum, job) => sum + job.devices.length, 0);
   return html`<div class="job-row group ${active ? "active" : ""}" role="row" id=${`row-${index}`} aria-rowindex=${index + 2}
     aria-expanded=${open} onClick=${() => (onActive(index), onToggle(name))}>
-    <span role="cell" class="check" aria-hidden="true">${open ? "▾" : "▸"}</span>
-    <span role="cell" class="group-name"><b>${name ? html`<${Name} text=${name} />` : `no ${kind}`}</b>
+    <span role="gridcell" class="check" aria-hidden="true">${open ? "▾" : "▸"}</span>
+    <span role="gridcell" class="group-name"><b>${name ? html`<${Name} text=${name} />` : `no ${kind}`}</b>
       <span class="quiet"> ${count(members.length, "job")}, ${running.length} with ${count(held, "device")}</span></span>
   </div>`;
 });

@@ -15,13 +15,14 @@ const KINDS = [
   [/Submitted|Released/, "queued"],
   [/Held|Paused/, "held"],
   [/Started|^Start$|Resumed/, "started"],
-  [/Resiz|Replan|Change|Join|Leave|Shar|Moved|^Move$/, "changed"],
+  [/Resiz|Replan|Change|Joined|Left/, "changed"],
   [/Fail|Lost|Crash|Timeout/, "failed"],
   [/Finished|Succeeded|Completed/, "good"],
   [/AttemptEnded/, "ended"],
 ];
 
-export function Timeline({ id }) {
+/** `company`: joins and leaves of other jobs, in the shape of events. */
+export function Timeline({ id, company }) {
   useTopic("events", "decisions");
   const [read, setRead] = useState({ events: [], gap: false, problem: "" });
   const [all, setAll] = useState(false);
@@ -37,8 +38,9 @@ export function Timeline({ id }) {
   const events = useMemo(() => {
     const known = new Map(read.events.map((event) => [event.id, event]));
     for (const event of state.events) if (event.job === id) known.set(event.id, event);
-    return [...known.values()].filter((event) => !LEFT_OUT.has(event.kind)).sort((a, b) => a.id - b.id);
-  }, [read, state.version.events, id]);
+    const kept = [...known.values()].filter((event) => !LEFT_OUT.has(event.kind)).sort((a, b) => a.id - b.id);
+    return [...kept, ...company].sort((a, b) => a.at - b.at);
+  }, [read, state.version.events, id, company]);
   const reasons = useMemo(() => state.decisions.flatMap((decision) => decision.changes
     .filter((change) => change.job === id && change.because)
     .map((change) => ({ at: decision.at, because: change.because }))), [state.version.decisions, id]);

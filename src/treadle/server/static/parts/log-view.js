@@ -44,7 +44,7 @@ export function LogView({ job, attempts, ended }) {
     ${log.from > 0 && html`<p class="quiet small">The last ${count(log.lines.length, "line")}. <button class="plain inline" onClick=${log.whole}>Read it from the beginning</button></p>`}
     ${log.lost > 0 && html`<p class="warned small">${count(log.lost, "byte")} in the middle were kept out by the limit on logs.</p>`}
     ${log.lines.length
-      ? html`<${WindowList} rows=${log.lines.length} height=${HEIGHT} draw=${draw} active=${marked} stick=${stick} onStick=${setStick} role="log" label="Output of the job" />`
+      ? html`<${WindowList} rows=${log.lines.length} height=${HEIGHT} draw=${draw} active=${marked} stick=${stick} onStick=${setStick} label="Output of the job" />`
       : !log.problem && html`<p class="empty">${log.read ? "It has written nothing yet." : "Reading…"}</p>`}
   </section>`;
 }

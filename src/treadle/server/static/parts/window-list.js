@@ -10,9 +10,10 @@ const HEIGHT_MAX = 8_000_000; // of an element, in pixels: browsers have a limit
 
 /**
  * `rows`: how many; `draw(index, active)`; `active`, `onActive(index)`; `onKey(event, index)` for
- * other keys; `stick`: stay at the end as rows are added; `role` of the body.
+ * other keys; `stick`: stay at the end as rows are added; `head`: what stays above the rows, with
+ * its height; `grid`: rows are rows of a grid, and the active one is told to screen readers.
  */
-export function WindowList({ rows, height, draw, active, onActive, onKey, stick = false, onStick, label, role = "rowgroup", focusable = true }) {
+export function WindowList({ rows, height, draw, active = -1, onActive, onKey, stick = false, onStick, label, head, head_px = 0, grid = false }) {
   const box = useRef();
   const [view, setView] = useState({ top: 0, tall: 600 });
   const whole = Math.min(rows * height, HEIGHT_MAX);
@@ -30,11 +31,11 @@ export function WindowList({ rows, height, draw, active, onActive, onKey, stick 
     if (stick) box.current.scrollTop = box.current.scrollHeight;
   }, [stick, rows]);
   useLayoutEffect(() => {
-    if (active === undefined || active < 0) return;
+    if (active < 0) return;
     const top = (active * height) / scale;
     const { scrollTop, clientHeight } = box.current;
     if (top < scrollTop) box.current.scrollTop = top;
-    else if (top + height > scrollTop + clientHeight) box.current.scrollTop = top + height - clientHeight;
+    else if (top + height > scrollTop + clientHeight - head_px) box.current.scrollTop = top + height - clientHeight + head_px;
   }, [active]);
   const scrolled = () => {
     measure();
@@ -53,8 +54,11 @@ export function WindowList({ rows, height, draw, active, onActive, onKey, stick 
       onActive(Math.min(rows - 1, Math.max(0, to)), event);
     } else onKey?.(event, active);
   };
-  return html`<div class="window-list" ref=${box} role=${role} aria-label=${label} tabindex=${focusable ? 0 : undefined}
-    aria-activedescendant=${active >= 0 ? `row-${active}` : undefined} onScroll=${scrolled} onKeyDown=${key}>
+  const names = grid
+    ? { role: "grid", "aria-rowcount": rows + 1, "aria-multiselectable": "true", "aria-activedescendant": active >= 0 ? `row-${active}` : undefined }
+    : { role: "log", "aria-live": "off" };
+  return html`<div class="window-list" ref=${box} ...${names} aria-label=${label} tabindex="0" onScroll=${scrolled} onKeyDown=${key}>
+    ${head}
     <div class="whole" role="presentation" style=${{ height: `${whole}px` }}>
       <div class="shown" role="presentation" style=${{ transform: `translateY(${(first * height) / scale}px)` }}>${shown}</div>
     </div>
