@@ -26,12 +26,21 @@ export function Gantt(props) {
   const shown = rows ?? { from: 0, to: columns.rows };
   const live = useRef();
   live.current = { ...props, rows: shown, setRows, over, setOver, canvas };
-  const draw = useRef(() => drawAll(live.current, canvas.current, frame.current.clientWidth));
+  // All but what is pointed at, which changes often: 20,000 spells take too long for that.
+  const picture = useRef();
+  const draw = useRef(() => {
+    const width = frame.current.clientWidth;
+    picture.current = drawAll(live.current, width);
+    show(live.current, canvas.current, picture.current, width);
+  });
   useWidth(frame, draw);
   useLayoutEffect(() => setRows(null), [columns]);
   useLayoutEffect(() => {
     if (frame.current.clientWidth) draw.current();
-  }, [columns, props.colourOf, props.view.from, props.view.to, rows, over, theme]);
+  }, [columns, props.colourOf, props.view.from, props.view.to, rows, theme]);
+  useLayoutEffect(() => {
+    if (picture.current) show(live.current, canvas.current, picture.current, frame.current.clientWidth);
+  }, [over]);
   useLayoutEffect(() => listen(canvas.current, live), []);
   return html`<div class="gantt-chart">
     <div class="gantt" ref=${frame}><canvas ref=${canvas} tabindex="0" role="img" aria-label=${label} aria-labelledby=${labelledby}></canvas></div>
@@ -86,40 +95,69 @@ function frameOf({ columns, rows, view }, width) {
   };
 }
 
-function drawAll(chart, canvas, width) {
+function drawAll(chart, width) {
   const at = frameOf(chart, width);
+  const canvas = document.createElement("canvas");
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
   canvas.height = Math.round((at.height + AXIS) * ratio);
-  Object.assign(canvas.style, { width: `${width}px`, height: `${at.height + AXIS}px` });
   const pen = canvas.getContext("2d");
   pen.scale(ratio, ratio);
   pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   pen.fillStyle = cssColour("--free");
   pen.fillRect(GUTTER, 0, at.right - GUTTER, at.height);
   pen.save();
-  pen.beginPath();
-  pen.rect(GUTTER, 0, at.right - GUTTER, at.height);
-  pen.clip();
-  drawSpells(chart, at, pen);
+  clip(at, pen);
+  drawSpells(chart, at, pen, () => true);
   drawNodeLines(chart, at, pen);
   drawMarker(chart, at, pen);
   pen.restore();
   pen.fillStyle = cssColour("--quiet");
   drawNodeNames(chart, at, pen);
   drawTimes(chart, at, pen, width);
+  return canvas;
 }
 
-function drawSpells({ columns, colourOf, over, nameOf }, { x, y, height, right }, pen) {
-  const overJob = over < 0 ? -1 : columns.job[over];
+function clip({ right, height }, pen) {
+  pen.beginPath();
+  pen.rect(GUTTER, 0, right - GUTTER, height);
+  pen.clip();
+}
+
+// The picture; while a spell is pointed at, all but its job's are faint.
+function show(chart, canvas, picture, width) {
+  const at = frameOf(chart, width);
+  if (canvas.width !== picture.width) canvas.width = picture.width;
+  if (canvas.height !== picture.height) canvas.height = picture.height;
+  Object.assign(canvas.style, { width: `${width}px`, height: `${at.height + AXIS}px` });
+  const pen = canvas.getContext("2d");
+  pen.resetTransform();
+  pen.clearRect(0, 0, canvas.width, canvas.height);
+  pen.drawImage(picture, 0, 0);
+  const { columns, over } = chart;
+  if (over < 0 || over >= columns.job.length) return;
+  pen.save();
+  pen.scale(picture.width / width, picture.width / width);
+  pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
+  clip(at, pen);
+  pen.globalAlpha = 0.65;
+  pen.fillStyle = cssColour("--free");
+  pen.fillRect(GUTTER, 0, at.right - GUTTER, at.height);
+  pen.globalAlpha = 1;
+  drawSpells(chart, at, pen, (index) => columns.job[index] === columns.job[over]);
+  drawNodeLines(chart, at, pen);
+  pen.restore();
+}
+
+function drawSpells({ columns, colourOf, nameOf }, { x, y, height, right }, pen, isDrawn) {
   const gap = y(1) - y(0) >= 6 ? 1 : 0;
   pen.textBaseline = "middle";
   pen.textAlign = "left";
   for (let index = 0; index < columns.from.length; index += 1) {
+    if (!isDrawn(index)) continue;
     const [from, to] = [x(columns.from[index]), x(columns.to[index])];
     if (to < GUTTER || from > right) continue;
     const job = columns.job[index];
-    pen.globalAlpha = overJob < 0 || job === overJob ? 1 : 0.35;
     const colour = colourOf(job);
     const wide = Math.max(to - from - (to - from > 4 ? 0.6 : 0), 0.5);
     eachBand(columns, index, (first, rows) => {
@@ -130,7 +168,6 @@ function drawSpells({ columns, colourOf, over, nameOf }, { x, y, height, right }
       if (nameOf && bottom - top >= 12) drawName(pen, nameOf(job), Math.max(from, GUTTER), Math.min(to, right), (top + bottom - gap) / 2);
     });
   }
-  pen.globalAlpha = 1;
 }
 
 // The name inside its rectangle, where there is room for all of it: colour is never alone.

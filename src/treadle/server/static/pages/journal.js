@@ -1,4 +1,4 @@
-// Files from disk, read in the browser: a journal, a snapshot, or an answer that this page saved.
+// Files from disk, read in the browser: a journal, an answer of GET /spells, or one that this page saved.
 //
 // Nothing is sent to the server. A journal is one JSON object a line (`treadle journal -o FILE`);
 // of it the chart needs the actions and what ended them.
@@ -15,6 +15,9 @@ export async function opened(file) {
   const whole = first && text.trimEnd().indexOf("\n") < 0 ? first : parsed(text);
   if (whole?.now && whole?.then && whole.spells_now) return { kind: "what-if", answer: whole };
   if (Array.isArray(whole?.spells) && Array.isArray(whole.nodes)) return spellsOf(whole);
+  if (whole?.cluster && whole?.jobs && whole?.placement) {
+    throw new Error(`${file.name} is a snapshot: this page simulates the present queue only; treadle what-if ${file.name} simulates a snapshot in the terminal`);
+  }
   throw new Error(`${file.name} is neither a journal (treadle journal -o FILE) nor an answer that this page saved`);
 }
 

@@ -148,7 +148,10 @@ function Pair({ answer }) {
 }
 
 function Chart({ columns, names, ...rest }) {
-  const colourOf = useMemo(() => (place) => cssColour(`--job-${lookOf(columns.jobs[place]).colour}`), [columns]);
+  const colourOf = useMemo(() => {
+    const looks = columns.jobs.map((id) => `--job-${lookOf(id).colour}`);
+    return (place) => cssColour(looks[place]);
+  }, [columns]);
   if (!columns.rows) return html`<p class="quiet">No job holds a device.</p>`;
   const nameOf = (place) => visible(columns.jobs[place]);
   const describe = (index) => {
