@@ -10,6 +10,7 @@ const READ_MAX = 1000; // from either end
 const SHOWN_FIRST = 60;
 // The scheduler's own bookkeeping, and progress: the curves show it.
 const LEFT_OUT = new Set(["JobProgressed", "JobUpdated", "JobAccepted"]);
+const ACTIONS = new Set(["Start", "Change", "Stop"]);
 const REASON_WITHIN_S = 2; // between a decision and the action that carries it out
 const KINDS = [
   [/Submitted|Released/, "queued"],
@@ -59,14 +60,14 @@ function Entry({ event, before, because }) {
   const pause = before ? event.at - before.at : 0;
   return html`<li class=${kind} title=${visible(event.kind)}>
     <time datetime=${iso(event.at)}>${moment(event.at)}</time>
-    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet">, because ${visible(because)}</span>`}</span>
+    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet"> · ${visible(because)}</span>`}</span>
     ${pause >= 1 && html`<span class="quiet small">${span(pause)} later</span>`}
   </li>`;
 }
 
-/** The policy's reason for an action: that of the decision just before it. */
+/** What the policy says of an action, in the decision just before it. */
 function reasonOf(event, reasons) {
-  if (event.kind.startsWith("Job")) return "";
+  if (!ACTIONS.has(event.kind)) return "";
   return reasons.findLast(({ at }) => at <= event.at + 0.1 && at >= event.at - REASON_WITHIN_S)?.because ?? "";
 }
 
