@@ -387,11 +387,13 @@ class MemoryService(ViewsInMemory):
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         if token in self._job_tokens:
             return self._job_tokens[token]
-        _, _, rest = token.partition("_")
-        kept = self._tokens.get(rest.partition("_")[0])
-        if kept is None or kept[0] != hashlib.sha256(token.encode()).hexdigest():
-            return None
-        return Who(user=kept[1].user, role=kept[1].role)
+        return self.who_of_digest(hashlib.sha256(token.encode()).hexdigest(), address)
+
+    def who_of_digest(self, digest: str, address: str = "") -> Who | None:
+        for kept, view in self._tokens.values():
+            if kept == digest:
+                return Who(user=view.user, role=view.role)
+        return None
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user

@@ -1,8 +1,9 @@
 """Who sends a request: the token's user, the session's, else the peer of a Unix socket.
 
 An unknown token is refused even on the Unix socket: falling back to the peer could act as a user
-that the caller did not mean. An unknown cookie is as good as none: a browser keeps sending it after
-the daemon has started again, and must still be able to read the page and to log in.
+that the caller did not mean. An unknown cookie is as good as none, and so is one without its
+X-CSRF-Token: a browser keeps sending it after the daemon has started again, and must still be able
+to read the page's files and to log in.
 """
 
 import os
@@ -10,10 +11,11 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
+from treadle.control.api.tokens import digest
 from treadle.server.limits import RequestRate
 from treadle.server.peers import Peer
 from treadle.server.port import Service
-from treadle.server.sessions import Session, Sessions, Shown, is_csrf
+from treadle.server.sessions import Halves, Session, Sessions, Shown
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 from treadle.wire.problems import NotAllowedError, NotKnownError
@@ -21,7 +23,6 @@ from treadle.wire.problems import NotAllowedError, NotKnownError
 TOKEN_LENGTH_MAX = 200
 COOKIE = "treadle_session"
 CSRF_HEADER = b"x-csrf-token"
-READS = frozenset({"GET", "HEAD"})
 
 
 class Callers:
@@ -36,7 +37,7 @@ class Callers:
         )
 
     def identify(
-        self, headers: Mapping[bytes, bytes], state: MutableMapping[str, Any], method: str
+        self, headers: Mapping[bytes, bytes], state: MutableMapping[str, Any]
     ) -> Who | None:
         """The caller; None without a token, session or peer. Raises if the token is not valid.
 
@@ -54,11 +55,6 @@ class Callers:
         if found is None:
             return None
         session, who = found
-        if method not in READS and not is_csrf(session, headers.get(CSRF_HEADER, b"")):
-            raise NotAllowedError(
-                "an order of a session needs its X-CSRF-Token",
-                hint="GET /api/v1/session answers it as csrf",
-            )
         state["session"], state["shown"] = session, session.shown
         return who
 
@@ -76,15 +72,11 @@ class Callers:
         with self._counted(state):
             return self.sessions.use_link(code)
 
-    def forget_cookie(self, headers: Mapping[bytes, bytes]) -> None:
-        """End the session of a browser that begins another."""
-        found = self._session(headers)
-        if found is not None:
-            self.sessions.end(found[0])
-
     def _session(self, headers: Mapping[bytes, bytes]) -> tuple[Session, Who] | None:
-        cookie = _cookie(headers.get(b"cookie", b""))
-        return None if cookie is None else self.sessions.find(cookie)
+        cookie, csrf = _cookie(headers.get(b"cookie", b"")), headers.get(CSRF_HEADER)
+        if cookie is None or csrf is None:
+            return None
+        return self.sessions.find(Halves(cookie, csrf.decode("latin-1")))
 
     def _by_token(self, token: str, state: MutableMapping[str, Any]) -> Who:
         address = "socket" if state.get("unix") else str(state.get("address") or "")
@@ -97,7 +89,8 @@ class Callers:
                 "the token is unknown, expired or revoked",
                 hint="`treadle token` creates a new one on the server's machine",
             )
-        state["shown"] = lambda: self._service.who_of_token(token, address)
+        kept = digest(token)  # a session outlives the request, and is not to have the token
+        state["shown"] = lambda: self._service.who_of_digest(kept, address)
         return who
 
     @contextmanager

@@ -117,9 +117,7 @@ class Guard:
         _check_path(scope)
         check_group(self._settings.group, state)
         logs_in = (scope["method"], scope["path"]) == LOG_IN
-        # A browser may have an old session when it logs in; that must not stand in its way.
-        known = {name: value for name, value in headers.items() if name != b"cookie"}
-        who = self._callers.identify(known if logs_in else headers, state, scope["method"])
+        who = self._callers.identify(headers, state)
         state["who"] = who
         self._rate.take(_bucket(who, state), self._settings.clock.now())
         if who is not None:

@@ -33,6 +33,7 @@ FRAMES_MAX = 120
 LINGER_S = 30.0  # after the last reader left
 TURN = 200  # of the other jobs, each time
 EVENTS_MAX = 1000  # of one frame; more begin all readers anew
+DECISIONS_MAX = 100  # of one frame, the newest
 ENDED_MAX = 200  # whose last view is read from the store for one frame
 WAITING = frozenset({State.PENDING, State.HELD})
 
@@ -149,7 +150,7 @@ class _Look:
     async def begin(self) -> None:
         after = (await settled(self._service.events_last(limit=1))).next
         self._hears = asyncio.create_task(self._hear(after))
-        self._decision = (await self._decisions())[1]
+        self._decision = (await settled(self._service.decisions(limit=1))).next
 
     async def close(self) -> None:
         if self._hears is not None:
@@ -172,9 +173,10 @@ class _Look:
             raise TooManyEventsError(f"more than {EVENTS_MAX} events in {EVERY_S:g} s")
         jobs, gone = await self._changed(events)
         nodes = [each for each in await settled(self._service.nodes()) if self._is_new(each)]
-        decisions, self._decision = await self._decisions()
+        made = await settled(self._service.decisions(after=self._decision, limit=DECISIONS_MAX))
+        self._decision = made.next
         status = await settled(self._service.status())
-        if not (jobs or gone or nodes or events or decisions) and status == self._status:
+        if not (jobs or gone or nodes or events or made.decisions) and status == self._status:
             return None
         self._status = status
         return Tick(
@@ -185,7 +187,7 @@ class _Look:
             gone=tuple(gone),
             nodes=tuple(nodes),
             events=tuple(events),
-            decisions=tuple(decisions),
+            decisions=made.decisions,
         )
 
     def _is_new(self, node: NodeView) -> bool:
@@ -213,10 +215,3 @@ class _Look:
             except RequestError:
                 continue  # it was deleted, or the name is not a job's
         return changed, gone
-
-    async def _decisions(self) -> tuple[Sequence[object], int]:
-        ask = getattr(self._service, "decisions", None)
-        if ask is None:
-            return (), 0
-        page = await settled(ask(after=self._decision, limit=100))
-        return page.decisions, page.next

@@ -7,8 +7,7 @@ from treadle.server.answers import answer
 from treadle.server.auth import COOKIE
 from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Asking, Shared, refusals
-from treadle.server.sessions import SESSION_S_MAX, Session
-from treadle.wire.machine import Who
+from treadle.server.sessions import SESSION_S_MAX
 from treadle.wire.problems import ConflictError, InvalidRequestError
 from treadle.wire.sessions import LinkMade, SessionRequest, SessionView
 
@@ -17,7 +16,11 @@ router = APIRouter(prefix=PREFIX, tags=["people"])
 
 @router.post("/session", response_model=SessionView, status_code=201, responses=refusals(401))
 async def begin_session(asked: SessionRequest, shared: Shared, request: Request) -> Response:
-    """Log in with a token or a link; sets a cookie."""
+    """Log in with a token or a link.
+
+    Sets a cookie. It counts only with the answer's `csrf` in the header X-CSRF-Token of every
+    request, reads and streams too; no other answer has it.
+    """
     if bool(asked.token) == bool(asked.link):
         raise InvalidRequestError("give a token or a link, and not both")
     callers, state = shared.callers, request.scope["state"]
@@ -25,17 +28,23 @@ async def begin_session(asked: SessionRequest, shared: Shared, request: Request)
         who, shown = callers.log_in(asked.token, state)
     else:
         who, shown = callers.log_in_by_link(asked.link, state)
-    callers.forget_cookie({b"cookie": request.headers.get("cookie", "").encode("latin-1")})
-    cookie, session = callers.sessions.begin(who, shown)
-    found = await answer(_view(who, session), status=201)
-    _set_cookie(found, cookie, int(SESSION_S_MAX), request)
+    if state.get("session") is not None:  # of the same browser
+        callers.sessions.end(state["session"])
+    halves, session = callers.sessions.begin(who, shown)
+    view = SessionView(
+        user=who.user, role=who.role, expires_at=session.expires_at, csrf=halves.csrf
+    )
+    found = await answer(view, status=201)
+    _set_cookie(found, halves.cookie, int(SESSION_S_MAX), request)
     return found
 
 
 @router.get("/session", response_model=SessionView)
 async def get_session(who: Asking, request: Request) -> Response:
-    """Show who you are, and what orders of your session must carry."""
-    return await answer(_view(who, request.scope["state"].get("session")))
+    """Show who you are, and until when."""
+    session = request.scope["state"].get("session")
+    expires_at = who.expires_at if session is None else session.expires_at
+    return await answer(SessionView(user=who.user, role=who.role, expires_at=expires_at))
 
 
 @router.delete("/session", status_code=204)
@@ -64,14 +73,6 @@ async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
     code, expires_at = shared.callers.sessions.make_link(who, state["shown"])
     made = LinkMade(url=f"{base}/#/login/{code}", expires_at=expires_at)
     return await answer(made, status=201)
-
-
-def _view(who: Who, session: Session | None) -> SessionView:
-    if session is None:
-        return SessionView(user=who.user, role=who.role, expires_at=who.expires_at)
-    return SessionView(
-        user=who.user, role=who.role, expires_at=session.expires_at, csrf=session.csrf
-    )
 
 
 def _set_cookie(found: Response, value: str, age_s: int, request: Request) -> None:

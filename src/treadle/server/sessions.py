@@ -2,12 +2,15 @@
 
 A session is as good as what it was begun with: the token is looked up again at every request, and
 a user of the machine is named anew. So a session ends when its token is revoked or expires, and
-its role is never above that of its user. Of cookies and codes only digests are kept. A daemon that
-starts again knows no session; its users log in again.
+its role is never above that of its user.
+
+A browser sends its cookies to every port of a host, those of other users' servers too. So a cookie
+is half of what shows a session: the other half, which the page keeps for its own port alone, comes
+in a header. Only a digest of both is kept, and of codes and tokens. A daemon that starts again
+knows no session; its users log in again.
 """
 
 import hashlib
-import hmac
 import secrets
 from collections.abc import Callable
 from typing import NamedTuple
@@ -30,12 +33,18 @@ Shown = Callable[[], Who | None]  # looks up what the caller showed; None once i
 class Session(NamedTuple):
     """A browser that logged in."""
 
-    key: str
+    key: str  # the digest of its two halves
     account: str
     shown: Shown
-    csrf: str
     until: float  # on the server's clock
     expires_at: float  # seconds since 1970
+
+
+class Halves(NamedTuple):
+    """What shows a session, given out once."""
+
+    cookie: str
+    csrf: str
 
 
 class _Link(NamedTuple):
@@ -49,14 +58,14 @@ class Sessions:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._sessions: dict[str, Session] = {}  # by the digest of the cookie, oldest first
+        self._sessions: dict[str, Session] = {}  # by their keys, oldest first
         self._links: dict[str, _Link] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def begin(self, who: Who, shown: Shown) -> tuple[str, Session]:
-        """A new session and the value of its cookie; it never has one that was sent to us."""
+    def begin(self, who: Who, shown: Shown) -> tuple[Halves, Session]:
+        """A new session and what shows it; that is never what was sent to us."""
         self._forget_old()
         own = [each.key for each in self._sessions.values() if each.account == who.account]
         for key in own[: max(0, len(own) - SESSIONS_PER_USER_MAX + 1)]:
@@ -66,21 +75,20 @@ class Sessions:
         left_s = SESSION_S_MAX
         if who.expires_at is not None:
             left_s = min(left_s, who.expires_at - wall())
-        cookie = secrets.token_urlsafe(32)
+        halves = Halves(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         made = Session(
-            key=_digest(cookie),
+            key=_digest(*halves),
             account=who.account,
             shown=shown,
-            csrf=secrets.token_urlsafe(32),
             until=self._clock.now() + left_s,
             expires_at=wall() + left_s,
         )
         self._sessions[made.key] = made
-        return cookie, made
+        return halves, made
 
-    def find(self, cookie: str) -> tuple[Session, Who] | None:
-        """The session of a cookie and its user, if both still are."""
-        found = self._sessions.get(_digest(cookie))
+    def find(self, halves: Halves) -> tuple[Session, Who] | None:
+        """The session that they show together and its user, if both still are."""
+        found = self._sessions.get(_digest(*halves))
         if found is None:
             return None
         who = found.shown() if self._clock.now() < found.until else None
@@ -126,9 +134,6 @@ class Sessions:
         self._links = {key: each for key, each in self._links.items() if now < each.until}
 
 
-def is_csrf(session: Session, given: bytes) -> bool:
-    return hmac.compare_digest(session.csrf.encode(), given)
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
+def _digest(*secrets_shown: str) -> str:
+    """Each has 256 random bits, so that a plain hash will do. No header has a line break in it."""
+    return hashlib.sha256("\n".join(secrets_shown).encode()).hexdigest()

@@ -15,12 +15,13 @@ class SessionRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionView:
-    """Who the caller is. Orders of a session carry `csrf` in the header X-CSRF-Token."""
+    """Who the caller is."""
 
     user: str
     role: Role
     expires_at: float | None = None  # seconds since 1970; None: never
-    csrf: str = ""  # empty for a caller without a session: one with a token, or on the socket
+    # For the header X-CSRF-Token of every request; given once, when a session begins.
+    csrf: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from treadle.core.machine import NodeView
+from treadle.wire.decisions import Decision
 from treadle.wire.jobs import JobView
 from treadle.wire.machine import EventView, Status
 
@@ -18,4 +19,4 @@ class Tick:
     gone: tuple[str, ...]  # ids that are no longer active
     nodes: tuple[NodeView, ...]  # that changed
     events: tuple[EventView, ...]
-    decisions: tuple[object, ...]
+    decisions: tuple[Decision, ...]

@@ -70,9 +70,11 @@ class Accounts:
             if not is_job_token(self._token_key, token, job, record.nonce):
                 return None
             return Who(user=record.owner, role=Role.VIEWER, uid=record.uid, job=job)
-        if not is_persons(token):
-            return None
-        row = self._rows.get(digest(token))
+        return self.who_of_digest(digest(token), address) if is_persons(token) else None
+
+    def who_of_digest(self, kept: str, address: str = "") -> Who | None:
+        """The owner of a person's token, by its digest."""
+        row = self._rows.get(kept)
         if row is None or _has_expired(row, wall()):
             return None
         if not _is_still(row):

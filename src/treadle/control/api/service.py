@@ -256,6 +256,9 @@ class LiveService:
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         return self._accounts.who_of_token(token, address)
 
+    def who_of_digest(self, digest: str, address: str = "") -> Who | None:
+        return self._accounts.who_of_digest(digest, address)
+
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         return await self._accounts.make_token(who, request)
 

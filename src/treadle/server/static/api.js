@@ -1,8 +1,49 @@
 // Requests to the public API. A refusal becomes a Problem whose message is a sentence.
+//
+// The session's cookie counts only with its CSRF token, on reads too: a browser sends cookies to
+// every port of a host, and what localStorage keeps to one port alone.
 
-import { setSession, state } from "./state.js";
+import { setSession } from "./state.js";
 
 const ROOT = "/api/v1";
+const CSRF = "treadle-csrf";
+
+let ownCsrf = ""; // for a browser that keeps nothing
+
+function csrf() {
+  try {
+    return localStorage.getItem(CSRF) ?? ownCsrf;
+  } catch {
+    return ownCsrf;
+  }
+}
+
+function keepCsrf(value) {
+  ownCsrf = value;
+  try {
+    if (value) localStorage.setItem(CSRF, value);
+    else localStorage.removeItem(CSRF);
+  } catch {
+    // It lasts as long as this tab, then.
+  }
+}
+
+/** Begin a session with a token or the code of a link. */
+export async function logIn(shown) {
+  const session = await post("/session", shown);
+  keepCsrf(session.csrf);
+  setSession(session);
+}
+
+export async function logOut() {
+  try {
+    await remove("/session");
+  } catch (error) {
+    if (error.status !== 401) throw error;
+  }
+  keepCsrf("");
+  setSession(null);
+}
 
 export class Problem extends Error {
   constructor({ status = 0, code = "", detail, hint = "" }) {
@@ -35,7 +76,7 @@ export function address(path, query = {}) {
 export async function request(method, path, { query, body, signal } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method !== "GET" && state.session?.csrf) headers["X-CSRF-Token"] = state.session.csrf;
+  if (csrf()) headers["X-CSRF-Token"] = csrf();
   let answer;
   try {
     answer = await fetch(address(path, query), {

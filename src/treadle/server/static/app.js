@@ -3,7 +3,7 @@
 // A page is a module whose default export is a component; it is loaded when it is first shown and
 // is given `args`, the rest of the address after its name, and `query` after a question mark.
 
-import { get, remove } from "./api.js";
+import { get, logOut } from "./api.js";
 import { ConfirmDialog } from "./parts/confirm.js";
 import { count } from "./parts/format.js";
 import { ThemeButton } from "./parts/theme.js";
@@ -27,7 +27,9 @@ function App() {
   useTopic("session");
   const route = useRoute();
   useEffect(() => {
-    get("/session").then(setSession, () => setSession(null));
+    // A link may have begun another session in the meantime.
+    const first = (found) => state.session === undefined && setSession(found);
+    get("/session").then(first, () => first(null));
   }, []);
   const who = state.session?.user;
   useEffect(() => {
@@ -59,7 +61,7 @@ function Header({ current }) {
     <${Facts} />
     <${Link} />
     <${ThemeButton} />
-    <button class="plain" onClick=${logOut} title=${`${state.session.user} (${state.session.role})`}>Log out</button>
+    <button class="plain" onClick=${leave} title=${`${state.session.user} (${state.session.role})`}>Log out</button>
   </header>
   <${Trouble} />`;
 }
@@ -150,13 +152,11 @@ function skip(event) {
   document.getElementById("main").focus();
 }
 
-async function logOut() {
+async function leave() {
   try {
-    await remove("/session");
-    setSession(null);
+    await logOut();
   } catch (error) {
-    if (error.status === 401) setSession(null);
-    else toastProblem(error);
+    toastProblem(error);
   }
 }
 

@@ -1,7 +1,7 @@
 // Log in with a token, or by the one-time link that `treadle dashboard` opens.
 
-import { post } from "../api.js";
-import { setSession, state } from "../state.js";
+import { logIn } from "../api.js";
+import { state } from "../state.js";
 import { html, useEffect, useState } from "../vendor/preact-htm.js";
 
 export default function Login({ args }) {
@@ -12,7 +12,7 @@ export default function Login({ args }) {
     setBusy(true);
     setProblem("");
     try {
-      setSession(await post("/session", body));
+      await logIn(body);
       // A used link must not stay in the history.
       if (location.hash.startsWith("#/login")) location.replace("#/cluster");
     } catch (error) {
