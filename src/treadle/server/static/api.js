@@ -93,7 +93,7 @@ export async function request(method, path, { query, body, signal } = {}) {
   }
   if (answer.ok) return answer;
   const problem = await problemOf(answer);
-  if (problem.status === 401 && path !== "/session") setSession(null);
+  if (problem.status === 401 && path !== "/session") setSession(null, { expired: true });
   throw problem;
 }
 

@@ -14,6 +14,7 @@ const ENDED = new Set(["SUCCEEDED", "FAILED", "CANCELLED", "TIMEOUT"]);
 
 export const state = {
   session: undefined, // undefined: not asked yet; null: nobody is logged in
+  expired: false, // the last session ended without a word of its user
   link: { phase: "idle", detail: "" }, // of the stream: idle, connecting, open, reconnecting
   loaded: false, // nodes and status were read
   listed: false, // and the jobs, which take longer
@@ -77,7 +78,8 @@ export function useNow() {
   return now();
 }
 
-export function setSession(session) {
+export function setSession(session, { expired = false } = {}) {
+  state.expired = expired;
   state.session = session;
   if (!session) forget();
   changed("session");

@@ -4,11 +4,12 @@
 // for as long as it does. If the server no longer has what was missed, the lists are read anew.
 
 import { get, request } from "./api.js";
-import { applyTick, replaceJobs, replaceMachine, setLink, setSession, state } from "./state.js";
+import { applyTick, replaceJobs, replaceMachine, setLink, state } from "./state.js";
 
 const PAUSE_FIRST_MS = 500;
 const PAUSE_MAX_MS = 15000;
 const SILENCE_MAX_MS = 45000; // a stream without even a comment for so long is dead
+const JOBS_FIRST = 200;
 const JOBS_MAX = 10000;
 
 let running = null; // the AbortController of the stream that is open
@@ -41,11 +42,12 @@ export function followLog(wanted) {
 
 /** Read the lists anew. The stream asks for it before its first tick; ticks wait until it is done. */
 async function readLists() {
-  const jobs = get("/jobs", { limit: JOBS_MAX });
-  // The machine is shown while the jobs are still on their way.
+  // The machine and the first jobs are shown while thousands of others are still on their way.
   const machine = Promise.all([get("/status"), get("/nodes")]).then((found) => replaceMachine(...found));
-  const [page] = await Promise.all([jobs, machine]);
-  replaceJobs(page.jobs);
+  const first = state.listed ? null : await get("/jobs", { limit: JOBS_FIRST });
+  if (first) replaceJobs(first.jobs);
+  if (!first || first.cursor) replaceJobs((await get("/jobs", { limit: JOBS_MAX })).jobs);
+  await machine;
 }
 
 async function follow(mine) {
@@ -60,7 +62,7 @@ async function follow(mine) {
       });
     } catch (error) {
       if (mine !== generation) return;
-      if (error?.status === 401) return setSession(null);
+      if (!state.session) return;
       why = error?.message ?? String(error);
     }
     if (mine !== generation) return;

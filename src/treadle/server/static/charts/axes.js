@@ -9,9 +9,8 @@ export const MARGIN = { left: 58, right: 14 };
 /** Steps of an axis of seconds. */
 const TIME_STEPS = [
   0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30,
-  MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 20 * MINUTE, 30 * MINUTE,
-  HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR,
-  DAY, 2 * DAY, 5 * DAY, 10 * DAY, 20 * DAY, 50 * DAY, 100 * DAY, 200 * DAY, 500 * DAY, 1000 * DAY,
+  ...[1, 2, 5, 10, 20, 30].map((each) => each * MINUTE), ...[1, 2, 3, 6, 12].map((each) => each * HOUR),
+  ...[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000].map((each) => each * DAY),
 ];
 
 /** Multiples of a time step between two moments, at most so many; `zero_s` is where they count from. */

@@ -110,7 +110,6 @@ function drawAll(chart, width) {
   clip(at, pen);
   drawSpells(chart, at, pen, () => true);
   drawNodeLines(chart, at, pen);
-  drawMarker(chart, at, pen);
   pen.restore();
   pen.fillStyle = cssColour("--quiet");
   drawNodeNames(chart, at, pen);
@@ -190,14 +189,6 @@ function drawNodeLines({ columns }, { y, right }, pen) {
     if (row && y(row + wide) - y(row) >= 5) pen.fillRect(GUTTER, y(row) - 1, right - GUTTER, 2);
     row += wide;
   }
-}
-
-function drawMarker({ marker }, { x, height }, pen) {
-  if (marker === undefined) return;
-  pen.fillStyle = cssColour("--text");
-  pen.globalAlpha = 0.6;
-  pen.fillRect(x(marker), 0, 1, height);
-  pen.globalAlpha = 1;
 }
 
 function drawNodeNames({ columns }, { y, height }, pen) {

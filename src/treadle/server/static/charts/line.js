@@ -3,7 +3,7 @@
 // table for those who do not see the picture.
 //
 // series: [{ name, colour, xs, ys, dash: [7, 3], step: true, peaks (a light band up to them),
-//   fill: true, text(x) (what to say at x; else the value in y's format), rest (what to say without
+//   bars: true, text(x) (what to say at x; else the value in y's format), rest (what to say without
 //   a cursor) }], with `xs` in ascending order
 // x: { from, to, title, format(span) -> (value) -> text, ticks(from, to, most) (else those of a
 //   length of time; null: round numbers), log: true, marker (a vertical line) }
@@ -28,8 +28,8 @@ export function LineChart(props) {
   const [at, setAt] = useState(null);
   const [said, setSaid] = useState("");
   live.current = { ...props, hidden, height, setAt };
-  const shape = series.map(({ name, colour, step, dash, peaks, fill, bars }, index) =>
-    [name, colour, step, dash, Boolean(peaks), fill, bars, hidden.has(index)]);
+  const shape = series.map(({ name, colour, step, dash, peaks, bars }, index) =>
+    [name, colour, step, dash, Boolean(peaks), bars, hidden.has(index)]);
   const { x } = props;
   const kind = JSON.stringify([shape, Boolean(x.log), x.ticks === null, x.title, height, Boolean(props.onZoom)]);
 
@@ -121,13 +121,13 @@ function yRange({ max = 0, exactly }, low, high) {
 }
 
 // One or two series of uPlot for each of ours: peaks have a thin line of their own.
-function styled({ colour, dash, step, peaks, fill, bars }, isHidden) {
+function styled({ colour, dash, step, peaks, bars }, isHidden) {
   const paths = bars ? uPlot.paths.bars({ size: [0.7, 56], radius: 0.1 })
     : step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
   const line = {
     show: !isHidden, stroke: () => shown(colour), width: bars ? 0 : 2, dash, paths, spanGaps: !bars,
-    fill: bars ? () => shown(colour) : fill ? () => `color-mix(in srgb, ${shown(colour)} 16%, transparent)` : undefined,
-    points: { show: !step && !bars && fill !== true ? undefined : false, size: 5 },
+    fill: bars ? () => shown(colour) : undefined,
+    points: { show: step || bars ? false : undefined, size: 5 },
   };
   return peaks ? [line, { ...line, width: 0.7, dash: undefined, alpha: 0.8 }] : [line];
 }

@@ -27,8 +27,7 @@ export default function Decisions({ query }) {
     <div class="with-side decisions">
       <div class="stream">
         ${newest.length > 1 && html`<section class="card" aria-labelledby="cpu-title"><h2 id="cpu-title">CPU time of each decision</h2><${CpuTime} decisions=${state.decisions} /></section>`}
-        <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} list="decided-jobs" onInput=${(event) => setJob(event.target.value)} /></label>
-          <datalist id="decided-jobs">${[...new Set(newest.flatMap(({ changes }) => changes.map((each) => each.job)))].slice(0, 200).map((id) => html`<option value=${id} key=${id} />`)}</datalist>
+        <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
           <span class="quiet" role="status">${wanted ? count(found.length, "decision") : ""}</span></div>
         <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} />`)}</ol>
         ${!found.length && value && html`<p class="empty">No decision changed anything${wanted ? ` for job ${wanted}` : ""} since the daemon began.</p>`}

@@ -86,9 +86,9 @@ function Facts({ job, detail }) {
   return html`<dl class="job-facts card">${facts.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
 
-/** With whom it shared, and what that cost. */
+/** With whom it shared for a second or longer, and what that cost. */
 function Company({ attempts }) {
-  const spells = attempts.flatMap((attempt) => attempt.company.map((each) => ({ ...each, attempt: attempt.number })));
+  const spells = attempts.flatMap((attempt) => attempt.company.map((each) => ({ ...each, attempt: attempt.number }))).filter((each) => each.seconds >= 1);
   if (!spells.length) return null;
   return html`<section class="card" aria-label="Company"><h2>Shared its devices</h2><table>
     <thead><tr><th scope="col">Attempt</th><th scope="col">With</th><th scope="col" class="number">For</th><th scope="col" class="number">Speed, of that alone</th></tr></thead>

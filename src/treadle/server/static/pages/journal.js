@@ -1,4 +1,4 @@
-// Files from disk, read in the browser: a journal, an answer of GET /spells, or one that this page saved.
+// Files from disk, read in the browser: a journal, or an answer that this page saved.
 //
 // Nothing is sent to the server. A journal is one JSON object a line (`treadle journal -o FILE`);
 // of it the chart needs the actions and what ended them.
@@ -14,7 +14,6 @@ export async function opened(file) {
   if (first?.kind === "Opened") return journalOf(text, first);
   const whole = first && text.trimEnd().indexOf("\n") < 0 ? first : parsed(text);
   if (whole?.now && whole?.then && whole.spells_now) return { kind: "what-if", answer: whole };
-  if (Array.isArray(whole?.spells) && Array.isArray(whole.nodes)) return spellsOf(whole);
   if (whole?.cluster && whole?.jobs && whole?.placement) {
     throw new Error(`${file.name} is a snapshot: this page simulates the present queue only; treadle what-if ${file.name} simulates a snapshot in the terminal`);
   }
@@ -54,14 +53,5 @@ function journalOf(text, first) {
   return {
     kind: "journal", spells, jobs: names, nodes: [...nodes].map(([name, devices]) => ({ name, devices })),
     whole: { from: 0, to: last || 1 }, title: `policy ${first.settings?.policy ?? "not known"}`,
-  };
-}
-
-function spellsOf({ spells, nodes, until_at: until }) {
-  const begin = Math.min(...spells.map(({ from_at: from }) => from), until);
-  return {
-    kind: "journal", nodes, jobs: new Map(spells.map(({ job, user }) => [job, user])), title: "who held what",
-    whole: { from: 0, to: until - begin || 1 },
-    spells: spells.map(({ job, devices, from_at: from, to_at: to }) => ({ job, devices, from: from - begin, to: (to ?? until) - begin })),
   };
 }

@@ -31,6 +31,7 @@ export default function Login({ args }) {
   };
   return html`<form class="login card" onSubmit=${submit}>
     <h1>Treadle</h1>
+    ${state.expired && html`<p>Your session has ended. Log in again; you come back to where you were.</p>`}
     <label for="token">Token</label>
     <input id="token" type="password" autocomplete="current-password" required value=${token}
       onInput=${(event) => setToken(event.target.value)} />

@@ -25,7 +25,10 @@ export function LogView({ job, attempts, ended }) {
     setStick(false);
     setHit((hit + by + hits.length) % hits.length);
   };
-  useEffect(() => setHit(-1), [sought]);
+  const seek = (text) => {
+    setSought(text);
+    setHit(-1);
+  };
   const marked = hits[hit] ?? -1;
   const draw = (index) => html`<div class="log-line ${index === marked ? "marked" : ""}" key=${index + log.lines.dropped}>
     <span class="line-number" aria-hidden="true">${index + log.lines.dropped + 1}</span>${log.lines.spans(index).map((span) => html`<span class=${span.classes}>${span.text}</span>`)}</div>`;
@@ -34,7 +37,7 @@ export function LogView({ job, attempts, ended }) {
       <h2 class="grow">Output</h2>
       ${attempts > 1 && html`<${Numbers} label="Attempt" most=${attempts} from=${1} value=${attempt || attempts} onChoose=${setAttempt} />`}
       ${log.ranks > 1 && html`<${Numbers} label="Rank" most=${log.ranks - 1} from=${0} value=${rank} onChoose=${setRank} />`}
-      <input type="search" placeholder="Search" aria-label="Search the output" value=${sought} onInput=${(event) => setSought(event.target.value)}
+      <input type="search" placeholder="Search" aria-label="Search the output" value=${sought} onInput=${(event) => seek(event.target.value)}
         onKeyDown=${(event) => event.key === "Enter" && (event.preventDefault(), go(event.shiftKey ? -1 : 1))} />
       ${sought && html`<span class="quiet number">${hits.length ? `${hit + 1} of ${hits.length}` : "not found"}</span>
         <button onClick=${() => go(-1)} disabled=${!hits.length} aria-label="Previous hit">↑</button><button onClick=${() => go(1)} disabled=${!hits.length} aria-label="Next hit">↓</button>`}
