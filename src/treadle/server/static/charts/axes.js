@@ -4,7 +4,7 @@ const MINUTE = 60;
 const HOUR = 3600;
 const DAY = 86400;
 
-export const MARGIN = { left: 58, right: 14 };
+export const MARGIN = { left: 58, right: 28 };
 
 /** Steps of an axis of seconds. */
 const TIME_STEPS = [

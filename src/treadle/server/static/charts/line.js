@@ -127,7 +127,7 @@ function styled({ colour, dash, step, peaks, bars }, isHidden) {
   const line = {
     show: !isHidden, stroke: () => shown(colour), width: bars ? 0 : 2, dash, paths, spanGaps: !bars,
     fill: bars ? () => shown(colour) : undefined,
-    points: { show: step || bars ? false : undefined, size: 5 },
+    points: step || bars ? { show: false } : { size: 5, fill: () => shown(colour) },
   };
   return peaks ? [line, { ...line, width: 0.7, dash: undefined, alpha: 0.8 }] : [line];
 }
