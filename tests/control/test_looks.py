@@ -40,11 +40,32 @@ def test_a_decision_says_what_it_changed_why_and_what_it_took(tmp_path: Path) ->
         [change] = decision.changes
         assert change.before == ()
         assert change.after == (await live.job(job)).job.devices
-        assert change.because, "the policy says why"
+        assert change.because == f"me submitted job {job} for 2 devices"
         await waits(live, devices="4")
         page = live.decisions()
         assert page.others > 0, "that one changed nothing"
         assert live.decisions(after=page.next).decisions == ()
+
+    told(story, tmp_path)
+
+
+def test_where_the_policy_chose_its_choice_is_the_reason(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = await runs(live, devices="1..4", resumable=True)
+        [change] = (await decided(live, "start", job)).changes
+        assert change.because.startswith("4 devices"), change.because
+        assert "it holds" not in change.because, "what it holds is in the change itself"
+
+    told(story, tmp_path, policy="weave")
+
+
+def test_a_job_that_waited_starts_because_another_ended(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await runs(live, devices="4")
+        second = await waits(live, devices="2")
+        await live.cancel(ME, first)
+        [change] = (await decided(live, "start", second)).changes
+        assert change.because == f"job {first} was cancelled"
 
     told(story, tmp_path)
 

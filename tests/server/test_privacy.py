@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.server.privacy import may_read, shown
-from treadle.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State
+from treadle.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State, SubmitAgain
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError
 
@@ -22,6 +22,7 @@ DETAIL = JobDetail(
     code=Code(commit="c0ffee", diff="+ password = 1", dirty=True),
     attempts=(AttemptView(number=1, devices=("h:0",), started_at=1.0, failure=FAILURE),),
     failure=FAILURE,
+    again=SubmitAgain(command="treadle submit --env TOKEN=abc -- ./train"),
 )
 
 
@@ -53,5 +54,6 @@ def test_others_see_neither_output_nor_values_nor_changes(who: Who):
     seen = shown(who, DETAIL)
     assert seen.env == {"PLAIN": "hidden"}
     assert seen.code == Code(commit="c0ffee", dirty=True)
+    assert seen.again is None
     assert "abc" not in str(seen)
     assert seen.job == VIEW

@@ -34,7 +34,7 @@ def shown(who: Who, detail: JobDetail) -> JobDetail:
         for attempt in detail.attempts
     )
     env = dict.fromkeys(detail.env, HIDDEN)
-    return replace(detail, env=env, code=code, failure=failure, attempts=attempts)
+    return replace(detail, env=env, code=code, failure=failure, attempts=attempts, again=None)
 
 
 def shown_why(who: Who, job: JobView, why: Why) -> Why:

@@ -17,7 +17,11 @@ class DecisionChange:
     after: tuple[str, ...]
     plan: str = described("", "Its execution plan from then on, of jobs that have one.")
     beside: tuple[str, ...] = described((), "The other jobs on its devices from then on.")
-    because: str = described("", "The policy's reason, as `why` said it then; empty: it gave none.")
+    because: str = described(
+        "",
+        "What the policy chose and why; where it does not say, what led to the change: who asked, "
+        "and who let go of the devices. Empty: neither is known.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

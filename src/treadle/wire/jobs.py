@@ -231,6 +231,14 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitAgain:
+    """How to submit a job again as it was submitted."""
+
+    command: str  # for a shell, over several lines
+    notes: tuple[str, ...] = ()  # what the command cannot repeat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDetail:
     """A job's full record, without its secrets."""
 
@@ -261,6 +269,7 @@ class JobDetail:
         False, "Its processes train together by treadle.train, each with the same script."
     )
     stall_s: float | None = None  # how long it stood still for the last such change
+    again: SubmitAgain | None = None  # only for its owner and admins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 Only decisions that changed something are kept, the newest of them, and the others are counted. The
 policy's reasons are asked for beside the event loop (thinking.py), one decision at a time, and less
-often where they take long. A decision is shown once its reasons are known. A reason is left out if
-the job had changed again before its policy could be asked: it would be one for something else.
+often where they take long. A decision is shown once its reasons are known. Of a reason only what
+the policy chose is told, since what the job holds stands beside it. Where it says nothing, or the
+job had changed again before it could be asked, what caused the change is told (decision_causes.py).
 """
 
 import asyncio
@@ -15,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.decision_causes import ENDS, Happened, cause, happened, swaps_of
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices
 from treadle.control.api.thinking import Thinking
@@ -47,7 +49,7 @@ class _Made(NamedTuple):
     """A decision without its reasons, and what its jobs hold by it."""
 
     decision: Decision
-    holds: dict[JobId, Allocation | None]
+    holds: dict[JobId, Allocation]
 
 
 class Decisions:
@@ -58,6 +60,8 @@ class Decisions:
         self._thinking = thinking
         self._kept: deque[Decision] = deque(maxlen=KEPT)
         self._held = dict(_held_by(context.scheduler))
+        self._leaving: dict[JobId, Allocation] = {}  # of jobs that were told to stop
+        self._let_go: dict[JobId, Allocation] = {}  # of jobs that ended since the last decision
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._happened = 0  # since the last decision
         self._just: tuple[float, Sequence[Action], str] | None = None
@@ -92,6 +96,8 @@ class Decisions:
     ) -> None:
         news = [event for event in events if not isinstance(event, JobProgressed)]
         self._events.extend(news)
+        for event in news:
+            self._note_end(event)
         self._happened += len(news)
         just, self._just = self._just, None
         if just is None:
@@ -102,6 +108,7 @@ class Decisions:
         else:
             self._others += 1
         self._events.clear()
+        self._let_go.clear()
         self._happened = 0
 
     def close(self) -> None:
@@ -114,11 +121,13 @@ class Decisions:
         self, scheduler: Scheduler, worked_s: float, actions: Sequence[Action], error: str
     ) -> _Made:
         before = {action.job: self._held.get(action.job) for action in actions}
+        facts = [self._happened_by(event) for event in self._events]
         changes: list[DecisionChange] = []
         for action in actions:
             new = None if isinstance(action, Stop) else action.allocation
             if new is None:
-                self._held.pop(action.job, None)
+                if (left := self._held.pop(action.job, None)) is not None:
+                    self._leaving[action.job] = left
             else:
                 self._held[action.job] = new
             old = None if isinstance(action, Start) else before[action.job]
@@ -126,6 +135,7 @@ class Decisions:
                 changes.append(_change(scheduler, action.job, old, new))
         if len(self._held) > 2 * len(scheduler.jobs) + KEPT:
             self._held = dict(_held_by(scheduler))  # Without those that have ended.
+            self._leaving.clear()
         self._last_id += 1
         holders = {job for jobs in scheduler.tenancy.tenants.values() for job in jobs.values()}
         decision = Decision(
@@ -133,20 +143,31 @@ class Decisions:
             at=wall(),
             policy=self._context.charge.policy,
             cpu_ms=round(1000.0 * worked_s, 3),
-            events=tuple(self._causes()),
-            changes=tuple(changes),
+            events=tuple(self._told(facts)),
+            changes=tuple(_caused(changes, facts)),
             running=len(holders),
             waiting=len(scheduler.ranking.queue),
             free=free_devices(scheduler),
             error=error,
         )
-        return _Made(decision, {change.job: self._held.get(change.job) for change in changes})
+        holds = {change.job: self._held[change.job] for change in changes if change.after}
+        return _Made(decision, holds)
 
-    def _causes(self) -> Iterable[str]:
-        for event in self._events:
-            body = msgspec.json.decode(encode(0.0, event))
-            yield sentence(type(event).__name__, job_of(event), body)
-        if more := self._happened - len(self._events):
+    def _note_end(self, event: Event) -> None:
+        """Keep what the job of an attempt that ended held, until the next decision."""
+        if isinstance(event, ENDS) and getattr(event, "meaning", event) is not None:
+            left = self._leaving.pop(event.job, None) or self._held.pop(event.job, None)
+            if left is not None:
+                self._let_go[event.job] = left
+
+    def _happened_by(self, event: Event) -> Happened:
+        job, body = job_of(event), msgspec.json.decode(encode(0.0, event))
+        held = self._let_go.get(job) or self._held.get(job)
+        return happened(event, sentence(type(event).__name__, job, body), job, _names(held))
+
+    def _told(self, facts: Sequence[Happened]) -> Iterable[str]:
+        yield from (fact.text for fact in facts)
+        if more := self._happened - len(facts):
             yield several(more, "more event")
 
     # -- reasons ----------------------------------------------------------------------------------
@@ -171,7 +192,7 @@ class Decisions:
             began = clock()
             reasons = await self._reasons(made)
             changes = [
-                replace(change, because=reasons.get(change.job, ""))
+                replace(change, because=reasons.get(change.job) or change.because)
                 for change in made.decision.changes
             ]
             self._kept.append(replace(made.decision, changes=tuple(changes)))
@@ -190,8 +211,8 @@ class Decisions:
             return {}
 
 
-def _asked(context: Context, holds: dict[JobId, Allocation | None]) -> Reasons:
-    """The policy's reasons for these jobs, of those that still stand as it decided."""
+def _asked(context: Context, holds: dict[JobId, Allocation]) -> Reasons:
+    """What the policy chose for these jobs and why, of those that still stand as it decided."""
     found: Reasons = {}
     spent = worked_for(REASONS_S)
     for job, allocation in list(holds.items())[:REASONS_MAX]:
@@ -199,7 +220,7 @@ def _asked(context: Context, holds: dict[JobId, Allocation | None]) -> Reasons:
         if spent():
             break
         if row is not None and row.allocation == allocation:
-            found[job] = context.scheduler.why(job, context.clock.now()).sentence
+            found[job] = context.scheduler.why(job, context.clock.now()).choice
     return found
 
 
@@ -222,6 +243,14 @@ def _change(
         plan=plan,
         beside=beside,
     )
+
+
+def _caused(
+    changes: Sequence[DecisionChange], facts: Sequence[Happened]
+) -> Iterable[DecisionChange]:
+    """The changes with what caused them."""
+    swaps = swaps_of(changes)
+    return (replace(change, because=cause(change, facts, swaps)) for change in changes)
 
 
 def _kind(old: Allocation | None, new: Allocation | None, *, shares: bool) -> str:

@@ -8,7 +8,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
 from treadle.control.api.queue_order import held_devices
 from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
-from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count
+from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
 from treadle.control.loop import wall
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -116,6 +116,7 @@ def ended_view(record: JobRecord) -> JobView:
         because="" if failure is None else failure.sentence,
         sizes=record.sizes,
         priority=record.priority,
+        guaranteed=record.guaranteed,
         resumable=record.resumable,
         progress=record.progress,
         submitted_at=record.submitted_at,
@@ -182,4 +183,5 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         changes=record.changes,
         uses_train=record.uses_train or bool(record.elastic),
         stall_s=record.stall_s,
+        again=submit_again(record),
     )

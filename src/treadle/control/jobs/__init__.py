@@ -36,6 +36,7 @@ from treadle.control.jobs.submission import (
     prepare,
     too_little_device_memory,
 )
+from treadle.control.jobs.submit_again import submit_again
 
 __all__ = [
     "ARRAY",
@@ -87,6 +88,7 @@ __all__ = [
     "row_of",
     "stored_state",
     "stored_states",
+    "submit_again",
     "text_of",
     "too_little_device_memory",
     "worked_s",

@@ -36,6 +36,7 @@ class JobRecord:
     array: str = ""
     array_size: int = 0
     array_limit: int = 0  # members that may run at once; 0: all
+    array_text: str = ""  # as its user wrote it: "0-99%8"
     workdir: str = ""
     ranks: str = "auto"
     env: Mapping[str, str] = field(default_factory=dict)
@@ -56,6 +57,10 @@ class JobRecord:
     model: str = ""
     sizes: tuple[int, ...] = (1,)
     priority: int = 0
+    guaranteed: bool = True
+    estimate_s: float | None = None  # how long its user says that it takes alone
+    submitted_held: bool = False
+    wait_for_capacity: bool = False
     retries: int = 0
     retry_unknown: bool = False  # also failures that no rule knows
     resumable: bool = False

@@ -115,6 +115,7 @@ def prepare(
             array=first.id,
             array_size=len(members.numbers),
             array_limit=members.at_once_max or 0,
+            array_text=request.array,
             launched={},
         )
         records.append(record)
@@ -171,7 +172,7 @@ def _record(
     return JobRecord(
         id=str(number),
         number=number,
-        name=request.name or _named(request.command),
+        name=request.name or name_by_default(request.command),
         owner=person.name,
         command=request.command,
         submitted_at=wall_at,
@@ -197,6 +198,10 @@ def _record(
         model=request.model,
         sizes=sizes,
         priority=request.priority,
+        guaranteed=request.guaranteed,
+        estimate_s=request.estimate_s,
+        submitted_held=request.held,
+        wait_for_capacity=request.wait_for_capacity,
         retries=RETRIES if request.retries is None else request.retries,
         retry_unknown=request.retries is not None,
         resumable=request.resumable,
@@ -346,7 +351,7 @@ def _check_code(request: JobRequest) -> None:
             )
 
 
-def _named(command: Sequence[str]) -> str:
+def name_by_default(command: Sequence[str]) -> str:
     """A name for a job whose user gave none: the script, or the program."""
     for word in command[:6]:
         name = PurePosixPath(word).name

@@ -49,7 +49,7 @@ export default function JobPage({ args }) {
         <${Failure} failure=${detail.failure} attempt=${failed} />
         ${!(ended(job) && detail.failure) && html`<${Reasons} id=${id} turn=${turn} waiting=${job.state === "PENDING" || job.state === "HELD"} />`}
         <${Timeline} id=${id} company=${spells.company} />
-        <${SubmitAgain} detail=${detail} />
+        <${SubmitAgain} again=${detail.again} />
       </div>
       <div class="column">
         ${job.attempts > 0 && html`<${LogView} key=${id} job=${id} attempts=${job.attempts} ended=${ended(job)} />`}
