@@ -42,7 +42,7 @@ def main() -> None:
             [sys.executable, "-m", "treadle", *words], stderr=subprocess.DEVNULL
         )
         try:
-            _until_there(socket)
+            until_there(socket)
             with Client(f"unix:{socket}") as client:
                 asyncio.run(_measure(client, daemon.pid, asked.streams, asked.seconds))
         finally:
@@ -119,7 +119,7 @@ def _cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _until_there(socket: Path) -> None:
+def until_there(socket: Path) -> None:
     end_at = time.monotonic() + 60
     with Client(f"unix:{socket}") as client:
         while True:
