@@ -42,8 +42,8 @@ def test_a_job_appears_is_resized_and_finishes(here: Daemon, visitor: Visitor, t
     timeline = visitor.page.get_by_label("Timeline")
     expect(timeline).to_contain_text(f"give job {job} 2 devices instead")
     # A policy speaks of what it orders, not of what a job does.
-    expect(timeline.get_by_title("Change").first).to_contain_text("it holds 2 devices")
-    expect(timeline.get_by_title("AttemptEnded").last).not_to_contain_text("it holds")
+    expect(timeline.get_by_title("Change").first).to_contain_text(f"job {other} gets")
+    expect(timeline.get_by_title("AttemptEnded").last).not_to_contain_text("gets")
     expect(visitor.fact("Resizes")).to_have_text(re.compile(r"Resizes\s*2"))
     assert here.view(job).state is State.SUCCEEDED
 
