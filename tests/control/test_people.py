@@ -1,6 +1,7 @@
 """Tokens of people and of jobs: made, used, run out, revoked, and kept over a restart."""
 
 import asyncio
+import inspect
 import pwd
 from pathlib import Path
 
@@ -34,11 +35,15 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
 
     async def second(live: LiveService) -> None:
         assert live.who_of_token(made["token"]) is not None
+        again = live.looking_up(made["token"])
+        assert again() == live.who_of_token(made["token"])
+        assert made["token"] not in inspect.getclosurevars(again).nonlocals.values()
         await live._accounts.write_used()
         with pytest.raises(NotFoundError):
             await live.revoke_token(Who(user="third", role=Role.USER), made["id"])
         await live.revoke_token(USER, made["id"])
         assert live.who_of_token(made["token"]) is None
+        assert again() is None
         assert live.tokens(ME) == ()
 
     async def third(live: LiveService) -> None:

@@ -8,7 +8,7 @@ import codecs
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -387,13 +387,16 @@ class MemoryService(ViewsInMemory):
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         if token in self._job_tokens:
             return self._job_tokens[token]
-        return self.who_of_digest(hashlib.sha256(token.encode()).hexdigest(), address)
+        return self.looking_up(token, address)()
 
-    def who_of_digest(self, digest: str, address: str = "") -> Who | None:
-        for kept, view in self._tokens.values():
-            if kept == digest:
-                return Who(user=view.user, role=view.role)
-        return None
+    def looking_up(self, token: str, address: str = "") -> Callable[[], Who | None]:
+        wanted = hashlib.sha256(token.encode()).hexdigest()
+
+        def look() -> Who | None:
+            views = (view for kept, view in self._tokens.values() if kept == wanted)
+            return next((Who(user=view.user, role=view.role) for view in views), None)
+
+        return look
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         user = request.user or who.user

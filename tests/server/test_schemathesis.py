@@ -5,7 +5,7 @@ twentieth answer is checked against the document.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from treadle.wire.machine import Role
 CASES_MIN = 5000
 SHARDS = 4  # so that two cores share the work
 VARIED, PLAIN = 125, 10  # requests of an operation in each mode
-FEWER = 5  # the part of them that is also sent over TLS, where only the way differs
+FEWER = 5  # the part of them that is also sent in other ways: over TLS, and by a browser's session
 CHECKS = [
     not_a_server_error,
     content_type_conformance,
@@ -67,6 +67,39 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     server: Running, files: CertificateFiles, shard: int
 ):
     part = FEWER if server.bound.fingerprint else 1
+
+    def shown() -> dict[str, str]:
+        return {"Authorization": f"Bearer {server.service.token('anna', Role.ADMIN)}"}
+
+    statuses = _all_of(server, files, shard, shown, part)
+    assert statuses.total() >= CASES_MIN / SHARDS / part, statuses
+    assert min(statuses[200], statuses[422]) > 0, statuses
+
+
+def test_nor_does_one_of_a_session(server: Running, files: CertificateFiles):
+    if server.bound.fingerprint:
+        return
+
+    def begun() -> dict[str, str]:
+        token = {"token": server.service.token("anna", Role.ADMIN)}
+        made = requests.post(f"{server.url}/api/v1/session", json=token, timeout=30)
+        cookie = f"treadle_session={made.cookies['treadle_session']}"
+        return {"Cookie": cookie, "X-CSRF-Token": made.json()["csrf"]}
+
+    statuses = sum(
+        (_all_of(server, files, shard, begun, FEWER) for shard in range(SHARDS)), Counter[int]()
+    )
+    assert statuses.total() >= CASES_MIN / FEWER, statuses
+    assert min(statuses[200], statuses[422]) > 0, statuses
+
+
+def _all_of(
+    server: Running,
+    files: CertificateFiles,
+    shard: int,
+    shown: Callable[[], Mapping[str, str]],  # anew for each operation: some end it
+    part: int,
+) -> Counter[int]:
     schema = schemathesis.openapi.from_dict(create_app(server.service).openapi())
     operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(operations) == len(offered())
@@ -78,9 +111,9 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     statuses: Counter[int] = Counter()
     with _session(files) as session:
         for operation in operations[shard::SHARDS]:
-            statuses += _fuzz(server, session, operation, part)
-    assert statuses.total() >= CASES_MIN / SHARDS / part, statuses
-    assert min(statuses[200], statuses[422]) > 0, statuses
+            session.cookies.clear()
+            statuses += _fuzz(server, session, operation, shown(), part)
+    return statuses
 
 
 def varied(operation: Any) -> bool:
@@ -94,10 +127,15 @@ def _session(files: CertificateFiles) -> requests.Session:
     return session
 
 
-def _fuzz(server: Running, session: requests.Session, operation: Any, part: int) -> Counter[int]:
+def _fuzz(
+    server: Running,
+    session: requests.Session,
+    operation: Any,
+    shown: Mapping[str, str],
+    part: int,
+) -> Counter[int]:
     """Send many requests to one operation; what came back."""
     statuses: Counter[int] = Counter()
-    admin = {"Authorization": f"Bearer {server.service.token('anna', Role.ADMIN)}"}
 
     def send(case: Any) -> None:
         number = statuses.total()
@@ -105,7 +143,7 @@ def _fuzz(server: Running, session: requests.Session, operation: Any, part: int)
         if number % 2 and "identity" in (case.path_parameters or {}):
             case.path_parameters = {"identity": "1"}
         answer = case.call(
-            base_url=server.url, session=session, headers=admin, verify=session.verify
+            base_url=server.url, session=session, headers=dict(shown), verify=session.verify
         )
         statuses[answer.status_code] += 1
         assert answer.status_code < 500, (case.as_curl_command(), answer.text)

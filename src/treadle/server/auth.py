@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from treadle.control.api.tokens import digest
 from treadle.server.limits import RequestRate
 from treadle.server.peers import Peer
 from treadle.server.port import Service
@@ -89,8 +88,7 @@ class Callers:
                 "the token is unknown, expired or revoked",
                 hint="`treadle token` creates a new one on the server's machine",
             )
-        kept = digest(token)  # a session outlives the request, and is not to have the token
-        state["shown"] = lambda: self._service.who_of_digest(kept, address)
+        state["shown"] = self._service.looking_up(token, address)
         return who
 
     @contextmanager

@@ -5,7 +5,7 @@ awaited until it is on disk. They raise the errors of `wire/problems.py`. Who ma
 decided by the route's role first (`server/access.py`) and then here, by who owns the job.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -139,8 +139,8 @@ class Service(Protocol):
     def who_of_uid(self, uid: int) -> Who: ...
     # Job tokens too; `address` is where it came from.
     def who_of_token(self, token: str, address: str = "") -> Who | None: ...
-    # A person's token by its digest, as a session keeps it.
-    def who_of_digest(self, digest: str, address: str = "") -> Who | None: ...
+    # Asks the same again, later; of the token it keeps only the digest. Not for job tokens.
+    def looking_up(self, token: str, address: str = "") -> Callable[[], Who | None]: ...
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade: ...
     # `user`: only theirs, for admins.
     def tokens(self, who: Who, *, user: str = "") -> Maybe[tuple[TokenView, ...]]: ...

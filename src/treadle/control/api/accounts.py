@@ -2,7 +2,7 @@
 
 import os
 import pwd
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from treadle.control.api.tokens import digest, fresh, is_job_token, is_persons, job_named
 from treadle.control.jobs import JobRecord, JobTable, Person
@@ -70,10 +70,14 @@ class Accounts:
             if not is_job_token(self._token_key, token, job, record.nonce):
                 return None
             return Who(user=record.owner, role=Role.VIEWER, uid=record.uid, job=job)
-        return self.who_of_digest(digest(token), address) if is_persons(token) else None
+        return self._who_of_digest(digest(token), address) if is_persons(token) else None
 
-    def who_of_digest(self, kept: str, address: str = "") -> Who | None:
-        """The owner of a person's token, by its digest."""
+    def looking_up(self, token: str, address: str = "") -> Callable[[], Who | None]:
+        """Looks the owner of a person's token up again, and keeps only its digest for that."""
+        kept = digest(token)
+        return lambda: self._who_of_digest(kept, address)
+
+    def _who_of_digest(self, kept: str, address: str) -> Who | None:
         row = self._rows.get(kept)
         if row is None or _has_expired(row, wall()):
             return None

@@ -4,7 +4,7 @@
 commands.py, queries.py, history.py, accounts.py and administration.py.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.administration import Administration
@@ -256,8 +256,8 @@ class LiveService:
     def who_of_token(self, token: str, address: str = "") -> Who | None:
         return self._accounts.who_of_token(token, address)
 
-    def who_of_digest(self, digest: str, address: str = "") -> Who | None:
-        return self._accounts.who_of_digest(digest, address)
+    def looking_up(self, token: str, address: str = "") -> Callable[[], Who | None]:
+        return self._accounts.looking_up(token, address)
 
     async def make_token(self, who: Who, request: TokenRequest) -> TokenMade:
         return await self._accounts.make_token(who, request)
