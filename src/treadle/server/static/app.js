@@ -72,7 +72,7 @@ function Facts() {
   const { status } = state;
   if (!status) return html`<div class="facts"></div>`;
   return html`<div class="facts">
-    <span><b>${status.devices - status.free}</b>/${status.devices} devices</span>
+    <span><b>${status.free}</b><span class="wide"> of ${count(status.devices, "device")}</span> free</span>
     <span><b>${status.running}</b> running</span>
     <span><b>${status.waiting}</b> waiting</span>
     <span class="wide">${status.policy}</span>

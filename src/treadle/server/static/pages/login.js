@@ -31,7 +31,7 @@ export default function Login({ args }) {
   };
   return html`<form class="login card" onSubmit=${submit}>
     <h1>Treadle</h1>
-    ${state.expired && html`<p>Your session has ended. Log in again; you come back to where you were.</p>`}
+    ${state.expired && html`<p>Your session has ended, as one does after 12 hours, with its token, by a log-out in another tab, or when the daemon is started again. Log in once more; you come back to where you were.</p>`}
     <label for="token">Token</label>
     <input id="token" type="password" autocomplete="current-password" required value=${token}
       onInput=${(event) => setToken(event.target.value)} />

@@ -8,6 +8,7 @@ import { memo } from "./memo.js";
 import { visible } from "./safe-text.js";
 
 const SIGNS = { foreign: "⚑", quarantined: "⚠", avoided: "⊘", paused: "‖", lost: "✕" };
+const MANY = 16; // devices of one node that fill more than two rows of eight
 
 /** `speeds`: job -> speed as a share of its speed alone; `onLook(device)` as one is pointed at. */
 export function NodeGrid({ node, speeds, highlighted, onLook, compact }) {
@@ -28,7 +29,7 @@ export function NodeGrid({ node, speeds, highlighted, onLook, compact }) {
   return html`<section class="node card" aria-label=${`Node ${node.name}`}>
     <header class="row"><h2 class="grow"><${Name} text=${node.name} /></h2>
       <span class="quiet">${visible(node.device_type)} · ${held} of ${count(node.devices.length, "device")} held</span></header>
-    <div class="tiles ${compact ? "compact" : ""}" role="group" aria-label="Devices; arrow keys move" ref=${grid} onKeyDown=${move}>
+    <div class="tiles ${compact ? "compact" : ""} ${node.devices.length > MANY ? "many" : ""}" role="group" aria-label="Devices; arrow keys move" ref=${grid} onKeyDown=${move}>
       ${node.devices.map(
         (device, index) => html`<${Tile} key=${device.name} device=${device} index=${index} reachable=${index === active}
           speed=${device.jobs.length > 1 ? device.jobs.map((job) => speeds.get(job) ?? "").join() : ""}
@@ -44,7 +45,7 @@ const Tile = memo(({ device, index, reachable, speed, dim, onLook, onActive }) =
   const look = () => onLook(device.name);
   const open = () => device.jobs.length && (location.hash = jobAddress(device.jobs[0]));
   const kind = device.jobs.length ? "held" : device.state;
-  const shut = !["free", "held"].includes(device.state);
+  const shut = Boolean(device.because) || !["free", "held"].includes(device.state);
   return html`<button class="tile ${kind} ${dim ? "dim" : ""} ${shut ? "shut" : ""}" tabindex=${reachable ? 0 : -1}
     aria-label=${words(device, speeds)} onMouseEnter=${look} onFocus=${() => (onActive(index), look())} onClick=${open}>
     <span class="parts">${device.jobs.map(
@@ -52,7 +53,7 @@ const Tile = memo(({ device, index, reachable, speed, dim, onLook, onActive }) =
         ${speeds[part] && html`<span class="label speed">${Number(speeds[part]).toFixed(2)}×</span>`}</span>`,
     )}</span>
     <span class="corner">${device.number}</span>
-    ${shut && html`<span class="sign" aria-hidden="true">${SIGNS[device.state] ?? "⚠"}</span>`}
+    ${shut && html`<span class="sign" aria-hidden="true">${SIGNS[device.state] ?? (device.state === "held" ? "⊘" : "⚠")}</span>`}
     ${device.busy !== null && device.busy !== undefined && html`<span class="busy" style=${{ width: percent(device.busy).replace(" ", "") }}></span>`}
   </button>`;
 });

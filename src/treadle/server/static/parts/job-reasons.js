@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { html, useEffect, useState } from "../vendor/preact-htm.js";
 import { count, range } from "./format.js";
-import { visible } from "./safe-text.js";
+import { sentence, visible } from "./safe-text.js";
 
 const AGAIN_MS = 10000;
 
@@ -38,8 +38,6 @@ export function Reasons({ id, turn, waiting }) {
 }
 
 const doubt = ({ coverage }) => (coverage ? ` (${Math.round(coverage * 10)} of 10 such ranges hold)` : "");
-
-const sentence = (text) => visible(text.charAt(0).toUpperCase() + text.slice(1));
 
 export function Failure({ failure, attempt }) {
   if (!failure) return null;

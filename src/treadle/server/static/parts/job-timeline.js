@@ -56,16 +56,19 @@ export function Timeline({ id, company }) {
 }
 
 function Entry({ event, before, because }) {
-  const kind = KINDS.find(([test]) => test.test(event.kind))?.[1] ?? "other";
+  const what = event.kind === "AttemptEnded" ? `${event.kind} ${endOf(event.text)}` : event.kind;
+  const kind = KINDS.find(([test]) => test.test(what))?.[1] ?? "other";
   const pause = before ? event.at - before.at : 0;
   return html`<li class=${kind} title=${visible(event.kind)}>
     <time datetime=${iso(event.at)}>${moment(event.at)}</time>
-    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet"> · ${visible(because)}</span>`}</span>
+    <span>${visible(event.text || event.kind)}${because && html`<span class="quiet">: ${visible(because)}</span>`}</span>
     ${pause >= 1 && html`<span class="quiet small">${span(pause)} later</span>`}
   </li>`;
 }
 
-/** What the policy says of an action, in the decision just before it. */
+const endOf = (text) => (/ failed\b/.test(text) ? "Failed" : / finished$/.test(text) ? "Finished" : "");
+
+/** The reason of an action: that of the decision just before it. */
 function reasonOf(event, reasons) {
   if (!ACTIONS.has(event.kind)) return "";
   return reasons.findLast(({ at }) => at <= event.at + 0.1 && at >= event.at - REASON_WITHIN_S)?.because ?? "";

@@ -13,6 +13,12 @@ export function visible(text) {
   return String(text ?? "").replace(TRICKS, signOf);
 }
 
+/** The same with a capital letter first, unless it begins with a name such as node:0. */
+export function sentence(text) {
+  const named = /^\S*[\d:_/]/.test(text);
+  return visible(named ? text : text.charAt(0).toUpperCase() + text.slice(1));
+}
+
 function signOf(letter) {
   const code = letter.codePointAt(0);
   if (code === 9) return "    ";

@@ -1,7 +1,7 @@
 // The command that submits a job again, as the server writes it from the job's record.
 
 import { html } from "../vendor/preact-htm.js";
-import { visible } from "./safe-text.js";
+import { sentence, visible } from "./safe-text.js";
 import { toast } from "./toast.js";
 
 export function SubmitAgain({ again }) {
@@ -16,10 +16,9 @@ export function SubmitAgain({ again }) {
   return html`<section class="card" aria-label="Submit it again">
     <div class="row"><h2 class="grow">Submit it again</h2>${again && html`<button onClick=${copy}>Copy</button>`}</div>
     ${again && html`<pre class="command" tabindex="0">${visibleLines(again.command)}</pre>`}
-    ${again && again.notes.map((note) => html`<p class="quiet small" key=${note}>${sentence(note)}</p>`)}
+    ${again && again.notes.map((note) => html`<p class="quiet small" key=${note}>${sentence(note)}.</p>`)}
     ${!again && html`<p class="quiet small">The command has the values of the job's variables; only its owner and admins see it.</p>`}
   </section>`;
 }
 
-const sentence = (text) => `${visible(text[0].toUpperCase() + text.slice(1))}.`;
 const visibleLines = (text) => text.split("\n").map(visible).join("\n");
