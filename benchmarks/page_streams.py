@@ -56,7 +56,7 @@ def main() -> None:
             [sys.executable, "-m", "treadle", *words], stderr=subprocess.DEVNULL
         )
         try:
-            _until_there(path)
+            until_there(path)
             with Client(f"unix:{path}") as client:
                 changed = _submit(client, asked.jobs)
                 if asked.slow:
@@ -226,7 +226,7 @@ def _cpu_s(pid: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _until_there(path: Path) -> None:
+def until_there(path: Path) -> None:
     end_at = time.monotonic() + 60
     with Client(f"unix:{path}") as client:
         while True:

@@ -69,7 +69,7 @@ def _why_holding(job: Job, snapshot: Snapshot) -> Reason:
     held_s = now - job.begun_at
     sharers = _sharers(job, snapshot)
     sentence = (
-        f"it holds {devices(job.size)} ({where}; {asked}) since {held_s:g} s ago, "
+        f"it holds {devices(job.size)} ({where}; {asked}) since {round(held_s, 1):g} s ago, "
         f"{done:.1f} % done{f', and shares them with {sharers}' if sharers else ''}"
     )
     return Reason("starting" if job.phase is Phase.STARTING else "running", sentence, sentence)

@@ -6,6 +6,7 @@ import { moment, span } from "./format.js";
 import { occupancy, readSpells } from "./spells.js";
 
 const WINDOWS = [
+  [600, "10 min"],
   [3600, "1 h"],
   [6 * 3600, "6 h"],
   [24 * 3600, "24 h"],

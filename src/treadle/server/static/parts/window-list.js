@@ -44,8 +44,13 @@ export function WindowList({ rows, height, draw, active = -1, onActive, onKey, s
   };
   const first = Math.max(0, Math.floor((view.top * scale) / height) - BEYOND);
   const last = Math.min(rows, Math.ceil((view.top * scale + view.tall) / height) + BEYOND);
+  // Each row has its place for itself: a row that comes or goes moves no other, and only it is painted.
+  const start = (first * height) / scale;
   const shown = [];
-  for (let index = first; index < last; index += 1) shown.push(draw(index, index === active));
+  for (let index = first; index < last; index += 1) {
+    const place = { top: `${start + (index - first) * height}px` };
+    shown.push(html`<div class="placed" role="presentation" key=${index} style=${place}>${draw(index, index === active)}</div>`);
+  }
   const key = (event) => {
     const page = Math.max(1, Math.floor(view.tall / height) - 1);
     const to = { ArrowDown: active + 1, ArrowUp: active - 1, PageDown: active + page, PageUp: active - page, Home: 0, End: rows - 1 }[event.key];
@@ -59,8 +64,6 @@ export function WindowList({ rows, height, draw, active = -1, onActive, onKey, s
     : { role: "log", "aria-live": "off" };
   return html`<div class="window-list" ref=${box} ...${names} aria-label=${label} tabindex="0" onScroll=${scrolled} onKeyDown=${key}>
     ${head}
-    <div class="whole" role="presentation" style=${{ height: `${whole}px` }}>
-      <div class="shown" role="presentation" style=${{ transform: `translateY(${(first * height) / scale}px)` }}>${shown}</div>
-    </div>
+    <div class="whole" role="presentation" style=${{ height: `${whole}px` }}>${shown}</div>
   </div>`;
 }

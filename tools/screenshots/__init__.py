@@ -1,0 +1,1 @@
+"""Pictures of the web page, taken from a real daemon that runs a small workload."""
