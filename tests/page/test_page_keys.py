@@ -8,6 +8,11 @@ from tests.page.visiting import Visitor, bash
 from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
+# By a ring around it, or around the table that it is in.
+FOCUS_SHOWN = """each => [each, each.parentElement].some((one) => {
+  const style = getComputedStyle(one);
+  return style.outlineStyle !== 'none' || style.boxShadow !== 'none';
+})"""
 STOPS_MAX = 60  # of Tab before something must be reached
 
 
@@ -17,10 +22,7 @@ def tab_to(visitor: Visitor, wanted: Locator) -> None:
     for _ in range(STOPS_MAX):
         visitor.page.keyboard.press("Tab")
         if wanted.evaluate("each => each === document.activeElement"):
-            shown = wanted.evaluate(
-                "each => { const style = getComputedStyle(each);"
-                " return style.outlineStyle !== 'none' || style.boxShadow !== 'none'; }"
-            )
+            shown = wanted.evaluate(FOCUS_SHOWN)
             assert shown, "the focus cannot be seen"
             return
     raise AssertionError(f"{STOPS_MAX} presses of Tab did not reach {wanted}")

@@ -196,7 +196,7 @@ def test_usage_is_shown_and_downloaded(here: Daemon, visitor: Visitor):
     expect(page.get_by_role("row").filter(has_text="lab")).to_be_visible()
     visitor.keep("usage")
     with page.expect_download() as download:
-        page.get_by_role("link", name="CSV").click()
+        page.get_by_role("button", name="CSV").click()
     text = download.value.path().read_text()
     assert text.startswith("day,user,tenant,jobs,")
     assert ",lab," in text
