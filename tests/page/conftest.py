@@ -1,4 +1,8 @@
-"""One browser and one daemon for all modules that want it alike, and a tab for each test."""
+"""One browser and one daemon for all modules that want it alike, and a tab for each test.
+
+Playwright's loop runs in the thread of the tests for as long as its browser is open, and no other
+loop can run there: so the browser is closed before a test outside of this folder begins.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -10,7 +14,7 @@ from tests.control.daemons import Daemon, daemon
 from tests.page.visiting import CHROMIUM, Visitor, clear, visiting
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("no chromium here; apt-get install chromium to run browser tests")
@@ -20,7 +24,7 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def daemons(browser: Browser) -> Iterator[Callable[..., Daemon]]:
     """Those that run, by the words that they were started with."""
     found: dict[tuple[str, ...], Daemon] = {}
