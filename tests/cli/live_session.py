@@ -34,7 +34,7 @@ from treadle.wire.machine import (
     TokenView,
     UsageRow,
 )
-from treadle.wire.problems import NotFoundError, RequestError
+from treadle.wire.problems import ConflictError, NotFoundError, RequestError
 from treadle.wire.retention import Pruned, PrunedJob, PruneRequest
 from treadle.wire.sessions import LinkMade
 from treadle.wire.what_if import WhatIf, WhatIfRequest
@@ -306,7 +306,8 @@ class ValueClient:
         return {"now": 12.5}
 
     def what_if(self, request: WhatIfRequest) -> WhatIf:
-        raise NotImplementedError("a real daemon is asked in test_cli_what_if.py")
+        # A real daemon simulates in test_cli_what_if.py.
+        raise ConflictError("another what-if is being simulated")
 
     def journal(self) -> Iterator[bytes]:
         yield b'{"a":1}\n'

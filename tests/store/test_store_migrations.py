@@ -43,11 +43,20 @@ def upgrade():
 FOLLOWING = f"{int(REVISION) + 1:04}"  # a revision that does not exist yet
 
 
+SQLITE_ONLY = "attempts_by_owner"  # alembic takes no notice of `ddl_if`
+
+
 def test_the_migrated_tables_are_those_of_the_schema(store: Store) -> None:
     with store._backend.writing.connect() as connection:
+        here = {SQLITE_ONLY} if connection.dialect.name != "sqlite" else set()
         context = MigrationContext.configure(
             connection,
-            opts={"compare_type": True, "version_table": REVISION_TABLE},
+            opts={
+                "compare_type": True,
+                "version_table": REVISION_TABLE,
+                "include_name": lambda name, *_: name not in here,
+                "include_object": lambda _, name, *__: name not in here,
+            },
         )
         assert compare_metadata(context, metadata) == []
 

@@ -18,6 +18,7 @@ from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.errors import InvalidInputError
 from treadle.engines.node.open_files import raise_limit
 from treadle.engines.registry import EngineOptions, engine_factory
+from treadle.files import replace
 from treadle.server.certificate import CertificateFiles
 from treadle.server.limits import door_limits
 from treadle.server.run import LOOPBACK, Doors, serving
@@ -201,7 +202,7 @@ def _keep_port(state: Path, url: str) -> None:
     port = url.rpartition(":")[2]
     with contextlib.suppress(OSError):
         if port.isdigit():
-            (state / PORT_FILE).write_text(port)
+            replace(state / PORT_FILE, port.encode(), mode=0o600)
 
 
 def _group(settings: DaemonSettings) -> int | None:
