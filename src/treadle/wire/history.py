@@ -62,7 +62,4 @@ class JobHistory:
     progress: tuple[ProgressPoint, ...] = described((), "What it said of its steps, over time.")
     stages: dict[str, float] = field(default_factory=dict)  # seconds of a step, as in Report
     bottleneck: str = described("", "What limits its speed, with the evidence; empty: not known.")
-    predicted_per_s: float | None = described(
-        None, "Steps a second that were expected of it on its present devices."
-    )
     observed_per_s: float | None = described(None, "Steps a second that it does now.")

@@ -27,8 +27,6 @@ class UsageDayRow:
 class DayTotal:
     day: str
     capacity_h: float | None  # device-hours that there were; None: the journal does not say
-    # Free while a job waited that asked for no more than was free; None: not measured.
-    fragmented_h: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -125,7 +125,7 @@ def _totals(store: Store, now: Now, since: float, until: float) -> Iterator[DayT
             sums[day] += seconds * node.devices
     for day in sorted(sums):
         hours = sums[day] / 3600.0 if known else None
-        yield DayTotal(day=_day(day), capacity_h=hours, fragmented_h=None)
+        yield DayTotal(day=_day(day), capacity_h=hours)
 
 
 def _parts(from_at: float, to_at: float) -> Iterator[Part]:

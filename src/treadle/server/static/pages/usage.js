@@ -42,7 +42,7 @@ function Shown({ usage, by, since_at, isReading }) {
   const capacity = sum(usage.days.map(({ capacity_h: each }) => each));
   return html`<div class="views" aria-busy=${isReading}>
     <section class="card wide" aria-labelledby="days-title"><h2 id="days-title">Allocated by day</h2><${Days} usage=${usage} by=${by} groups=${groups} since_at=${since_at} /></section>
-    <section class="card" aria-labelledby="sums-title"><h2 id="sums-title">In all</h2><${Sums} all=${all} capacity=${capacity} fragmented=${sum(usage.days.map(({ fragmented_h: each }) => each))} /></section>
+    <section class="card" aria-labelledby="sums-title"><h2 id="sums-title">In all</h2><${Sums} all=${all} capacity=${capacity} /></section>
     <section class="card" aria-labelledby="waste-title"><h2 id="waste-title">Waste by cause</h2><${Waste} groups=${groups} /></section>
     <section class="card wide" aria-labelledby="rows-title"><h2 id="rows-title">By ${by}</h2><${Rows} groups=${groups} by=${by} /></section></div>`;
 }
@@ -95,13 +95,12 @@ function daysFrom(since, { rows }) {
   return Array.from({ length: count }, (_, index) => new Date((begin + index * DAY_S) * 1000).toISOString().slice(0, 10));
 }
 
-function Sums({ all, capacity, fragmented }) {
+function Sums({ all, capacity }) {
   return html`<dl class="sums"><dt>Allocated</dt><dd>${hours(all.allocated_h)}${share(all.allocated_h, capacity)}</dd>
       <dt>Used</dt><dd>${hours(all.used_h)}${share(all.used_h, all.measured_h)}</dd>
-      <dt>There were</dt><dd>${hours(capacity)}</dd>
-      <dt>Free while a job waited</dt><dd>${hours(fragmented)}${share(fragmented, capacity)}</dd></dl>
+      <dt>There were</dt><dd>${hours(capacity)}</dd></dl>
     <p class="quiet small">Used: allocated hours times how busy the devices were${all.used_h === null ? "; nothing measured it" : `, of the ${number(all.measured_h)} h where that was measured`}.
-      Free while a job waited: devices that a waiting job's number of devices would have fitted.</p>`;
+      A device that jobs share counts for each of them, so that more may be allocated than there was.</p>`;
 }
 
 function Waste({ groups }) {

@@ -1,4 +1,4 @@
-// Where the time of a step goes, what limits it, and whether it is as fast as predicted.
+// Where the time of a step goes, and what limits it.
 
 import { html } from "../vendor/preact-htm.js";
 import { number, percent } from "./format.js";
@@ -10,9 +10,9 @@ const WORDS = { load: "loading data", prepare: "preparing", compute: "computing"
 export function Profile({ history }) {
   const stages = ORDER.filter((name) => history.stages?.[name] > 0).map((name) => [name, history.stages[name]]);
   const whole = stages.reduce((sum, [, seconds]) => sum + seconds, 0);
-  const { predicted_per_s: predicted, observed_per_s: observed } = history;
+  const { observed_per_s: observed } = history;
   const known = (value) => value !== null && value !== undefined;
-  if (!stages.length && !history.bottleneck && !known(predicted) && !known(observed)) return null;
+  if (!stages.length && !history.bottleneck && !known(observed)) return null;
   return html`<section class="card profile" aria-label="Resource profile">
     <h2>Resource profile</h2>
     <p>${history.bottleneck ? html`<b>Limited by:</b> ${visible(history.bottleneck)}` : html`<span class="quiet">What limits its speed is not known.</span>`}</p>
@@ -21,7 +21,6 @@ export function Profile({ history }) {
       <ul class="stage-words">${stages.map(([name, seconds]) => html`<li><span class=${`stage ${name}`}></span>${WORDS[name]} <b>${number(seconds * 1000)} ms</b> <span class="quiet">${percent(seconds / whole)}</span></li>`)}</ul>`}
     <dl>
       <dt>Observed</dt><dd>${known(observed) ? `${number(observed)} steps a second` : "not known"}</dd>
-      <dt>Predicted</dt><dd>${known(predicted) ? `${number(predicted)} steps a second${known(observed) && predicted > 0 ? `; it does ${percent(observed / predicted)} of that` : ""}` : "not known"}</dd>
     </dl>
   </section>`;
 }
