@@ -45,7 +45,7 @@ class ViewsInMemory:
 
     def queue(self) -> QueueView:
         none = Fragmentation(free=1, largest_gang=1, nodes=(), sentence="1 device is free")
-        return QueueView(jobs=(), waiting=0, shares=(), fragmentation=none)
+        return QueueView(jobs=(), waiting=0, held_back=0, shares=(), fragmentation=none)
 
     async def what_if(self, asked: WhatIfRequest) -> WhatIf:
         outcome = Outcome(

@@ -15,6 +15,7 @@ class DecisionChange:
     kind: str
     before: tuple[str, ...]  # devices
     after: tuple[str, ...]
+    name: str = described("", "What its user calls the job.")
     plan: str = described("", "Its execution plan from then on, of jobs that have one.")
     beside: tuple[str, ...] = described((), "The other jobs on its devices from then on.")
     because: str = described(
@@ -35,7 +36,7 @@ class Decision:
     events: tuple[str, ...]  # what happened since the decision before, in words
     changes: tuple[DecisionChange, ...]
     running: int  # jobs with devices, after it
-    waiting: int
+    waiting: int  # as in Status
     free: int  # devices
     error: str = ""  # of the policy: nothing was changed
 

@@ -62,4 +62,11 @@ class JobHistory:
     progress: tuple[ProgressPoint, ...] = described((), "What it said of its steps, over time.")
     stages: dict[str, float] = field(default_factory=dict)  # seconds of a step, as in Report
     bottleneck: str = described("", "What limits its speed, with the evidence; empty: not known.")
-    observed_per_s: float | None = described(None, "Steps a second that it does now.")
+    observed_per_s: float | None = described(None, "Steps a second that it does now, or did last.")
+    observed_size: int = described(0, "Devices that it has, or had last.")
+    predicted_per_s: float | None = described(
+        None,
+        "Steps a second alone that earlier runs of its kind let expect when it first started, "
+        "before it had done any itself; None: there were none.",
+    )
+    predicted_size: int = described(0, "Of how many devices that was expected.")

@@ -50,6 +50,9 @@ class Fragmentation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     jobs: tuple[QueuedJob, ...]  # the first ones, in order of place
-    waiting: int  # in all
+    waiting: int  # in all, as in Status
+    # Of them, those that stand in no line: they wait for a machine or for others of their array, or
+    # can never run here as they are.
+    held_back: int
     shares: tuple[TenantShare, ...]
     fragmentation: Fragmentation

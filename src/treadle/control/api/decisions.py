@@ -18,7 +18,7 @@ import msgspec
 from treadle.control.api.context import Context
 from treadle.control.api.decision_causes import ENDS, Happened, cause, happened, swaps_of
 from treadle.control.api.history import sentence
-from treadle.control.api.queue_order import free_devices
+from treadle.control.api.queue_order import free_devices, waiting_jobs
 from treadle.control.api.thinking import Thinking
 from treadle.control.jobs import job_of
 from treadle.control.loop import wall, worked_for
@@ -132,7 +132,9 @@ class Decisions:
                 self._held[action.job] = new
             old = None if isinstance(action, Start) else before[action.job]
             if len(changes) < CHANGES_MAX:
-                changes.append(_change(scheduler, action.job, old, new))
+                record = self._context.jobs.records.get(action.job)
+                name = "" if record is None else record.name
+                changes.append(_change(scheduler, action.job, name, old, new))
         if len(self._held) > 2 * len(scheduler.jobs) + KEPT:
             self._held = dict(_held_by(scheduler))  # Without those that have ended.
             self._leaving.clear()
@@ -146,7 +148,7 @@ class Decisions:
             events=tuple(self._told(facts)),
             changes=tuple(_caused(changes, facts)),
             running=len(holders),
-            waiting=len(scheduler.ranking.queue),
+            waiting=waiting_jobs(scheduler),
             free=free_devices(scheduler),
             error=error,
         )
@@ -231,12 +233,17 @@ def _held_by(scheduler: Scheduler) -> Iterable[tuple[JobId, Allocation]]:
 
 
 def _change(
-    scheduler: Scheduler, job: JobId, old: Allocation | None, new: Allocation | None
+    scheduler: Scheduler,
+    job: JobId,
+    name: str,
+    old: Allocation | None,
+    new: Allocation | None,
 ) -> DecisionChange:
     beside = () if new is None else tuple(sorted(scheduler.tenancy.ring(job, new)))
     plan = "" if new is None or new.plan is DATA_PARALLEL else new.plan.text
     return DecisionChange(
         job=job,
+        name=name,
         kind=_kind(old, new, shares=bool(beside)),
         before=_names(old),
         after=_names(new),

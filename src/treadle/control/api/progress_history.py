@@ -10,6 +10,7 @@ from dataclasses import replace
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
 from treadle.control.loop import wall
+from treadle.core.attempt import LastProgress
 from treadle.core.events import JobProgressed
 from treadle.core.wording import share
 from treadle.journal.codec import decode
@@ -46,8 +47,20 @@ async def with_progress(context: Context, record: JobRecord, found: JobHistory) 
         progress=tuple(points),
         stages=stages,
         bottleneck=bottleneck(stages),
-        observed_per_s=said.per_s if said is not None and record.running else None,
+        observed_per_s=_observed(record, said, points),
+        observed_size=record.size,
+        predicted_per_s=record.predicted_per_s,
+        predicted_size=record.predicted_size,
     )
+
+
+def _observed(
+    record: JobRecord, said: LastProgress | None, points: Sequence[ProgressPoint]
+) -> float | None:
+    """Steps a second: of a job that runs now, else the last that were measured."""
+    if record.running:
+        return None if said is None else said.per_s
+    return next((point.per_s for point in reversed(points) if point.per_s is not None), None)
 
 
 def _points(lines: Sequence[JournalRow]) -> list[ProgressPoint]:

@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -13,15 +14,19 @@ from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.progress_history import with_progress
-from treadle.control.api.queue_order import STOPPING, InOrder, idle_devices
+from treadle.control.api.queue_order import (
+    STOPPING,
+    InOrder,
+    held_back,
+    idle_devices,
+    waiting_jobs,
+)
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why_array import why_array, why_ended
 from treadle.control.api.why_waiting import Reasons, reasons, why
 from treadle.control.jobs import (
-    ARRAY,
-    MACHINE,
     AttemptKey,
     JobRecord,
     id_of,
@@ -34,6 +39,7 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView, Output
+from treadle.policies.registry import names as policy_names
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 from treadle.version import __version__
@@ -284,14 +290,13 @@ class Queries:
             worn=charge.wrapped,
             since_at=charge.since_at,
             error=charge.failing,
+            offered=_offered(),
         )
 
     def status(self) -> Status:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
-        # They wait for a machine, or for others of their array; no user holds them.
-        late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
-        waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
+        late = len(held_back(scheduler)) - len(scheduler.unfit)
         stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
         phases = Counter(job.phase for job in scheduler.jobs.values())
         return Status(
@@ -305,7 +310,7 @@ class Queries:
             devices=context.cluster.device_count,
             free=idle_devices(scheduler),
             running=phases[Phase.RUNNING],
-            waiting=waiting,
+            waiting=waiting_jobs(scheduler),
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
             starting=phases[Phase.STARTING],
             stopping=len(stopping),
@@ -390,6 +395,11 @@ class StatusFacts(msgspec.Struct, frozen=True):
     state_folder: str = ""
     engine: str = "local"
     fingerprint: str = ""
+
+
+@cache  # Whoever is installed is looked up on the disk.
+def _offered() -> tuple[str, ...]:
+    return tuple(policy_names())
 
 
 def _problem(context: Context) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import JobRecord
+from treadle.control.jobs.gates import ARRAY
+from treadle.control.jobs.refusals import MACHINE
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -11,6 +13,8 @@ from treadle.core.scheduler import Scheduler
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
+# For these reasons a job is not held: it waits for a machine, or for others of its array.
+_LATE = frozenset({(MACHINE,), (ARRAY,), (MACHINE, ARRAY), (ARRAY, MACHINE)})
 
 
 def free_devices(scheduler: Scheduler) -> int:
@@ -49,6 +53,20 @@ def in_queue(scheduler: Scheduler, identity: JobId) -> bool:
     row = scheduler.jobs.get(identity)
     waits = row is not None and row.phase is Phase.WAITING
     return waits and identity not in scheduler.blocked and identity not in scheduler.unfit
+
+
+def held_back(scheduler: Scheduler) -> list[JobId]:
+    """Jobs that wait and stand in no line, though no user holds them.
+
+    They wait for a machine, for others of their array, or for devices that there are not.
+    """
+    blocked = scheduler.blocked.items()
+    return [*(job for job, reasons in blocked if reasons in _LATE), *scheduler.unfit]
+
+
+def waiting_jobs(scheduler: Scheduler) -> int:
+    """How many wait: those in line, and those that are held back."""
+    return len(scheduler.ranking.queue) + len(held_back(scheduler))
 
 
 def positions(scheduler: Scheduler) -> dict[JobId, int]:

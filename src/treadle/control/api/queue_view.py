@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
-from treadle.control.api.queue_order import positions
+from treadle.control.api.queue_order import held_back, positions
 from treadle.control.api.why_waiting import reasons
 from treadle.control.loop import worked_for
 from treadle.core.job import Job, JobId
@@ -27,7 +27,7 @@ def queue_view(context: Context) -> QueueView:
     """Of a context that nothing changes meanwhile."""
     scheduler = context.scheduler
     places = positions(scheduler)
-    first = list(places)[:SHOWN]
+    first, behind = list(places)[:SHOWN], held_back(scheduler)
     records = [context.jobs.records[job] for job in first if job in context.jobs.records]
     said = reasons(context, records, worked_for(REASONS_S))
     starts = starts_of_all(context, first) if first else {}
@@ -37,8 +37,9 @@ def queue_view(context: Context) -> QueueView:
             for job, place in places.items()
             if place <= SHOWN
         ),
-        waiting=len(places),
-        shares=tuple(_shares(context, [scheduler.jobs[job] for job in places])),
+        waiting=len(places) + len(behind),
+        held_back=len(behind),
+        shares=tuple(_shares(context, [scheduler.jobs[job] for job in (*places, *behind)])),
         fragmentation=fragmentation(context),
     )
 

@@ -181,6 +181,8 @@ class Reducer:
             record.started_at = record.started_at or max(started_at, record.submitted_at)
             record.began_s, record.counted_s = now - (at - started_at), 0.0
             record.starts += 1
+            if record.starts == 1:
+                self._predict(record, len(attempt.devices))
             record.progress = _to_build_on(record.progress, record.safe)
             attempt = started(attempt, started_at)
             self._jobs.put_attempt(attempt)
@@ -189,6 +191,12 @@ class Reducer:
         size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
+
+    def _predict(self, record: JobRecord, size: int) -> None:
+        """Keep what its kind lets expect of its speed, before its own run says anything."""
+        record.predicted_size = size
+        step_s = self._learner.profiles.step_expected_s(kinds_of(record), size)
+        record.predicted_per_s = None if step_s is None else 1.0 / step_s
 
     def _watch_ranges(self, record: JobRecord, size: int, now: float) -> None:
         """Compare the ranges of a job that begins; not of one that had another size or shares.

@@ -73,6 +73,10 @@ class JobRecord:
     ended_at: float | None = None
     attempts: int = 0  # orders to launch so far
     starts: int = 0  # attempts of which anything ran
+    # Steps a second that earlier runs of its kind let expect when it first started, and of how many
+    # devices; None: there were none.
+    predicted_per_s: float | None = None
+    predicted_size: int = 0
     running: int = 0  # the attempt that runs now; 0: none
     launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart

@@ -136,6 +136,12 @@ class Profiles:
             pace = self.knowledge.pace(keys)
             return None if pace is None else dict(pace.points).get(size)
 
+    def step_expected_s(self, keys: Sequence[str], size: int) -> float | None:
+        """Seconds of a step alone on so many devices, measured or not; None: of none is known."""
+        with self._lock:
+            pace = self.knowledge.pace(keys)
+            return None if pace is None else pace.curve.seconds(size, size)
+
     def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> None:
         """Take in what an attempt taught; `job`: whose, if its ranges are to be compared."""
         with self._lock:

@@ -20,6 +20,8 @@ export default function Decisions({ query }) {
   const [job, setJob] = useState(query.job ?? "");
   const newest = useMemo(() => [...state.decisions].reverse(), [state.version.decisions]);
   const wanted = job.trim();
+  // Those of jobs that ended before this tab was opened are known from here alone.
+  const names = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes.map(({ job: id, name }) => [id, name]))), [state.version.decisions]);
   const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted)) : newest;
   return html`<div class="heading"><h1>Decisions</h1>
       <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)} changed nothing`}</span>
@@ -29,7 +31,7 @@ export default function Decisions({ query }) {
         ${newest.length > 1 && html`<section class="card" aria-labelledby="cpu-title"><h2 id="cpu-title">CPU time of each decision</h2><${CpuTime} decisions=${state.decisions} /></section>`}
         <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
           <span class="quiet" role="status">${wanted ? count(found.length, "decision") : ""}</span></div>
-        <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} />`)}</ol>
+        <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} names=${names} />`)}</ol>
         ${!found.length && value && html`<p class="empty">No decision changed anything${wanted ? ` for job ${wanted}` : ""} since the daemon began.</p>`}
         ${found.length > shown && html`<button onClick=${() => setShown(shown + SHOWN_STEP)}>Show ${Math.min(SHOWN_STEP, found.length - shown)} more of ${found.length}</button>`}
       </div>
@@ -43,7 +45,7 @@ async function readDecisions(signal) {
   return page;
 }
 
-function DecisionCard({ decision }) {
+function DecisionCard({ decision, names }) {
   const { at, policy, cpu_ms: cpu, events, changes, running, waiting, free, error } = decision;
   return html`<li class="card decision">
     <div class="decision-head"><time datetime=${iso(at)}>${moment(at)}</time><span class="policy-name">${policy}</span>
@@ -51,19 +53,19 @@ function DecisionCard({ decision }) {
       <span class="quiet after">then ${running} running, ${waiting} waiting, ${free} free</span></div>
     ${events.length > 0 && html`<p class="quiet">${visible(events.slice(0, 6).join("; "))}${events.length > 6 ? ` and ${events.length - 6} more` : ""}</p>`}
     ${error && html`<p class="problem">The policy failed, and nothing was changed: ${visible(error)}</p>`}
-    ${changes.length > 0 && html`<ul class="changes">${changes.map((each) => html`<${Change} key=${each.job + each.kind} change=${each} />`)}</ul>`}
+    ${changes.length > 0 && html`<ul class="changes">${changes.map((each) => html`<${Change} key=${each.job + each.kind} change=${each} names=${names} />`)}</ul>`}
   </li>`;
 }
 
-function Change({ change }) {
+function Change({ change, names }) {
   const { job, kind, before, after, plan, beside, because } = change;
   const where = [before.length ? devices(before) : "", after.length ? devices(after) : ""];
   const places = where[0] && where[1] && where[0] !== where[1] ? `${where[0]} → ${where[1]}` : where[1] || where[0];
   const size = before.length && after.length && before.length !== after.length ? ` (${before.length} → ${after.length})` : "";
   return html`<li class="change ${kind}"><span class="kind"><i aria-hidden="true">${SIGNS[kind] ?? "·"}</i>${kind}</span>
-    <span class="what"><${JobLink} id=${job} /> <span class="mono places">${visible(places)}${size}</span>
+    <span class="what"><${JobLink} id=${job} name=${change.name} /> <span class="mono places">${visible(places)}${size}</span>
       ${plan && html`<span class="quiet">plan ${visible(plan)}</span>`}
-      ${beside.length > 0 && html`<span class="beside">beside ${beside.map((id) => html`<${JobLink} id=${id} key=${id} /> `)}</span>`}
+      ${beside.length > 0 && html`<span class="beside">beside ${beside.map((id) => html`<${JobLink} id=${id} key=${id} name=${names.get(id)} /> `)}</span>`}
       ${because && html`<span class="quiet because">${visible(because)}</span>`}</span></li>`;
 }
 

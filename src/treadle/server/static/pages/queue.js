@@ -12,20 +12,21 @@ const NODES_MAX = 64; // drawn
 export default function Queue() {
   const { value, problem } = useReading((signal) => get("/queue", {}, signal), ["jobs", "decisions", "nodes"]);
   if (!value) return html`<h1>Queue and shares</h1><p class="empty" role="status">${problem ? problem.sentence : "Loading…"}</p>`;
-  const { jobs, waiting, shares, fragmentation } = value;
+  const { jobs, waiting, held_back: back, shares, fragmentation } = value;
   return html`<div class="heading"><h1>Queue and shares</h1>
-      <span class="quiet">${waiting ? `${count(waiting, "job")} ${waiting === 1 ? "waits" : "wait"}` : "no job waits"}</span>
+      <span class="quiet">${waiting ? count(waiting, "job waits", "jobs wait") : "no job waits"}${back > 0 && `, ${back} of them in no line`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
     <div class="views">
       <section class="card wide" aria-labelledby="queue-title"><h2 id="queue-title">Who waits for what</h2>
-        ${jobs.length ? html`<${Waiting} jobs=${jobs} waiting=${waiting} />`
-          : html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free. <code>treadle submit --help</code></p>`}</section>
+        ${jobs.length > 0 && html`<${Waiting} jobs=${jobs} line=${waiting - back} />`}
+        ${!waiting && html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free. <code>treadle submit --help</code></p>`}
+        ${back > 0 && html`<p class="quiet small">${count(back, "job is", "jobs are")} in no line: the limit of an array or a machine holds them back, or they can never run here as they are. <a href="#/jobs?show=waiting">Each says why</a>.</p>`}</section>
       <section class="card" aria-labelledby="shares-title"><h2 id="shares-title">Shares of tenants</h2><${Shares} shares=${shares} /></section>
       <section class="card" aria-labelledby="free-title"><h2 id="free-title">Free devices</h2><${Free} ...${fragmentation} /></section>
     </div>`;
 }
 
-function Waiting({ jobs, waiting }) {
+function Waiting({ jobs, line }) {
   return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="queue-title"><table class="queue-table">
       <thead><tr><th scope="col" class="number">Place</th><th scope="col">Job</th><th scope="col">User</th><th scope="col">Asks for</th>
         <th scope="col">Starts in</th><th scope="col">Because</th></tr></thead>
@@ -37,7 +38,7 @@ function Waiting({ jobs, waiting }) {
         <td class="nowrap" title=${each.start?.sentence}>${startText(each.start)}</td>
         <td class="because">${visible(each.because)}</td></tr>`)}</tbody>
     </table></div>
-    ${waiting > jobs.length && html`<p class="quiet small">The first ${jobs.length} of ${count(waiting, "job")}.</p>`}`;
+    ${line > jobs.length && html`<p class="quiet small">The first ${jobs.length} of ${count(line, "job")}.</p>`}`;
 }
 
 /** When it starts, as far as simulations say. */

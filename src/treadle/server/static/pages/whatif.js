@@ -1,7 +1,7 @@
 // What if: the present queue under another policy, on other machines or without some jobs, beside
 // what happens as things are. Also opens journals and saved answers from disk.
 
-import { post } from "../api.js";
+import { get, post } from "../api.js";
 import { broken } from "../charts/line.js";
 import { columnsOf, sizeOf } from "../charts/spells.js";
 import { cssColour } from "../charts/theme.js";
@@ -14,7 +14,7 @@ import { visible } from "../parts/safe-text.js";
 import { ended, state, useTopic } from "../state.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { opened } from "./journal.js";
-import { POLICIES } from "./policies.js";
+import { useReading } from "./reading.js";
 
 const ROWS_MAX = 200;
 
@@ -51,12 +51,13 @@ export default function WhatIf() {
 function Form({ asked, setAsked, onRun, onOpen, isRunning }) {
   useTopic("status", "jobs");
   const input = useRef();
+  const { value: policy } = useReading((signal) => get("/policy", {}, signal), []);
   const field = (name) => ({ value: asked[name], onInput: (event) => setAsked({ ...asked, [name]: event.target.value }) });
   const active = [...state.jobs.values()].filter((each) => !ended(each)).slice(0, 500);
   const isViewer = state.session?.role === "viewer";
   return html`<form class="card what-if-form" onSubmit=${onRun}>
     <label>Policy <input type="text" list="policies" placeholder=${state.status?.policy ?? "as it is"} ...${field("policy")} /></label>
-    <datalist id="policies">${POLICIES.map((name) => html`<option value=${name} key=${name} />`)}</datalist>
+    <datalist id="policies">${(policy?.offered ?? []).map((name) => html`<option value=${name} key=${name} />`)}</datalist>
     <label>Machines <input type="text" placeholder="as they are, or 2x8" ...${field("cluster")} /></label>
     <label class="grow">Without jobs <input type="text" placeholder="none, or ids: 12, 15" list="what-if-jobs" ...${field("without")} /></label>
     <datalist id="what-if-jobs">${active.map(({ id, name }) => html`<option value=${id} key=${id}>${name ?? ""}</option>`)}</datalist>

@@ -1,18 +1,20 @@
 // Where the time of a step goes, and what limits it.
 
 import { html } from "../vendor/preact-htm.js";
-import { number, percent } from "./format.js";
+import { count, number, percent } from "./format.js";
 import { visible } from "./safe-text.js";
 
 const ORDER = ["load", "prepare", "compute", "sync", "turns"];
 const WORDS = { load: "loading data", prepare: "preparing", compute: "computing", sync: "synchronising", turns: "waiting for turns" };
 
+const speed = (per_s, size) => `${number(per_s)} steps a second on ${count(size, "device")}`;
+
 export function Profile({ history }) {
   const stages = ORDER.filter((name) => history.stages?.[name] > 0).map((name) => [name, history.stages[name]]);
   const whole = stages.reduce((sum, [, seconds]) => sum + seconds, 0);
-  const { observed_per_s: observed } = history;
+  const { observed_per_s: observed, predicted_per_s: predicted } = history;
   const known = (value) => value !== null && value !== undefined;
-  if (!stages.length && !history.bottleneck && !known(observed)) return null;
+  if (!stages.length && !history.bottleneck && !known(observed) && !known(predicted)) return null;
   return html`<section class="card profile" aria-label="Resource profile">
     <h2>Resource profile</h2>
     <p>${history.bottleneck ? html`<b>Limited by:</b> ${visible(history.bottleneck)}` : html`<span class="quiet">What limits its speed is not known.</span>`}</p>
@@ -20,7 +22,8 @@ export function Profile({ history }) {
         ${stages.map(([name, seconds]) => html`<span class=${`stage ${name}`} style=${{ flexGrow: seconds / whole }}></span>`)}</div>
       <ul class="stage-words">${stages.map(([name, seconds]) => html`<li><span class=${`stage ${name}`}></span>${WORDS[name]} <b>${number(seconds * 1000)} ms</b> <span class="quiet">${percent(seconds / whole)}</span></li>`)}</ul>`}
     <dl>
-      <dt>Observed</dt><dd>${known(observed) ? `${number(observed)} steps a second` : "not known"}</dd>
+      ${known(predicted) && html`<dt>Predicted</dt><dd>${speed(predicted, history.predicted_size)}<span class="quiet"> alone, from earlier runs of its kind, before it first started</span></dd>`}
+      <dt>Observed</dt><dd>${known(observed) ? speed(observed, history.observed_size) : "not known"}</dd>
     </dl>
   </section>`;
 }
