@@ -18,7 +18,7 @@ from treadle.version import __version__
 
 def page(comparison: Comparison) -> str:
     """The page as text, to be written to one file."""
-    style = static_text("vendor/uplot.css") + static_text("charts/charts.css") + asset("page.css")
+    style = static_text("charts/charts.css") + asset("page.css")
     script = bundle("report/main.js", before=static_text("vendor/uplot.js"))
     table = comparison_table([run.summary for run in comparison.runs])
     return filled(

@@ -55,8 +55,8 @@ export class Problem extends Error {
 
   /** The whole of it, for people. */
   get sentence() {
-    const text = this.message.charAt(0).toUpperCase() + this.message.slice(1);
-    return this.hint ? `${text}. ${this.hint.charAt(0).toUpperCase()}${this.hint.slice(1)}.` : `${text}.`;
+    const ended = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
+    return [this.message, this.hint].filter(Boolean).map(ended).join(" ");
   }
 }
 
@@ -98,7 +98,7 @@ export async function request(method, path, { query, body, signal } = {}) {
 }
 
 export async function get(path, query, signal) {
-  return (await request("GET", path, { query, signal })).json();
+  return read(await request("GET", path, { query, signal }));
 }
 
 export async function post(path, body = {}) {
@@ -110,8 +110,13 @@ export async function remove(path) {
 }
 
 async function read(answer) {
-  const text = await answer.text();
-  return text ? JSON.parse(text) : null;
+  try {
+    const text = await answer.text();
+    return text ? JSON.parse(text) : null;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem({ detail: "the daemon's answer broke off" });
+  }
 }
 
 async function problemOf(answer) {

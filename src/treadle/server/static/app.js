@@ -21,15 +21,24 @@ const PAGES = {
   usage: { title: "Usage", load: () => import("./pages/usage.js") },
   login: { title: "Log in", load: () => import("./pages/login.js"), hidden: true },
 };
+const AGAIN_MS = 5000;
 const JOB = { title: "Job", load: () => import("./pages/job.js") };
 
 function App() {
   useTopic("session");
   const route = useRoute();
+  const [problem, setProblem] = useState("");
   useEffect(() => {
     // A link may have begun another session in the meantime.
     const first = (found) => state.session === undefined && setSession(found);
-    get("/session").then(first, () => first(null));
+    let timer = 0;
+    const ask = () => get("/session").then(first, (error) => {
+      if (error.status === 401) return first(null);
+      setProblem(error.sentence ?? String(error));
+      timer = setTimeout(ask, AGAIN_MS);
+    });
+    ask();
+    return () => clearTimeout(timer);
   }, []);
   const who = state.session?.user;
   useEffect(() => {
@@ -37,7 +46,7 @@ function App() {
     startStream();
     return stopStream;
   }, [who]);
-  if (state.session === undefined && route.name !== "login") return html`<div class="waiting" role="status">Loading…</div>`;
+  if (state.session === undefined && route.name !== "login") return html`<div class="waiting" role="status">${problem || "Loading…"}</div>`;
   const shown = state.session || route.name === "login" ? route : { name: "login", args: [], query: route.query };
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     ${state.session && html`<${Header} current=${shown.name} />`}
@@ -101,7 +110,7 @@ function Trouble() {
 }
 
 function Page({ name, args, query }) {
-  const page = name === "jobs" && args.length ? JOB : PAGES[name];
+  const page = name === "jobs" && args.length ? JOB : Object.hasOwn(PAGES, name) ? PAGES[name] : undefined;
   const [loaded, setLoaded] = useState(null);
   useEffect(() => {
     document.title = `${page ? page.title : "Not found"} · Treadle`;

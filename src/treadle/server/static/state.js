@@ -1,10 +1,11 @@
 // What the page knows, and who wants to hear of which part of it.
 //
 // A change names its topics: "status", "jobs" (any of them), "job:ID", "nodes", "node:NAME",
-// "events", "decisions", "link", "session", "second". A component names the topics it reads, so a
+// "events", "decisions", "link", "session", "second", "minute". A component names the topics it reads, so a
 // tick of the stream draws again only what changed. Draws are gathered for each frame of the
 // screen; a hidden tab draws nothing.
 
+import { keepLook } from "./parts/colour.js";
 import { useEffect, useReducer } from "./vendor/preact-htm.js";
 
 const EVENTS_MAX = 1000;
@@ -107,6 +108,8 @@ export function replaceJobs(jobs) {
   for (const job of before.values()) {
     if (ended(job) && !state.jobs.has(job.id)) state.jobs.set(job.id, job);
   }
+  for (const id of before.keys()) if (!state.jobs.has(id)) keepLook(id, false);
+  for (const job of state.jobs.values()) keepLook(job.id, job.devices.length > 0);
   state.listed = true;
   changed("jobs");
   for (const id of new Set([...before.keys(), ...state.jobs.keys()])) changed(`job:${id}`);
@@ -132,6 +135,7 @@ export function applyTick(tick) {
     // Pruned, or ended without a last word: what is not known any more is not shown.
     if (job && !ended(job)) {
       state.jobs.delete(id);
+      keepLook(id, false);
       changed(`job:${id}`);
     }
   }
@@ -157,6 +161,7 @@ export function addDecisions(decisions) {
 
 function setJob(job) {
   state.jobs.set(job.id, job);
+  keepLook(job.id, job.devices.length > 0);
   changed(`job:${job.id}`);
   if (state.jobs.size <= ENDED_MAX) return;
   for (const [id, each] of state.jobs) {
@@ -171,6 +176,7 @@ function forget() {
   state.loaded = false;
   state.listed = false;
   state.status = null;
+  for (const id of state.jobs.keys()) keepLook(id, false);
   state.jobs = new Map();
   state.nodes = new Map();
   state.events = [];
@@ -178,6 +184,5 @@ function forget() {
   changed("status", "jobs", "nodes", "events", "decisions");
 }
 
-setInterval(() => {
-  if (!document.hidden) changed("second");
-}, 1000);
+setInterval(() => !document.hidden && changed("second"), 1000);
+setInterval(() => !document.hidden && changed("minute"), 60000);

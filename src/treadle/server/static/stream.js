@@ -10,7 +10,7 @@ const PAUSE_FIRST_MS = 500;
 const PAUSE_MAX_MS = 15000;
 const SILENCE_MAX_MS = 45000; // a stream without even a comment for so long is dead
 const JOBS_FIRST = 200;
-const JOBS_MAX = 10000;
+const JOBS_MAX = 10000; // in one answer
 
 let running = null; // the AbortController of the stream that is open
 let generation = 0; // counts starts and stops: a loop of an older one ends
@@ -44,10 +44,22 @@ export function followLog(wanted) {
 async function readLists() {
   // The machine and the first jobs are shown while thousands of others are still on their way.
   const machine = Promise.all([get("/status"), get("/nodes")]).then((found) => replaceMachine(...found));
+  machine.catch(() => {}); // It is heard of below, unless the jobs fail first.
   const first = state.listed ? null : await get("/jobs", { limit: JOBS_FIRST });
   if (first) replaceJobs(first.jobs);
-  if (!first || first.cursor) replaceJobs((await get("/jobs", { limit: JOBS_MAX })).jobs);
+  if (!first || first.cursor) replaceJobs(await allJobs());
   await machine;
+}
+
+async function allJobs() {
+  const found = [];
+  let cursor = "";
+  do {
+    const page = await get("/jobs", { limit: JOBS_MAX, cursor });
+    found.push(...page.jobs);
+    cursor = page.cursor;
+  } while (cursor);
+  return found;
 }
 
 async function follow(mine) {
@@ -76,28 +88,39 @@ async function follow(mine) {
 }
 
 async function readStream(mine, onOpen) {
-  running = new AbortController();
-  const { signal } = running;
+  const controller = (running = new AbortController());
+  try {
+    await readFrames(mine, controller.signal, onOpen);
+  } finally {
+    controller.abort(); // One that has gone silent would stay open.
+  }
+}
+
+async function readFrames(mine, signal, onOpen) {
   const asked = log && `${log.job}:${log.attempt}:${log.rank}:${log.offset}`;
   const answer = await request("GET", "/stream", { query: { after: last, log: asked }, signal });
   onOpen();
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
-    const { done, value } = await withLimit(reader.read(), signal);
+    const { done, value } = await withLimit(reader.read());
     if (done || mine !== generation) return;
     text += value;
     const frames = text.split("\n\n");
     text = frames.pop();
-    for (const frame of frames) await take(parsed(frame));
+    for (const frame of frames) {
+      // While lists were read, another log may have been asked for.
+      if (signal.aborted) return;
+      await take(parsed(frame));
+    }
   }
 }
 
-function withLimit(reading, signal) {
+/** What is read; given up when it takes too long. That the stream was stopped ends the reading too. */
+function withLimit(reading) {
   let timer;
   const silence = new Promise((_, refuse) => {
     timer = setTimeout(() => refuse(new Error("the server has gone silent")), SILENCE_MAX_MS);
-    signal.addEventListener("abort", () => refuse(new Error("stopped")), { once: true });
   });
   return Promise.race([reading, silence]).finally(() => clearTimeout(timer));
 }

@@ -28,8 +28,8 @@ export function LineChart(props) {
   const [at, setAt] = useState(null);
   const [said, setSaid] = useState("");
   live.current = { ...props, hidden, height, setAt };
-  const shape = series.map(({ name, colour, step, dash, peaks, bars }, index) =>
-    [name, colour, step, dash, Boolean(peaks), bars, hidden.has(index)]);
+  const shape = series.map(({ name, colour, step, dash, peaks, bars, xs }, index) =>
+    [name, colour, step, dash, Boolean(peaks), bars, xs.length === 1, hidden.has(index)]);
   const { x } = props;
   const kind = JSON.stringify([shape, Boolean(x.log), x.ticks === null, x.title, height, Boolean(props.onZoom)]);
 
@@ -121,13 +121,14 @@ function yRange({ max = 0, exactly }, low, high) {
 }
 
 // One or two series of uPlot for each of ours: peaks have a thin line of their own.
-function styled({ colour, dash, step, peaks, bars }, isHidden) {
+function styled({ colour, dash, step, peaks, bars, xs }, isHidden) {
   const paths = bars ? uPlot.paths.bars({ size: [0.7, 56], radius: 0.1 })
     : step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
   const line = {
     show: !isHidden, stroke: () => shown(colour), width: bars ? 0 : 2, dash, paths, spanGaps: !bars,
     fill: bars ? () => shown(colour) : undefined,
-    points: step || bars ? { show: false } : { size: 5, fill: () => shown(colour) },
+    // A single value makes no line: its point is all there is to see.
+    points: bars || (step && xs.length > 1) ? { show: false } : { size: xs.length > 1 ? 5 : 8, fill: () => shown(colour) },
   };
   return peaks ? [line, { ...line, width: 0.7, dash: undefined, alpha: 0.8 }] : [line];
 }

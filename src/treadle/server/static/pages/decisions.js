@@ -7,10 +7,11 @@ import { count, devices, iso, moment, number } from "../parts/format.js";
 import { JobLink } from "../parts/job-name.js";
 import { visible } from "../parts/safe-text.js";
 import { addDecisions, ended, state, useTopic } from "../state.js";
-import { html, useMemo, useState } from "../vendor/preact-htm.js";
+import { html, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { useReading } from "./reading.js";
 
 const SHOWN_STEP = 50;
+const KEPT_MAX = 500; // by the server, as here
 const SIGNS = { start: "▶", stop: "■", grow: "↑", shrink: "↓", move: "→", replan: "⇄", join: "+", leave: "−" };
 
 export default function Decisions({ query }) {
@@ -24,15 +25,15 @@ export default function Decisions({ query }) {
   const names = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes.map(({ job: id, name }) => [id, name]))), [state.version.decisions]);
   const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted)) : newest;
   return html`<div class="heading"><h1>Decisions</h1>
-      <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)} changed nothing`}</span>
+      <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)}, when the daemon began, changed nothing`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
     <div class="with-side decisions">
       <div class="stream">
-        ${newest.length > 1 && html`<section class="card" aria-labelledby="cpu-title"><h2 id="cpu-title">CPU time of each decision</h2><${CpuTime} decisions=${state.decisions} /></section>`}
+        ${newest.length > 0 && html`<section class="card" aria-labelledby="cpu-title"><h2 id="cpu-title">CPU time of each decision</h2><${CpuTime} decisions=${state.decisions} /></section>`}
         <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
           <span class="quiet" role="status">${wanted ? count(found.length, "decision") : ""}</span></div>
         <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} names=${names} />`)}</ol>
-        ${!found.length && value && html`<p class="empty">No decision changed anything${wanted ? ` for job ${wanted}` : ""} since the daemon began.</p>`}
+        ${!found.length && value && html`<p class="empty">No decision ${newest.length < KEPT_MAX ? "since the daemon began" : `of the newest ${KEPT_MAX}`} changed anything${wanted ? ` for job ${wanted}` : ""}.</p>`}
         ${found.length > shown && html`<button onClick=${() => setShown(shown + SHOWN_STEP)}>Show ${Math.min(SHOWN_STEP, found.length - shown)} more of ${found.length}</button>`}
       </div>
       <aside class="side"><${WhyNot} first=${query.job ?? ""} /></aside>
@@ -40,7 +41,7 @@ export default function Decisions({ query }) {
 }
 
 async function readDecisions(signal) {
-  const page = await get("/decisions", { limit: 500 }, signal);
+  const page = await get("/decisions", { limit: KEPT_MAX }, signal);
   addDecisions(page.decisions);
   return page;
 }
@@ -88,16 +89,16 @@ function WhyNot({ first }) {
   const [job, setJob] = useState(first);
   const [device, setDevice] = useState("");
   const [answer, setAnswer] = useState(null);
+  const asks = useRef(0);
   const names = [...state.nodes.values()].flatMap((node) => node.devices.map((each) => each.name ?? `${node.name}:${each.number}`));
   const active = [...state.jobs.values()].filter((each) => !ended(each)).slice(0, 500);
   const ask = async (event) => {
     event.preventDefault();
+    asks.current += 1;
+    const mine = asks.current;
     setAnswer({ isAsking: true });
-    try {
-      setAnswer(await get(`/jobs/${encodeURIComponent(job.trim())}/why-not`, { device: device.trim() }));
-    } catch (problem) {
-      setAnswer({ problem });
-    }
+    const found = await get(`/jobs/${encodeURIComponent(job.trim())}/why-not`, { device: device.trim() }).catch((problem) => ({ problem }));
+    if (mine === asks.current) setAnswer(found);
   };
   return html`<section class="card why-not" aria-labelledby="why-not-title"><h2 id="why-not-title">Why not?</h2>
     <p class="quiet">Why is a job not on a device?</p>
@@ -110,6 +111,6 @@ function WhyNot({ first }) {
     </form>
     <div class="why-answer" role="status">${answer?.isAsking && "Asking…"}
       ${answer?.problem && html`<p class="problem">${answer.problem.sentence}</p>`}
-      ${answer?.because && html`<p><b>${answer.cause}</b> ${visible(answer.because)}</p>`}</div>
+      ${answer?.because && html`<p><b>Job ${visible(answer.job)} and ${visible(answer.device)}: ${answer.cause}.</b> ${visible(answer.because)}</p>`}</div>
   </section>`;
 }

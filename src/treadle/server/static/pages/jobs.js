@@ -23,7 +23,7 @@ export default function Jobs({ query }) {
   const [view, setView] = useView(query);
   const [selected, setSelected] = useState(new Set());
   const [closed, setClosed] = useState(new Set());
-  const [active, setActive] = useState(0);
+  const [active, activate] = useState({ index: 0 });
   const search = useRef();
   const height = useRowHeight();
   useEndedJobs(view.show === "ended" || view.show === "all");
@@ -33,9 +33,10 @@ export default function Jobs({ query }) {
     return rowsOf(sorted(shown, view.sort, view.down), view.group, closed);
   }, [state.version.jobs, view, closed]);
   const jobs = useMemo(() => rows.filter((row) => row.job), [rows]);
-  const at = Math.min(active, rows.length - 1);
+  const at = placeOf(active, rows);
   const latest = useRef({});
   latest.current = { rows, at, selected };
+  const setActive = useCallback((index) => activate({ index, key: keyOf(latest.current.rows[index]) }), []);
 
   const select = useCallback((index, many) => {
     const { rows: now, at: from, selected: before } = latest.current;
@@ -66,7 +67,7 @@ export default function Jobs({ query }) {
       : html`<${GroupRow} key=${`group ${row.group}`} name=${row.group} kind=${view.group} members=${row.members} index=${index} active=${isActive}
           open=${!closed.has(row.group)} onToggle=${toggle} onActive=${setActive} />`;
   };
-  const head = html`<${Head} view=${view} setView=${setView} all=${jobs.length > 0 && selected.size >= jobs.length}
+  const head = html`<${Head} view=${view} setView=${setView} all=${selected.size >= jobs.length && jobs.length > 0 && jobs.every(({ job }) => selected.has(job.id))}
     onAll=${(on) => setSelected(on ? new Set(jobs.map((each) => each.job.id)) : new Set())} />`;
   return html`<div class="jobs-page">
     <div class="row toolbar">
@@ -83,7 +84,7 @@ export default function Jobs({ query }) {
     </div>
     <div class="job-table card">
       ${rows.length
-        ? html`<${WindowList} grid rows=${rows.length} height=${height} draw=${draw} active=${at} onActive=${setActive} onKey=${key} head=${head} head_px=${36}
+        ? html`<${WindowList} grid rows=${rows.length} height=${height} draw=${draw} active=${at} reveal=${active} onActive=${setActive} onKey=${key} head=${head} head_px=${36}
             label="Jobs: arrows move, space selects, enter opens" />`
         : html`<${Nothing} view=${view} />`}
     </div>
@@ -115,7 +116,7 @@ function Nothing({ view }) {
 /** What is shown stands in the address, so that it can be kept and sent. */
 function useView(query) {
   const view = useMemo(
-    () => ({ filter: query.filter ?? "", show: query.show in SHOWN ? query.show : "active", group: query.group in GROUPS ? query.group : "", sort: query.sort ?? "job", down: query.down !== "" && query.sort === undefined ? true : query.down === "1" }),
+    () => ({ filter: query.filter ?? "", show: Object.hasOwn(SHOWN, query.show) ? query.show : "active", group: Object.hasOwn(GROUPS, query.group) ? query.group : "", sort: query.sort ?? "job", down: query.down !== "" && query.sort === undefined ? true : query.down === "1" }),
     [query.filter, query.show, query.group, query.sort, query.down],
   );
   const change = (part) => {
@@ -127,7 +128,18 @@ function useView(query) {
   return [view, change];
 }
 
-function useEndedJobs(wanted) {
+const keyOf = (row) => row && (row.job ? row.job.id : `group ${row.group}`);
+
+/** The active row stays with its job or group as others come and go, and else with its place. */
+function placeOf({ index, key }, rows) {
+  const place = key === undefined || keyOf(rows[index]) === key ? index : rows.findIndex((row) => keyOf(row) === key);
+  return Math.min(place >= 0 ? place : index, rows.length - 1);
+}
+
+function useEndedJobs(shown) {
+  useTopic("link");
+  // Jobs that ended while the stream was down are in no frame of it.
+  const wanted = shown && state.link.phase !== "reconnecting";
   useEffect(() => {
     let go = wanted;
     const read = async () => {

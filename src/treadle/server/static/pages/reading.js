@@ -4,6 +4,7 @@ import { useEffect, useRef, useState } from "../vendor/preact-htm.js";
 import { state, subscribe } from "../state.js";
 
 const EVERY_MS = 3000; // at most
+const AGAIN_MS = 10000; // after a refusal, whatever changes
 
 /** { value, problem, isReading }: the answer of `read`, again after changes of these topics. */
 export function useReading(read, topics, wanted = "") {
@@ -12,20 +13,26 @@ export function useReading(read, topics, wanted = "") {
   newest.current = read;
   useEffect(() => {
     const aborted = new AbortController();
-    let [timer, last_ms, isOpen] = [null, -EVERY_MS, false];
+    let [timer, last_ms, isOpen, isOld] = [null, -EVERY_MS, false, false];
     const look = async () => {
+      clearTimeout(timer);
       timer = null;
-      [last_ms, isOpen] = [performance.now(), true];
+      [last_ms, isOpen, isOld] = [performance.now(), true, false];
       try {
         const value = await newest.current(aborted.signal);
         if (!aborted.signal.aborted) setFound({ value, problem: null, isReading: false });
       } catch (problem) {
-        if (!aborted.signal.aborted) setFound((before) => ({ value: before.value, problem, isReading: false }));
+        if (aborted.signal.aborted) return;
+        setFound((before) => ({ value: before.value, problem, isReading: false }));
+        timer = setTimeout(look, AGAIN_MS);
       }
       isOpen = false;
+      if (isOld) later();
     };
     const later = () => {
-      if (timer !== null || isOpen || document.hidden || !state.session) return;
+      isOld = true; // What changes while it is read may not be in the answer.
+      if (isOpen || aborted.signal.aborted || !state.session) return;
+      clearTimeout(timer);
       timer = setTimeout(look, Math.max(0, last_ms + EVERY_MS - performance.now()));
     };
     setFound((before) => ({ ...before, isReading: true }));

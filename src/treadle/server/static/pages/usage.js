@@ -6,7 +6,7 @@ import { download } from "../parts/download.js";
 import { number } from "../parts/format.js";
 import { Name } from "../parts/job-name.js";
 import { toastProblem } from "../parts/toast.js";
-import { now } from "../state.js";
+import { now, useTopic } from "../state.js";
 import { html, useMemo, useState } from "../vendor/preact-htm.js";
 import { useReading } from "./reading.js";
 
@@ -20,7 +20,8 @@ export default function Usage({ query }) {
   const [days, setDays] = useState(Number(query.days) || 7);
   const [by, setBy] = useState("user");
   const since_at = Math.floor(now() / DAY_S) * DAY_S - (days - 1) * DAY_S;
-  const { value, problem, isReading } = useReading((signal) => get("/usage/days", { since_at }, signal), [], String(days));
+  useTopic("minute");
+  const { value, problem, isReading } = useReading((signal) => get("/usage/days", { since_at }, signal), ["minute"], `${days} ${since_at}`);
   return html`<div class="heading"><h1>Usage</h1><span class="quiet">device-hours, days in UTC</span>
       <span class="choice" role="group" aria-label="Days">${SPANS.map(([each, text]) => html`<button key=${each} aria-pressed=${String(each === days)} onClick=${() => setDays(each)}>${text}</button>`)}</span>
       <span class="choice" role="group" aria-label="By">${["user", "tenant"].map((each) => html`<button key=${each} aria-pressed=${String(each === by)} onClick=${() => setBy(each)}>by ${each}</button>`)}</span>

@@ -1,5 +1,5 @@
 // What if: the present queue under another policy, on other machines or without some jobs, beside
-// what happens as things are. Also opens journals and saved answers from disk.
+// what happens as things are. Also opens journals, reports and saved answers from disk.
 
 import { get, post } from "../api.js";
 import { broken } from "../charts/line.js";
@@ -15,29 +15,38 @@ import { ended, state, useTopic } from "../state.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { opened } from "./journal.js";
 import { useReading } from "./reading.js";
+import { Report } from "./report.js";
 
 const ROWS_MAX = 200;
 
 export default function WhatIf() {
   const [asked, setAsked] = useState({ policy: "", cluster: "", without: "" });
-  const [found, setFound] = useState(null); // { answer }, { journal }, { problem } or { isRunning }
+  const [found, setFound] = useState(null); // { answer }, { journal }, { report }, { problem } or { isRunning }
+  const asks = useRef(0);
+  // A simulation takes long: a file that was opened meanwhile is not replaced by its answer.
+  const begun = () => {
+    asks.current += 1;
+    const mine = asks.current;
+    return (value) => mine === asks.current && setFound(value);
+  };
   const run = async (event) => {
     event.preventDefault();
-    setFound({ isRunning: true, since_ms: Date.now() });
+    const show = begun();
+    show({ isRunning: true, since_ms: Date.now() });
     const body = { policy: asked.policy.trim(), cluster: asked.cluster.trim(), without: asked.without.split(/[\s,]+/).filter(Boolean) };
     try {
-      setFound({ answer: await post("/what-if", body), asked: body });
+      show({ answer: await post("/what-if", body) });
     } catch (problem) {
-      setFound({ problem: problem.sentence ?? problem.message });
+      show({ problem: problem.sentence ?? problem.message });
     }
   };
   const open = async (file) => {
     if (!file) return;
+    const show = begun();
     try {
-      const read = await opened(file);
-      setFound(read.kind === "what-if" ? { answer: read.answer, file: file.name } : { journal: read, file: file.name });
+      show({ ...(await opened(file)), file: file.name });
     } catch (problem) {
-      setFound({ problem: problem.message });
+      show({ problem: problem.message });
     }
   };
   return html`<div class="heading"><h1>What if</h1><span class="quiet">Simulated from the present queue; nothing is changed.</span></div>
@@ -45,6 +54,7 @@ export default function WhatIf() {
     <div role="status">${found?.isRunning && html`<${Running} since_ms=${found.since_ms} />`}
       ${found?.problem && html`<p class="card problem">${found.problem}</p>`}</div>
     ${found?.answer && html`<${Answer} answer=${found.answer} file=${found.file} />`}
+    ${found?.report && html`<${Report} report=${found.report} file=${found.file} />`}
     ${found?.journal && html`<${Journal} journal=${found.journal} file=${found.file} />`}`;
 }
 
@@ -64,7 +74,7 @@ function Form({ asked, setAsked, onRun, onOpen, isRunning }) {
     <button class="primary" disabled=${isRunning || isViewer} title=${isViewer ? "Viewers may not run simulations" : undefined}>Simulate</button>
     <input type="file" hidden ref=${input} accept=".json,.jsonl,.txt,.journal"
       onChange=${(event) => { onOpen(event.target.files[0]); event.target.value = ""; }} />
-    <button type="button" onClick=${() => input.current.click()} title="A journal or an answer of this page; it is read in the browser and not sent">Open a file…</button>
+    <button type="button" onClick=${() => input.current.click()} title="A journal, a report or an answer of this page; it is read in the browser and not sent">Open a file…</button>
   </form>`;
 }
 

@@ -42,12 +42,15 @@ function rough(seconds) {
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 const shortClock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
 const day = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
+const date = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", year: "numeric" });
 
-/** A moment; with its day where that is not today. */
+/** A moment; with its day where that is not today, and its year where that is not this one. */
 export function moment(at, { seconds = true } = {}) {
   const when = new Date(at * 1000);
   const time = (seconds ? clock : shortClock).format(when);
-  return when.toDateString() === new Date().toDateString() ? time : `${day.format(when)} ${time}`;
+  const today = new Date();
+  if (when.toDateString() === today.toDateString()) return time;
+  return `${(when.getFullYear() === today.getFullYear() ? day : date).format(when)} ${time}`;
 }
 
 export const iso = (at) => new Date(at * 1000).toISOString();

@@ -33,7 +33,7 @@ export function filterOf(text) {
   const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
     const not = word.startsWith("-") && word.length > 1;
     const [, field, sought] = /^(\w+):(.+)$/.exec(not ? word.slice(1) : word) ?? [];
-    const read = FIELDS[field];
+    const read = Object.hasOwn(FIELDS, field) ? FIELDS[field] : null;
     const found = read
       ? (job) => read(job).toLowerCase().includes(sought)
       : (job) => Object.values(FIELDS).some((each) => each(job).toLowerCase().includes(not ? word.slice(1) : word));
@@ -44,11 +44,23 @@ export function filterOf(text) {
 
 const RANK = ["RUNNING", "RESIZING", "STARTING", "STOPPING", "PENDING", "HELD", "FAILED", "TIMEOUT", "CANCELLED", "SUCCEEDED"];
 const natural = new Intl.Collator("en", { numeric: true });
+const KEYS_MAX = 50000;
+const keys = new Map(); // id -> what it is compared by: to compare numbers in texts takes long
+
+function keyOf(id) {
+  let key = keys.get(id);
+  if (key === undefined) {
+    if (keys.size >= KEYS_MAX) keys.clear();
+    key = id.replace(/\d+/g, (digits) => digits.padStart(12, "0"));
+    keys.set(id, key);
+  }
+  return key;
+}
 
 export const done = (job) => (job.progress?.total ? Math.min(1, job.progress.step / job.progress.total) : null);
 
 const SORTS = {
-  job: (job) => job.id,
+  job: (job) => keyOf(job.id),
   user: (job) => `${job.user} ${job.tenant}`,
   state: (job) => RANK.indexOf(job.state),
   reason: (job) => job.because,
@@ -60,13 +72,15 @@ const SORTS = {
 
 /** Sorted by a column; what is not known comes last, whichever the direction. */
 export function sorted(jobs, column, down) {
-  const read = SORTS[column] ?? SORTS.job;
+  const read = Object.hasOwn(SORTS, column) ? SORTS[column] : SORTS.job;
+  const plain = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+  const compare = read === SORTS.job ? plain : natural.compare;
   const keyed = jobs.map((job) => [read(job), job]);
   keyed.sort(([a, one], [b, other]) => {
-    if (a === b) return natural.compare(one.id, other.id);
+    if (a === b) return plain(keyOf(one.id), keyOf(other.id));
     if (a === null || a === "") return 1;
     if (b === null || b === "") return -1;
-    const order = typeof a === "string" ? natural.compare(a, b) : a - b;
+    const order = typeof a === "string" ? compare(a, b) : a - b;
     return down ? -order : order;
   });
   return keyed.map(([, job]) => job);

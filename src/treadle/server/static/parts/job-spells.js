@@ -7,18 +7,18 @@ const NONE = { own: [], company: [], cut: false };
 
 /** `turn` changes when the job's devices do; nothing is read before it first started. */
 export function useJobSpells(id, { from_at, to_at, turn, started }) {
-  const [found, setFound] = useState(NONE);
+  const [found, setFound] = useState({ id, ...NONE });
   useEffect(() => {
     let wanted = started;
     if (started) {
       get("/spells", { since_at: from_at, until_at: to_at }).then(
-        (page) => wanted && setFound(foundIn(page, id)),
-        () => wanted && setFound(NONE),
+        (page) => wanted && setFound({ id, ...foundIn(page, id) }),
+        () => {}, // What was known stays; the frame says that the daemon does not answer.
       );
     }
     return () => (wanted = false);
   }, [id, turn, started]);
-  return found;
+  return found.id === id ? found : NONE;
 }
 
 /** `company` has the shape of events, for the timeline. */

@@ -4,12 +4,14 @@ import { PLAIN, spansOf } from "./ansi.js";
 
 const LINES_MAX = 100000;
 const LINE_LENGTH_MAX = 4000; // characters; longer lines are cut where they are shown
+const LINE_KEPT_MAX = 100000; // characters; of a line that never ends only the newest are kept
 
 export class LogLines {
   constructor() {
     this.lines = [];
     this.dropped = 0; // lines before the first that is kept
     this.open = false; // the last line has no end yet
+    this.cut = 0; // characters of it that are not kept
     this.drawn = new Map(); // line -> {line, spans, style}
   }
 
@@ -21,8 +23,12 @@ export class LogLines {
     const parts = text.split("\n");
     if (this.open && this.lines.length) {
       this.drawn.delete(this.lines.length - 1);
-      this.lines[this.lines.length - 1] += parts.shift();
+      const line = this.lines.at(-1) + parts.shift();
+      const surplus = line.length > LINE_KEPT_MAX ? line.length - LINE_LENGTH_MAX : 0;
+      this.cut += surplus;
+      this.lines[this.lines.length - 1] = surplus ? line.slice(surplus) : line;
     }
+    if (parts.length) this.cut = 0;
     for (const part of parts) this.lines.push(part);
     this.open = true;
     if (this.lines.at(-1) === "") {
@@ -42,9 +48,10 @@ export class LogLines {
     const known = this.drawn.get(index);
     if (known) return known.spans;
     const line = this.lines[index];
-    const cut = line.length > LINE_LENGTH_MAX;
-    const found = spansOf(cut ? line.slice(-LINE_LENGTH_MAX) : line, this.drawn.get(index - 1)?.style ?? PLAIN);
-    if (cut) found.spans.unshift({ text: `⟨${line.length - LINE_LENGTH_MAX} characters not shown⟩ `, classes: "faint" });
+    const gone = this.open && index === this.lines.length - 1 ? this.cut : 0;
+    const unseen = gone + Math.max(0, line.length - LINE_LENGTH_MAX);
+    const found = spansOf(line.slice(-LINE_LENGTH_MAX), this.drawn.get(index - 1)?.style ?? PLAIN);
+    if (unseen) found.spans.unshift({ text: `⟨${unseen} characters not shown⟩ `, classes: "faint" });
     if (this.drawn.size > 5000) this.drawn.clear();
     this.drawn.set(index, found);
     return found.spans;

@@ -4,6 +4,7 @@ import { now } from "../state.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { moment, span } from "./format.js";
 import { occupancy, readSpells } from "./spells.js";
+import { toastProblem } from "./toast.js";
 
 const WINDOWS = [
   [600, "10 min"],
@@ -21,6 +22,7 @@ export function Scrubber({ at, onMove }) {
   const [page, setPage] = useState(null);
   const [problem, setProblem] = useState("");
   const newest = useRef(0);
+  const chosen = useRef(0);
   useEffect(() => {
     const read = async () => {
       if (document.hidden) return;
@@ -42,19 +44,36 @@ export function Scrubber({ at, onMove }) {
   }, [length_s, at === null]);
   if (!page) return html`<section class="scrubber card" aria-label="History"><p class="quiet">${problem || "Reading the history…"}</p></section>`;
   const place = at === null ? STEPS : Math.round(((at - page.from_at) / length_s) * STEPS);
+  // The answer for a moment that was typed comes late: what was chosen since then holds.
+  const choose = (moment_at, its) => {
+    chosen.current += 1;
+    onMove(moment_at, its);
+  };
+  const goTo = async (text) => {
+    chosen.current += 1;
+    const mine = chosen.current;
+    try {
+      const [wide, typed_at, its] = await momentOf(text, length_s);
+      if (mine !== chosen.current) return;
+      setLength(wide);
+      onMove(typed_at, its);
+    } catch (error) {
+      toastProblem(error);
+    }
+  };
   const move = (step) => {
-    if (step >= STEPS) return onMove(null, null);
-    onMove(Math.max(page.from_at + (step / STEPS) * length_s, page.since_at), page);
+    if (step >= STEPS) return choose(null, null);
+    choose(Math.max(page.from_at + (step / STEPS) * length_s, page.since_at), page);
   };
   return html`<section class="scrubber card" aria-label="History">
     <div class="row">
       <h2 class="grow">${at === null ? "Now" : html`At <time>${moment(at)}</time> <span class="quiet">${span(now() - at)} ago</span>`}</h2>
       <label class="row quiet">Go to <input type="datetime-local" step="1" value=${at === null ? "" : local(at)}
-        onChange=${(event) => goTo(event.target.value, { setLength, onMove, length_s })} /></label>
+        onChange=${(event) => goTo(event.target.value)} /></label>
       <div class="row tight" role="group" aria-label="How far back">
         ${WINDOWS.map(([each, words]) => html`<button aria-pressed=${each === length_s} onClick=${() => setLength(each)}>${words}</button>`)}
       </div>
-      <button class=${at === null ? "" : "primary"} disabled=${at === null} onClick=${() => onMove(null, null)}>Back to live</button>
+      <button class=${at === null ? "" : "primary"} disabled=${at === null} onClick=${() => choose(null, null)}>Back to live</button>
     </div>
     <div class="track">
       <${Strip} page=${page} length_s=${length_s} at=${at} />
@@ -89,14 +108,13 @@ function area(page, length_s) {
   return `${path}L1000 ${y(held)}L1000 40Z`;
 }
 
-/** A moment that was typed; the window grows until it holds it. */
-async function goTo(text, { setLength, onMove, length_s }) {
+/** A moment that was typed, with its spells; the window grows until it holds it. */
+async function momentOf(text, length_s) {
   const at = new Date(text).getTime() / 1000;
-  if (!isFinite(at) || at >= now()) return onMove(null, null);
-  const wide = WINDOWS.find(([each]) => each > now() - at)?.[0] ?? WINDOWS.at(-1)[0];
-  setLength(Math.max(wide, length_s));
   const until = now();
-  onMove(at, await readSpells(Math.min(at - 60, until - length_s), until));
+  if (!isFinite(at) || at >= until) return [length_s, null, null];
+  const wide = WINDOWS.find(([each]) => each > until - at)?.[0] ?? WINDOWS.at(-1)[0];
+  return [Math.max(wide, length_s), at, await readSpells(Math.min(at - 60, until - length_s), until)];
 }
 
 /** As an input of a local date and time wants it. */

@@ -6,9 +6,6 @@ const NAMES = { "": "system", light: "light", dark: "dark" };
 const NEXT = { "": "light", light: "dark", dark: "" };
 const SIGNS = { "": "◐", light: "○", dark: "●" };
 
-/** Charts on a canvas listen to this event to take the new colours. */
-export const THEME_EVENT = "treadle-theme";
-
 export function ThemeButton() {
   const [theme, setTheme] = useState(document.documentElement.dataset.theme ?? "");
   const choose = () => {
@@ -21,12 +18,8 @@ export function ThemeButton() {
       // It lasts for this visit then.
     }
     setTheme(next);
-    window.dispatchEvent(new Event(THEME_EVENT));
+    dispatchEvent(new Event("treadle-theme")); // Charts on a canvas take the new colours.
   };
   const label = `Theme: ${NAMES[theme]}. Change to ${NAMES[NEXT[theme]]}`;
   return html`<button class="plain theme" onClick=${choose} aria-label=${label} title=${label}>${SIGNS[theme]}</button>`;
 }
-
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
-  window.dispatchEvent(new Event(THEME_EVENT)),
-);

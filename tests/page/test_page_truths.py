@@ -1,0 +1,252 @@
+"""What the page says is so, also when answers are late, jobs have ended or files come from disk."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.control.daemons import Daemon
+from tests.page.visiting import Visitor, bash, visiting
+from treadle.wire.jobs import State
+
+pytestmark = [pytest.mark.browser, pytest.mark.engine]
+
+
+def simulated(*words: str) -> str:
+    """What a command prints of a small trace."""
+    trace = ["generate:philly?jobs=20&seed=1", "--cluster", "2x8"]
+    command = [sys.executable, "-m", "treadle", words[0], *trace, *words[1:]]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_the_header_and_the_queue_count_the_same_jobs(here: Daemon, visitor: Visitor):
+    """Of four members two may run at once, and two are in no line."""
+    here.client.submit(bash(name="limited", array="0-3%2"))
+    visitor.go("/queue")
+    page = visitor.page
+    expect(page.locator(".heading")).to_contain_text("2 jobs wait, 2 of them in no line")
+    expect(page.locator("header .facts")).to_contain_text("2 waiting")
+    expect(page.locator("main")).to_contain_text("2 jobs are in no line")
+    expect(page.locator("main")).not_to_contain_text("Nothing waits")
+
+
+def test_decisions_name_jobs_that_ended_before_the_tab_was_opened(browser: Browser, here: Daemon):
+    here.ended(here.client.submit(bash("true", name="long-gone")).id)
+    with visiting(browser, here) as visitor:
+        visitor.log_in("/decisions")
+        card = visitor.page.locator(".decision").filter(has_text="long-gone")
+        expect(card.first).to_contain_text("start")
+        expect(visitor.page.get_by_role("img", name=re.compile("CPU time"))).to_be_visible()
+        visitor.check()
+
+
+def test_policies_to_try_are_those_of_the_daemon(visitor: Visitor):
+    visitor.go("/what-if")
+    offered = visitor.page.locator("#policies option")
+    expect(offered.first).to_have_attribute("value", "fifo")
+    assert offered.count() == len(visitor.daemon.client.policy().offered)
+
+
+def test_reports_and_journals_are_opened_from_disk(visitor: Visitor, tmp_path: Path):
+    journal = tmp_path / "run.journal"
+    (tmp_path / "two.json").write_text(simulated("compare", "--policies", "fifo,srtf", "--json"))
+    one = simulated("simulate", "--policy", "las", "--journal", str(journal), "--json")
+    (tmp_path / "one.json").write_text(one)
+    visitor.go("/what-if")
+    page, files = visitor.page, visitor.page.locator("input[type=file]")
+    files.set_input_files(tmp_path / "two.json")
+    expect(page.locator("main")).to_contain_text("2 simulated runs, each beside the first")
+    expect(page.get_by_role("row").filter(has_text="srtf")).to_contain_text(
+        re.compile(r"×|the same")
+    )
+    expect(page.get_by_role("row").filter(has_text="fifo")).not_to_contain_text("×")
+    files.set_input_files(tmp_path / "one.json")
+    expect(page.get_by_role("row").filter(has_text="las")).to_be_visible()
+    files.set_input_files(journal)
+    expect(page.locator("main")).to_contain_text("policy las")
+    expect(page.locator("canvas")).to_be_visible()
+
+
+def test_files_that_lack_something_are_refused_in_words(visitor: Visitor, tmp_path: Path):
+    visitor.go("/what-if")
+    file = tmp_path / "half.json"
+    for text, words in (
+        ('{"now": {}, "then": {}, "spells_now": []}', "neither a journal"),
+        ('{"runs": [{"policy": "fifo", "jct_mean_s": "soon"}]}', "neither a journal"),
+        ('{"kind": "Opened", "at": 0}\n{"kind": "Start"}', "cannot be read as one"),
+    ):
+        file.write_text(text)
+        visitor.page.locator("input[type=file]").set_input_files(file)
+        expect(visitor.page.locator(".problem")).to_contain_text(words)
+
+
+def test_jobs_with_devices_have_different_looks_while_there_are_any(visitor: Visitor):
+    """Ids that are 48 apart would have the same; the look of one that let go is free again."""
+    looks = visitor.page.evaluate("""async () => {
+      const { keepLook, lookClass } = await import("/static/parts/colour.js");
+      const ids = Array.from({ length: 48 }, (_, index) => String(100000 + 48 * index));
+      for (const id of ids) keepLook(id, true);
+      const first = ids.map(lookClass);
+      keepLook(ids[7], false);
+      keepLook("later", true);
+      const found = { first, again: ids.map(lookClass), later: lookClass("later") };
+      for (const id of [...ids, "later"]) keepLook(id, false);
+      return found;
+    }""")
+    assert len(set(looks["first"])) == 48
+    assert looks["again"] == looks["first"], "a job keeps its look"
+    assert looks["later"] == looks["first"][7]
+
+
+def test_a_chart_with_one_point_shows_it(visitor: Visitor):
+    drawn = visitor.page.evaluate("""async () => {
+      const { LineChart } = await import("/static/charts/line.js");
+      const { html, render } = await import("/static/vendor/preact-htm.js");
+      const coloured = (step) => {
+        const frame = document.createElement("div");
+        frame.style.width = "600px";
+        document.body.append(frame);
+        const series = [{ name: "one", colour: "#ff0000", xs: [50], ys: [3], step }];
+        render(html`<${LineChart} label="one" series=${series} x=${{ from: 0, to: 100 }}
+          y=${{ format: String }} />`, frame);
+        return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
+          const canvas = frame.querySelector("canvas");
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          let red = 0;
+          for (let at = 0; at < data.length; at += 4) red += data[at] > 200 && data[at + 1] < 90;
+          frame.remove();
+          done(red);
+        })));
+      };
+      return [await coloured(false), await coloured(true)];
+    }""")
+    assert min(drawn) >= 20, drawn
+
+
+def test_a_line_of_output_that_never_ends_does_not_fill_the_tab(visitor: Visitor):
+    found = visitor.page.evaluate("""async () => {
+      const { LogLines } = await import("/static/parts/log-lines.js");
+      const log = new LogLines();
+      for (let piece = 0; piece < 300; piece += 1) log.add(`${"x".repeat(9999)}\\r`);
+      const kept = log.lines[0].length;
+      const said = log.spans(0)[0].text;
+      log.add("end\\nnext\\n");
+      return [kept, said, log.length, log.lines[1], log.spans(1)[0].text];
+    }""")
+    assert found[0] <= 100_000
+    assert found[1] == "⟨2996000 characters not shown⟩ "
+    assert found[2:] == [2, "next", "next"]
+
+
+def test_what_changes_while_it_is_read_is_read_again(visitor: Visitor):
+    """1. A page reads. 2. Something changes. 3. The answer comes, from before: it reads again."""
+    answers = visitor.page.evaluate("""async () => {
+      const { useReading } = await import("/static/pages/reading.js");
+      const { changed } = await import("/static/state.js");
+      const { html, render } = await import("/static/vendor/preact-htm.js");
+      const asked = [];
+      const read = () => new Promise((answer) => asked.push(answer));
+      const frame = document.createElement("div");
+      const Shown = () => html`<b>${useReading(read, ["a test"]).value}</b>`;
+      render(html`<${Shown} />`, frame);
+      const until = async (is) => { while (!is()) await new Promise(requestAnimationFrame); };
+      await until(() => asked.length === 1);
+      changed("a test");
+      await new Promise(requestAnimationFrame);
+      await new Promise(requestAnimationFrame);
+      asked[0]("before");
+      await until(() => asked.length === 2);
+      asked[1]("after");
+      await until(() => frame.textContent === "after");
+      render(null, frame);
+      return asked.length;
+    }""")
+    assert answers == 2
+
+
+def test_the_stream_leaves_nothing_behind_for_each_frame(browser: Browser, here: Daemon):
+    with visiting(browser, here) as visitor:
+        visitor.page.add_init_script("""
+          window.heard = 0;
+          const listen = AbortSignal.prototype.addEventListener;
+          AbortSignal.prototype.addEventListener = function (...rest) {
+            window.heard += 1;
+            return listen.apply(this, rest);
+          };""")
+        visitor.log_in("/jobs")
+        expect(visitor.page.locator(".link")).to_have_text("live")
+        before = visitor.page.evaluate("window.heard")
+        for number in range(5):
+            here.client.submit(bash(name=f"frame-{number}", held=True))
+            expect(visitor.row(f"frame-{number}")).to_be_visible()
+        assert visitor.page.evaluate("window.heard") == before
+        visitor.check()
+
+
+def test_the_active_row_stays_with_its_job(here: Daemon, visitor: Visitor):
+    here.client.submit(bash(name="chosen-one", held=True))
+    visitor.go("/jobs")
+    expect(visitor.row("chosen-one")).to_be_visible()
+    table = visitor.page.locator(".window-list")
+    table.focus()
+    table.press("Home")
+    here.client.submit(bash(name="newer", held=True))
+    expect(visitor.row("newer")).to_be_visible()
+    expect(visitor.page.locator(".job-row.active")).to_contain_text("chosen-one")
+    table.press("Enter")
+    expect(visitor.page.get_by_role("heading", name="chosen-one")).to_be_visible()
+
+
+def test_all_is_ticked_only_if_all_that_is_shown_is_selected(here: Daemon, visitor: Visitor):
+    for name in ("tick-a", "tick-b"):
+        here.client.submit(bash(name=name, held=True))
+    visitor.go("/jobs")
+    visitor.row("tick-a").get_by_role("checkbox").check()
+    visitor.page.get_by_label("Filter jobs").fill("tick-b")
+    expect(visitor.row("tick-a")).to_have_count(0)
+    expect(visitor.page.get_by_label("Select all that are shown")).not_to_be_checked()
+
+
+def test_a_job_that_waits_shows_no_devices_of_the_job_looked_at_before(
+    here: Daemon, visitor: Visitor
+):
+    first = here.client.submit(bash(name="holds", devices="3")).id
+    here.reached(State.RUNNING, first)
+    second = here.client.submit(bash(name="stands-by", devices="4")).id
+    visitor.go(f"/jobs/{first}")
+    expect(visitor.page.get_by_label("Devices over time")).to_be_visible()
+    visitor.go(f"/jobs/{second}")
+    expect(visitor.page.get_by_role("heading", name="stands-by")).to_be_visible()
+    expect(visitor.page.get_by_label("Why", exact=True)).to_contain_text("Why it waits")
+    expect(visitor.page.get_by_label("Devices over time")).to_have_count(0)
+
+
+def test_words_that_every_object_has_are_only_words(here: Daemon, visitor: Visitor):
+    here.client.submit(bash(name="plain", held=True))
+    visitor.go("/jobs?show=constructor&group=toString&sort=valueOf")
+    expect(visitor.row("plain")).to_be_visible()
+    visitor.page.get_by_label("Filter jobs").fill("constructor:x")
+    expect(visitor.page.get_by_text("No job matches the filter")).to_be_visible()
+    visitor.go("/constructor")
+    expect(visitor.page.get_by_text("There is no page constructor")).to_be_visible()
+
+
+def test_a_daemon_that_fails_at_first_is_asked_again(visitor: Visitor):
+    failures = 1
+
+    def answer(route: Route) -> None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            route.fulfill(status=500, json={"detail": "it is not well"})
+        else:
+            route.continue_()
+
+    visitor.expected.add("500 (Internal Server Error)")
+    visitor.page.route("**/api/v1/session", answer)
+    visitor.page.reload()
+    expect(visitor.page.get_by_text("It is not well.")).to_be_visible()
+    expect(visitor.nav).to_be_visible()
