@@ -163,6 +163,7 @@ class Queries:
                 ("reasons", *(record.id for record in queued)),
                 lambda context: reasons(context, queued, worked_for(REASONS_S)),
                 within_s=WAIT_S,
+                short=True,
             )
         except UnavailableError:
             return {}
@@ -292,8 +293,9 @@ class Queries:
         # They wait for a machine, or for others of their array; no user holds them.
         late = sum(1 for reasons in scheduler.blocked.values() if {*reasons} <= {MACHINE, ARRAY})
         waiting = len(scheduler.ranking.queue) + len(scheduler.unfit) + late
-        stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
-        phases = Counter(job.phase for job in scheduler.jobs.values())
+        active = [job for job in scheduler.jobs.values() if job.phase is not Phase.WAITING]
+        stopping = {job.id for job in active if job.phase in STOPPING}
+        phases = Counter(job.phase for job in active)
         return Status(
             version=__version__,
             pid=os.getpid(),
