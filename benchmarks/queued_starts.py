@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from treadle.control.api.job_progress import Left
 from treadle.control.api.start_draws import HORIZON_S, Ahead, drawn, simulated, steps_of
-from treadle.control.loop.live_policy import AROUND, DEFAULT
+from treadle.control.loop.live_policy import AROUND
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobFinished, JobSubmitted
@@ -35,7 +35,7 @@ from treadle.sim.start_estimate import Begin, Effort, World, starts_in
 DEMAND = 0.7
 NODE = 8  # devices
 # Jobs of a trace cannot share, and say nothing of cores.
-POLICY = "+".join([DEFAULT, *(name for name in AROUND if name not in {"share", "host"})])
+POLICY = "+".join(["afs", *(name for name in AROUND if name not in {"share", "host"})])
 
 
 class Overall(Protocol):

@@ -82,7 +82,7 @@ def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
         assert sorted(seen) == list(range(64))
 
 
-@pytest.mark.parametrize("policy", ["afs", "aiturbo"])
+@pytest.mark.parametrize("policy", ["weave-l", "afs", "aiturbo"])
 def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -> None:
     """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
     expected = undisturbed()

@@ -29,11 +29,11 @@ STEP_S = 0.06  # of a step on one device, as the lengths below are meant
 def pace() -> float:
     """How many steps to do for one that the story has: faster machines do more of them."""
     words = [sys.executable, str(TRAIN), "measure", str(WIDTH)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
         return max(1.0, STEP_S / float(done.stdout))
-    except ValueError:
-        return 1.0  # The jobs will say what is wrong.
+    except (ValueError, subprocess.TimeoutExpired):
+        return 1.0  # The jobs will say what is wrong, or the machine is very busy.
 
 
 def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:

@@ -378,3 +378,21 @@ def test_only_an_end_that_can_be_predicted_goes_by_its_forecast(
     scheduler = Scheduler(chosen, Cluster((Node("n", 1),)))
     starts = scheduler.step([submitted("a", 2000), submitted("b", 1000)], 0.0)
     assert [start.job for start in starts] == [first]
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_a_job_on_all_devices_gives_up_one_for_a_job_that_needs_one(devices: int) -> None:
+    """It would not give up half of them, of which most would then be idle."""
+    world = World("weave-l", devices)
+    scales = Profile(load_s=0.001, compute_s=0.999, serial=0.05, restart_s=0.5)
+    world.step(0.0, submitted("wide", 1e6, tuple(range(1, devices + 1)), scales))
+    world.step(300.0, submitted("narrow", 1e6))
+    assert (world.size("wide"), world.size("narrow")) == (devices - 1, 1)
+    world.step(600.0)
+    assert world.size("wide") == devices - 1
+
+
+def test_a_job_that_could_use_more_devices_than_there_are_has_all_of_them() -> None:
+    world = World("weave-l", 3)
+    world.step(0.0, submitted("wide", 1e6, (1, 2, 3, 4)))
+    assert world.size("wide") == 3

@@ -150,7 +150,7 @@ def test_a_job_beside_which_no_other_may_run_is_alone_for_that_reason() -> None:
     alone = JobSpec("x", 1e4, profile=LOADS, exclusive=True)
     world.step(0.0, submitted("a", 100), JobSubmitted(alone))
     assert choice(world, "a") == (
-        "1 device, its only size; alone, as no other job may share as many devices with it"
+        "1 device, its only size; alone, as no other job may share a device with it"
     )
 
 

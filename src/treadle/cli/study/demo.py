@@ -104,7 +104,7 @@ def _sharing(gpus: int) -> bool:
         "while, if together they are expected to get more done.\n"
     )
     words = ["--gpus", "0"] if gpus else ["--devices", "1"]
-    with own_daemon([*words, "--policy", "afs"]) as scene:
+    with own_daemon(words) as scene:
         return share(scene)
 
 

@@ -20,7 +20,7 @@ from treadle.policies.base.placement import placement
 from treadle.policies.registry import factory, names, parameters, parts, policy
 from treadle.policies.wrappers.wrapper import Wrapper
 
-DEFAULT = "afs"
+DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 # Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no change
 # that does not pay before its job ends; no thrashing; gangs in turn; joining running jobs; host

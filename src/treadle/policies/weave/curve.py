@@ -5,7 +5,7 @@ unit of work done for each device and second. Growing beyond that size gets less
 Only corners of the upper hull are kept: between them a device brings less than the step as a whole.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ _REMEMBERED_MAX = 100_000
 # Iterations a second: what is believed to be beyond is a wrong figure, and its ratios would not be
 # finite.
 _SLOWEST, _FASTEST = 1e-100, 1e100
+_EACH_UP_TO = 8  # sizes, of which none is left out: devices of a machine
 
 
 class Step(NamedTuple):
@@ -38,10 +39,16 @@ class Curve(NamedTuple):
     unit: float  # iterations a second for one unit of work a second
 
 
-def curve(sizes: Sequence[int], speeds: Sequence[float], unit: float = 0.0) -> Curve | None:
+def curve(
+    sizes: Sequence[int],
+    speeds: Sequence[float],
+    unit: float = 0.0,
+    between: Collection[int] = (),
+) -> Curve | None:
     """The curve through these points; None if the job runs at none of them.
 
     unit: iterations a second for one unit of work a second; 0: of the best size given.
+    between: sizes at which no step ends, unless it is the last.
     """
     rows = zip(sizes, speeds, strict=True)
     points = [(size, speed) for size, speed in rows if _SLOWEST < speed < _FASTEST]
@@ -53,7 +60,9 @@ def curve(sizes: Sequence[int], speeds: Sequence[float], unit: float = 0.0) -> C
     for size, speed in points:
         if speed / unit > fastest:  # A size that is no faster than a smaller one is none.
             fastest = rates[size] = speed / unit
-    corners = [(0, 0.0), *upper_hull(rates.items(), straight=True)]
+    last = max(rates)
+    ends = [row for row in rates.items() if row[0] == last or row[0] not in between]
+    corners = [(0, 0.0), *upper_hull(ends, straight=True)]
     steps = tuple(
         Step(size, size - before, (rate - slower) / (size - before))
         for (before, slower), (size, rate) in pairwise(corners)
@@ -65,6 +74,12 @@ def few(spec: JobSpec) -> list[int]:
     """Powers of two, the smallest and the asked size: jobs of equal sizes can share devices."""
     always = (spec.sizes[0], spec.asked)
     return [size for size in spec.sizes if size & (size - 1) == 0 or size in always]
+
+
+def _between(spec: JobSpec, sizes: Sequence[int]) -> list[int]:
+    """Small sizes beside these: a job alone may have one, so that it need not give up half of its
+    devices to let in a job that needs one of them."""
+    return [size for size in spec.sizes if size <= _EACH_UP_TO and size not in sizes]
 
 
 class Curves:
@@ -100,11 +115,14 @@ class Curves:
 
     def _made(self, spec: JobSpec, limit: int) -> Curve:
         sizes = few(spec) if self._resizes else [spec.asked]
+        between = _between(spec, sizes) if self._resizes else []
         unit = 0.0
         if limit:
             unit = self.of(spec).unit
             sizes = [size for size in sizes if size <= limit] or sizes[:1]
-        found = curve(sizes, [self._alone(spec, size) for size in sizes], unit)
+            between = [size for size in between if size <= limit]
+        every = sorted([*sizes, *between])
+        found = curve(every, [self._alone(spec, size) for size in every], unit, between)
         if found is not None:
             return found
         # A job that is believed to run nowhere is taken at its word for the asked size.

@@ -207,7 +207,8 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
         if asked.plan.is_full and all(len(one.members) == 1 for _, one in asked.plan.groups):
             return "alone, as no job has to share"
         if best is None:
-            return "alone, as no other job may share as many devices with it"
+            shared = "a device" if size == 1 else devices(size)
+            return f"alone, as no other job may share {shared} with it"
         return f"alone rather than beside job {best[1]} ({_times(best[0])})"
     others = [decision.name(i) for i in group.members if i != position]
     keeps = decision.keeps(group)
