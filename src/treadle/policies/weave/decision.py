@@ -13,9 +13,10 @@ from treadle.core.job import Job, JobId
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curve, Curves
-from treadle.policies.weave.improve import Search, Values
+from treadle.policies.weave.improve import Search
 from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.promises import Owed
+from treadle.policies.weave.values import Values
 
 FOLDS = (1.0, 1.5, 2.2, 4.0)
 _COMPLETED = 2  # plans
@@ -77,7 +78,7 @@ class Decision:
         self._curves = [curves.of(job.spec, most) for job in jobs]
         self._steps = self._in_order()
         self._members: dict[tuple[int, int], Member] = {}
-        self._values: Values = {}  # of groups that were looked at
+        self._values = Values(company, self)  # of groups that were looked at
 
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
         """The fold that is worth most, and its plan; the last one is kept for a little less."""
@@ -128,11 +129,9 @@ class Decision:
         waiting = [i for i in range(len(self._jobs)) if i not in served][:_WAITING_MAX]
         free = supply - sum([size for size, _ in plan.groups])
         search = Search(self._company, self, plan.groups, waiting, free, self._values)
-        is_better = search.run(afresh=afresh)
-        rows = list(search.groups()) if is_better else []
-        self._values = search.values()
-        if not is_better:
+        if not search.run(afresh=afresh):
             return plan
+        rows = search.groups()
         is_full = sum([len(group.members) for _, group in rows]) == len(self._jobs)
         value = sum([group.value for _, group in rows])
         return plan._replace(value=value, groups=rows, is_full=is_full)
