@@ -5,7 +5,7 @@ is one whole number with a bit for each member: a job joins, leaves or takes ano
 operation, and no order of members needs to be agreed on.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Protocol
 
@@ -36,7 +36,12 @@ def mask_of(members: Iterable[int]) -> Mask:
 
 def members_of(mask: Mask) -> tuple[int, ...]:
     """The positions, ascending."""
-    return tuple(_bits(mask))
+    found = []
+    while mask:
+        lowest = mask & -mask
+        found.append(lowest.bit_length() - 1)
+        mask ^= lowest
+    return tuple(found)
 
 
 class Values:
@@ -47,7 +52,7 @@ class Values:
         self._company = company
         self._jobs = jobs
         self._known: dict[int, dict[Mask, float]] = {}
-        self._members: dict[int, dict[int, Member | None]] = {}
+        self._members: dict[int, _AtSize] = {}
 
     def at(self, size: int) -> dict[Mask, float]:
         """What is known of groups on so many devices."""
@@ -60,29 +65,42 @@ class Values:
         known = self.at(size)
         value = known.get(mask)
         if value is None:
-            value = known[mask] = self._company.value(self._ones(size, mask))
+            ones = self._ones(size, mask)
+            value = known[mask] = -inf if ones is None else self._company.value(ones)
             self.count += 1
         return value
 
     def group(self, size: int, mask: Mask) -> Group | None:
         """The jobs as a group; None if they cannot be one."""
-        if self.of(size, mask) == -inf:
+        ones, members = self._ones(size, mask), members_of(mask)
+        if ones is None:
             return None
-        members = members_of(mask)
-        return self._company.together(members, dict(zip(members, self._ones(size, mask), strict=True)))
+        return self._company.together(members, dict(zip(members, ones, strict=True)))
 
-    def _ones(self, size: int, mask: Mask) -> list[Member | None]:
-        here = self._members.setdefault(size, {})
+    def _ones(self, size: int, mask: Mask) -> list[Member] | None:
+        """The jobs of a group at its size; None if one of them cannot run so."""
+        here = self._members.get(size)
+        if here is None:
+            here = self._members[size] = _AtSize(self._jobs, size)
         found = []
-        for job in _bits(mask):
-            if job not in here:
-                here[job] = self._jobs.member(job, size)
-            found.append(here[job])
+        while mask:
+            lowest = mask & -mask
+            one = here[lowest]
+            if one is None:
+                return None
+            found.append(one)
+            mask ^= lowest
         return found
 
 
-def _bits(mask: Mask) -> Iterator[int]:
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest
+class _AtSize(dict[Mask, Member | None]):
+    """Single jobs on so many devices, by their bit."""
+
+    def __init__(self, jobs: Jobs, size: int) -> None:
+        super().__init__()
+        self._jobs = jobs
+        self._size = size
+
+    def __missing__(self, bit: Mask) -> Member | None:
+        found = self[bit] = self._jobs.member(bit.bit_length() - 1, self._size)
+        return found
