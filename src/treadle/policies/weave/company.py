@@ -16,12 +16,13 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.companions import Doubting, SharingBelief
-from treadle.policies.muri.matching import Weights, pair_counts
+from treadle.policies.muri.matching import Solved, Weights, pair_counts
 
 Kinds = tuple[int, ...]  # of the members of a group, ascending
 _SCALE = 10**6  # the matching takes whole numbers
 _KINDS_MAX = 48  # every pair of kinds is weighed
 _REMEMBERED_MAX = 20_000
+_WEIGHTS_MAX = 50  # tables of weights under which matchings are remembered, 10,000 for each
 # Companies of different kinds that one decision asks about, so that jobs which are all of another
 # kind take no longer; whatever was asked before, a decision must be the same.
 _ASKED_MAX = 2_500
@@ -71,6 +72,7 @@ class Company:
         self._pays: dict[Kinds, Mapping[int, float]] = {}  # and only where it gets enough done
         self._weights: dict[tuple[Kinds, Kinds], int] = {}  # in this decision
         self._matched: dict[tuple[tuple[Kinds, int], ...], Mapping[tuple[int, int], int]] = {}
+        self._solved: dict[tuple[tuple[int, ...], ...], Solved] = {}  # by weights
 
     def refresh(self, device_gib: float) -> None:
         """Before a decision: forget what rests on another state of the belief or on other
@@ -78,6 +80,8 @@ class Company:
         for of_one_decision in (self._asked, self._pays, self._weights):
             of_one_decision.clear()
         present = (device_gib, getattr(self._belief, "revision", None))
+        if len(self._solved) > _WEIGHTS_MAX:
+            self._solved.clear()
         counts = (len(self._of_job), len(self._keeps), len(self._matched))
         crowded = max(counts) > _REMEMBERED_MAX
         if present != self._for or crowded:
@@ -269,7 +273,8 @@ class Company:
         wanted = self._matched.get(key)
         if wanted is None:
             table = self._table(kinds, alike, jobs)
-            wanted = self._matched[key] = pair_counts([count for _, count in key], table)
+            solved = self._solved.setdefault(tuple(map(tuple, table)), {})
+            wanted = self._matched[key] = pair_counts([count for _, count in key], table, solved)
         for row in alike.values():
             row.sort(key=_value)
         found = []
