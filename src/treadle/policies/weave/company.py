@@ -16,12 +16,13 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.companions import Doubting, SharingBelief
-from treadle.policies.muri.matching import Weights, pair_counts
+from treadle.policies.muri.matching import Solved, Weights, pair_counts
 
 Kinds = tuple[int, ...]  # of the members of a group, ascending
 _SCALE = 10**6  # the matching takes whole numbers
 _KINDS_MAX = 48  # every pair of kinds is weighed
 _REMEMBERED_MAX = 20_000
+_WEIGHTS_MAX = 50  # tables of weights under which matchings are remembered, 10,000 for each
 # Companies of different kinds that one decision asks about, so that jobs which are all of another
 # kind take no longer; whatever was asked before, a decision must be the same.
 _ASKED_MAX = 2_500
@@ -67,16 +68,20 @@ class Company:
         self._numbers: dict[Hashable, int] = {}
         self._of_job: dict[JobId, tuple[JobSpec, int]] = {}
         self._keeps: dict[Kinds, Mapping[int, float]] = {}
-        self._asked: set[Kinds] = set()
+        self._asked: dict[Kinds, Mapping[int, float]] = {}  # in this decision
+        self._pays: dict[Kinds, Mapping[int, float]] = {}  # and only where it gets enough done
         self._weights: dict[tuple[Kinds, Kinds], int] = {}  # in this decision
         self._matched: dict[tuple[tuple[Kinds, int], ...], Mapping[tuple[int, int], int]] = {}
+        self._solved: dict[tuple[tuple[int, ...], ...], Solved] = {}  # by weights
 
     def refresh(self, device_gib: float) -> None:
         """Before a decision: forget what rests on another state of the belief or on other
         devices."""
-        self._asked.clear()
-        self._weights.clear()
+        for of_one_decision in (self._asked, self._pays, self._weights):
+            of_one_decision.clear()
         present = (device_gib, getattr(self._belief, "revision", None))
+        if len(self._solved) > _WEIGHTS_MAX:
+            self._solved.clear()
         counts = (len(self._of_job), len(self._keeps), len(self._matched))
         crowded = max(counts) > _REMEMBERED_MAX
         if present != self._for or crowded:
@@ -94,13 +99,14 @@ class Company:
 
     def keeps(self, kinds: Kinds, specs: Sequence[JobSpec]) -> Mapping[int, float]:
         """The share of its speed that each kind keeps in this company; empty: they may not."""
-        if kinds not in self._asked:
+        known = self._asked.get(kinds)
+        if known is None:
             if len(self._asked) >= _ASKED_MAX and len(kinds) > 1:
                 return _NONE
-            self._asked.add(kinds)
-        known = self._keeps.get(kinds)
-        if known is None:
-            known = self._keeps[kinds] = self._together(specs)
+            known = self._keeps.get(kinds)
+            if known is None:
+                known = self._keeps[kinds] = self._together(specs)
+            self._asked[kinds] = known
         return known
 
     def _together(self, specs: Sequence[JobSpec]) -> Mapping[int, float]:
@@ -133,7 +139,7 @@ class Company:
         if len(members) >= self.largest:
             return 0.0
         kinds = tuple(sorted(group.kinds + one.kinds))
-        keeps = self._keeps[kinds] if kinds in self._asked else None
+        keeps = self._asked.get(kinds)
         if keeps is None:
             keeps = self.keeps(kinds, [jobs[i].spec for i in members + one.members])
         if not keeps:
@@ -152,7 +158,7 @@ class Company:
         if len(members) > self.largest:
             return None
         kinds = tuple(sorted(one.kinds + other.kinds))
-        keeps = self._keeps[kinds] if kinds in self._asked else None
+        keeps = self._asked.get(kinds)
         if keeps is None:
             keeps = self.keeps(kinds, [jobs[i].spec for i in members])
         if not keeps:
@@ -184,34 +190,27 @@ class Company:
         home = max(homes, key=lambda one: homes[one])
         return Group(members, kinds, value, home, homes[home])
 
-    def value(self, members: Sequence[Member | None]) -> float:
+    def value(self, jobs: Sequence[Member]) -> float:
         """What they would get done as one group, less what moves cost; -inf: they may not."""
-        jobs: list[Member] = []
-        for job in members:
-            if job is None:
-                return -inf
-            jobs.append(job)
         if len(jobs) == 1:
             return jobs[0].value
         kinds = tuple(sorted([job.kind for job in jobs]))
-        keeps = self._keeps[kinds] if kinds in self._asked else None
+        keeps = self._pays.get(kinds)
         if keeps is None:
             keeps = self.keeps(kinds, [job.spec for job in jobs])
+            if keeps and sum([keeps[kind] for kind in kinds]) < self._least:
+                keeps = _NONE
+            self._pays[kinds] = keeps
         if not keeps:
             return -inf
-        value, total, home, apart = 0.0, 0.0, None, False
-        for _, kind, alone, place, _ in jobs:
-            kept = keeps[kind]
-            total += kept
-            value += alone * kept
-            if place is not None:
-                apart = apart or (home is not None and place != home)
-                home = place
-        if total < self._least:
-            return -inf
-        if apart:
-            homes = _homes(jobs)
-            value -= sum(homes.values()) - max(homes.values())
+        value, homes = 0.0, dict[Hashable, float]()
+        for _, kind, alone, home, cost in jobs:
+            value += alone * keeps[kind]
+            if home is not None:
+                homes[home] = homes.get(home, 0.0) + cost
+        if len(homes) > 1:
+            costs = homes.values()
+            value -= sum(costs) - max(costs)
         return value
 
     def fold(
@@ -274,7 +273,8 @@ class Company:
         wanted = self._matched.get(key)
         if wanted is None:
             table = self._table(kinds, alike, jobs)
-            wanted = self._matched[key] = pair_counts([count for _, count in key], table)
+            solved = self._solved.setdefault(tuple(map(tuple, table)), {})
+            wanted = self._matched[key] = pair_counts([count for _, count in key], table, solved)
         for row in alike.values():
             row.sort(key=_value)
         found = []

@@ -13,9 +13,10 @@ from treadle.core.job import Job, JobId
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curve, Curves
-from treadle.policies.weave.improve import Search, Values
+from treadle.policies.weave.improve import Search
 from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.promises import Owed
+from treadle.policies.weave.values import Values
 
 FOLDS = (1.0, 1.5, 2.2, 4.0)
 _COMPLETED = 2  # plans
@@ -75,9 +76,13 @@ class Decision:
         self._first = owed.overdue
         self._places = {job: place for place, job in enumerate(owed.promised)}
         self._curves = [curves.of(job.spec, most) for job in jobs]
+        self._held = [job.size for job in jobs]
+        self._costs = [self._cost(i) if held else 0.0 for i, held in enumerate(self._held)]
+        self._stops = [(i, self._stop_cost(i)) for i, held in enumerate(self._held) if held]
         self._steps = self._in_order()
         self._members: dict[tuple[int, int], Member] = {}
-        self._values: Values = {}  # of groups that were looked at
+        self._singles: dict[tuple[int, int], Group] = {}
+        self._values = Values(company, self)  # of groups that were looked at
 
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
         """The fold that is worth most, and its plan; the last one is kept for a little less."""
@@ -128,11 +133,9 @@ class Decision:
         waiting = [i for i in range(len(self._jobs)) if i not in served][:_WAITING_MAX]
         free = supply - sum([size for size, _ in plan.groups])
         search = Search(self._company, self, plan.groups, waiting, free, self._values)
-        is_better = search.run(afresh=afresh)
-        rows = list(search.groups()) if is_better else []
-        self._values = search.values()
-        if not is_better:
+        if not search.run(afresh=afresh):
             return plan
+        rows = search.groups()
         is_full = sum([len(group.members) for _, group in rows]) == len(self._jobs)
         value = sum([group.value for _, group in rows])
         return plan._replace(value=value, groups=rows, is_full=is_full)
@@ -140,8 +143,7 @@ class Decision:
     def _net(self, plan: Plan) -> float:
         """What a plan is worth, less what it costs to stop jobs that run and get nothing in it."""
         served = {i for _, group in plan.groups for i in group.members}
-        running = [i for i, job in enumerate(self._jobs) if job.size and i not in served]
-        return plan.value - sum([self._stop_cost(i) for i in running])
+        return plan.value - sum([cost for i, cost in self._stops if i not in served])
 
     def _serves_all_owed(self, plan: Plan) -> bool:
         if not self._first and not self._places:
@@ -164,8 +166,8 @@ class Decision:
         return inf if self._is_owed(job) else self._stop_cost(job)
 
     def _stop_cost(self, i: int) -> float:
-        rate = self._curves[i].rates.get(self._jobs[i].size, 0.0)
-        return self._worth[i] * rate * min(self._levers.keep * self._cost(i), 1.0)
+        rate = self._curves[i].rates.get(self._held[i], 0.0)
+        return self._worth[i] * rate * min(self._levers.keep * self._costs[i], 1.0)
 
     def wanted(self, plan: Plan) -> list[Wanted]:
         found: list[Wanted] = []
@@ -245,14 +247,14 @@ class Decision:
         """Every step of every job, the most valuable for each device first. A job is not shrunk
         for a little, and does not grow for a little."""
         steps = []
-        for i, (job, curve, worth) in enumerate(
-            zip(self._jobs, self._curves, self._worth, strict=True)
+        any_owed = bool(self._first or self._places)
+        for i, (held, curve, worth) in enumerate(
+            zip(self._held, self._curves, self._worth, strict=True)
         ):
-            held = job.size
-            stays = 1.0 + self._levers.keep * self._cost(i) if held else 1.0
+            stays = 1.0 + self._levers.keep * self._costs[i]
             for rung, step in enumerate(curve.steps):
                 value = worth * step.gain
-                if rung == 0 and self._is_owed(i):
+                if any_owed and rung == 0 and self._is_owed(i):
                     value = inf
                 elif held:
                     value = value * stays if step.size <= held else value / stays
@@ -290,8 +292,8 @@ class Decision:
         )
         for i, rung in rungs.items():
             size = self._curves[i].steps[rung].size
-            jobs[i] = member = self._member(i, size)
-            buckets.setdefault(size, []).append(self._company.alone(i, member))
+            jobs[i] = self._member(i, size)
+            buckets.setdefault(size, []).append(self._alone(i, size))
             excess += size
         marginal = None
         if excess > 0:
@@ -316,12 +318,12 @@ class Decision:
                 break
             size = self._curves[i].steps[0].size
             if size <= left:
-                jobs[i] = member = self._member(i, size)
-                open_to.add(size, self._company.alone(i, member))
+                jobs[i] = self._member(i, size)
+                open_to.add(size, self._alone(i, size))
                 left -= size
             elif size in open_to.sizes:
-                jobs[i] = member = self._member(i, size)
-                open_to.join(size, self._company.alone(i, member), self._company, jobs)
+                jobs[i] = self._member(i, size)
+                open_to.join(size, self._alone(i, size), self._company, jobs)
         return plan._replace(value=sum([group.value for _, group in rows]), groups=rows)
 
     def _packed(self, rows: Sequence[tuple[int, Group]], devices: int) -> list[tuple[int, Group]]:
@@ -372,11 +374,11 @@ class Decision:
         )
 
     def _cost(self, i: int) -> float:
-        """What a restart costs, as a share of the work that the job would do until it ends."""
+        """What a restart costs a job that runs, as a share of the work that it would do until it
+        ends."""
         job = self._jobs[i]
         restart_s = job.spec.profile.restart_s or self._levers.restart_s
-        left_s = self._left[i] / job.size if job.size else inf
-        return min(restart_s / max(left_s, 1e-9), 1.0)
+        return min(restart_s / max(self._left[i] / self._held[i], 1e-9), 1.0)
 
     def _member(self, i: int, size: int) -> Member:
         known = self._members.get((i, size))
@@ -385,11 +387,17 @@ class Decision:
             held = job.allocation
             home = held.devices[0] if held is not None and len(held.devices) == size else None
             value = self._worth[i] * self._curves[i].rates[size]
-            cost = value * min(self._levers.keep * self._cost(i), 1.0) if held is not None else 0.0
+            cost = value * min(self._levers.keep * self._costs[i], 1.0) if held is not None else 0.0
             if held is not None and home is None:  # It would be resized.
                 value, cost = value - cost, 0.0
             known = Member(job.spec, self._company.kind(job.spec), value, home, cost)
             self._members[i, size] = known
+        return known
+
+    def _alone(self, i: int, size: int) -> Group:
+        known = self._singles.get((i, size))
+        if known is None:
+            known = self._singles[i, size] = self._company.alone(i, self._member(i, size))
         return known
 
 

@@ -6,35 +6,26 @@ change is valued by what all jobs then get done, restarts included. In each roun
 every job is made, if one gains; after a few rounds there is hardly one left that does.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from treadle.policies.weave.company import Company, Group, Member
+from treadle.policies.weave.company import Company, Group
+from treadle.policies.weave.values import Jobs, Mask, Values, mask_of, members_of
 
 _ROUNDS = 3
 _LEAST = 1e-4  # of the value of the group that is left
 _LOOKED_AT = 4  # waiting jobs for which devices might be freed
 _VALUES_MAX = 2000  # groups that are valued in one search, about 15 ms
 
-Members = tuple[int, ...]  # positions, ascending
-Values = dict[tuple[int, Members], float]  # of groups, by size and members
 
+class _Row(NamedTuple):
+    """A group; when its last member leaves, it stays as an empty one."""
 
-class Jobs(Protocol):
-    """What is asked about jobs, by position."""
-
-    def sizes(self, job: int) -> Sequence[int]:
-        """The sizes at which it can run, ascending."""
-        ...
-
-    def member(self, job: int, size: int) -> Member | None:
-        """The job at this size; None if it cannot run so."""
-        ...
-
-    def stop_cost(self, job: int) -> float:
-        """What it costs to stop it."""
-        ...
+    size: int
+    members: tuple[int, ...]  # positions, ascending
+    mask: Mask
+    value: float
 
 
 class _Change(NamedTuple):
@@ -71,23 +62,23 @@ class Search:
         groups: Sequence[tuple[int, Group]],
         waiting: Sequence[int],
         free: int,
-        known: Values | None = None,
+        values: Values | None = None,
     ) -> None:
-        """known: values that another search about the same jobs has found."""
-        self._company = company
+        """values: of groups of these jobs, some of which another search has found."""
+        self._largest = company.largest
         self._jobs = jobs
+        self._values = values or Values(company, jobs)
+        self._values_max = self._values.count + _VALUES_MAX
         self._sizes: dict[int, Sequence[int]] = {}
-        self._at: dict[int, dict[int, Member | None]] = {}  # jobs, by size
-        self._rows = [(size, tuple(sorted(group.members))) for size, group in groups]
-        self._known: Values = dict(known or {})
-        self._values_max = len(self._known) + _VALUES_MAX
-        self._claimed = set[tuple[int, Members]]()  # values that are not the company's
+        self._given = {mask_of(group.members): group for _, group in groups}
+        self._claimed: list[tuple[int, Mask]] = []  # values that are not the company's
+        for size, group in groups:
+            mask = mask_of(group.members)
+            if self._values.of(size, mask) == -inf:  # Matching asks a little less of company.
+                self._values.at(size)[mask] = group.value
+                self._claimed.append((size, mask))
+        self._rows = [self._row(size, mask_of(group.members)) for size, group in groups]
         self._uses: dict[int, _Uses] = {}  # of so many free devices, while no group changes
-        for (size, members), (_, group) in zip(self._rows, groups, strict=True):
-            if self._value(size, members) == -inf:  # Matching asks a little less of company.
-                self._known[size, members] = group.value
-                self._claimed.add((size, members))
-        self._given = {tuple(sorted(group.members)): group for _, group in groups}
         self._waiting = list(waiting)
         self._free = free
         self._changed: set[int] = set()  # groups, in this round
@@ -103,8 +94,8 @@ class Search:
             self._changed = set()
             self._grow()
             for place in range(len(self._rows)):
-                for job in self._rows[place][1]:
-                    if job in self._rows[place][1]:
+                for job in self._rows[place].members:
+                    if job in self._rows[place].members:
                         self._improve(job, place, fresh)
             for job in list(self._waiting):
                 self._improve(job, -1, fresh)
@@ -118,24 +109,21 @@ class Search:
         if self._total() > best:
             best, rows = self._total(), self._rows
         self._rows = rows
+        for size, mask in self._claimed:
+            self._values.at(size)[mask] = -inf
         return best > first
 
-    def groups(self) -> Iterator[tuple[int, Group]]:
-        for size, members in self._rows:
-            if members:
-                yield (
-                    size,
-                    self._company.together(members, self._members(size, members))
-                    or (self._given[members]),
-                )
-
-    def values(self) -> Values:
-        """What it has found groups to be worth; the search is over."""
-        for key in self._claimed:
-            del self._known[key]
-        return self._known
+    def groups(self) -> list[tuple[int, Group]]:
+        return [
+            (row.size, self._values.group(row.size, row.mask) or self._given[row.mask])
+            for row in self._rows
+            if row.members
+        ]
 
     # -- values ---------------------------------------------------------------------------------
+
+    def _row(self, size: int, mask: Mask) -> _Row:
+        return _Row(size, members_of(mask), mask, self._values.of(size, mask))
 
     def _sizes_of(self, job: int) -> Sequence[int]:
         known = self._sizes.get(job)
@@ -143,59 +131,41 @@ class Search:
             known = self._sizes[job] = self._jobs.sizes(job)
         return known
 
-    def _members(self, size: int, members: Members) -> dict[int, Member | None]:
-        """The jobs at this size, with these among them."""
-        at = self._at.setdefault(size, {})
-        for i in members:
-            if i not in at:
-                at[i] = self._jobs.member(i, size)
-        return at
-
-    def _value(self, size: int, members: Members) -> float:
-        """What a group gets done; -inf if these jobs cannot share so many devices."""
-        if not members:
-            return 0.0
-        known = self._known.get((size, members))
-        if known is None:
-            at = self._members(size, members)
-            known = self._company.value([at[i] for i in members])
-            self._known[size, members] = known
-        return known
-
     def _total(self) -> float:
-        return sum([self._value(size, members) for size, members in self._rows])
+        return sum([row.value for row in self._rows])
 
     # -- changes --------------------------------------------------------------------------------
 
     def _improve(self, job: int, place: int, fresh: set[int]) -> None:
         """Make the best change for one job; place: of its group, -1 if it waits. Only groups that
         were changed lately are looked at, unless it waits or its own is one of them."""
-        if len(self._known) > self._values_max:
+        if self._values.count > self._values_max:
             return
-        size, mine = self._rows[place] if place >= 0 else (0, ())
+        mine = self._rows[place] if place >= 0 else _NOWHERE
         near = fresh | self._changed
         places: Iterable[int] = sorted(near)
         if place < 0 or place in near:
             places = range(len(self._rows))
-        elif not near and len(mine) == 1:
+        elif not near and len(mine.members) == 1:
             return  # There is nowhere to go.
         best = self._best_change(job, place, places)
         # The value of a group whose moves cost more than it gets done is below 0.
-        if best.gain > _LEAST * max(self._value(size, mine), 0.0):
+        if best.gain > _LEAST * max(mine.value, 0.0):
             self._make(job, place, best)
 
     def _best_change(self, job: int, place: int, places: Iterable[int]) -> _Change:
-        size, mine = self._rows[place] if place >= 0 else (0, ())
-        have, best = self._value(size, mine), _NONE
-        if len(mine) == 1:
+        size, members, mask, have = self._rows[place] if place >= 0 else _NOWHERE
+        best = _NONE
+        if len(members) == 1:
             leaves = self._spare(size, place) - have
         else:
-            leaves = self._value(size, _without(mine, job)) - have
+            leaves = self._values.of(size, mask & ~(1 << job)) - have
             best = self._apart(job, leaves)
+        rows, sizes = self._rows, self._sizes_of(job)
         for other in places:
-            if other == place or not self._rows[other][1]:
+            if other == place or not rows[other].members:
                 continue
-            if self._members(self._rows[other][0], (job,))[job] is not None:
+            if rows[other].size in sizes:
                 best = self._beside(job, place, other, leaves, best)
             if place < 0:
                 best = self._admitted(job, other, best)
@@ -207,45 +177,58 @@ class Search:
         for own in self._sizes_of(job):
             if own > self._free:
                 break
-            gain = self._value(own, (job,)) + leaves
+            gain = self._values.of(own, 1 << job) + leaves
             if gain > best.gain:
                 best = _Change(gain, size=own)
         return best
 
     def _beside(self, job: int, place: int, other: int, leaves: float, best: _Change) -> _Change:
         """The job joins another group, or changes places with one of its members."""
-        size, mine = self._rows[place] if place >= 0 else (0, ())
-        their_size, theirs = self._rows[other]
-        value = self._value
-        had = value(their_size, theirs)
-        if len(theirs) < self._company.largest:
-            gain = value(their_size, _with(theirs, job)) - had + leaves
+        size, members, mask, have = self._rows[place] if place >= 0 else _NOWHERE
+        their_size, theirs, their_mask, had = self._rows[other]
+        known, bit = self._values.at(their_size), 1 << job
+        if len(theirs) < self._largest:
+            value = known.get(their_mask | bit)
+            if value is None:
+                value = self._values.of(their_size, their_mask | bit)
+            gain = value - had + leaves
             if gain > best.gain:
                 best = _Change(gain, other)
-        if other < place or (size == their_size and len(mine) == len(theirs) == 1):
+        if other < place or (size == their_size and len(members) == len(theirs) == 1):
             return best  # Two jobs that change places are looked at once; or nothing changes.
+        without, here = mask & ~bit, self._values.at(size)
         for one in theirs:
-            gain = value(their_size, _instead(theirs, one, job)) - had
+            swapped = their_mask ^ (1 << one) | bit
+            value = known.get(swapped)
+            if value is None:
+                value = self._values.of(their_size, swapped)
+            gain = value - had
             if place < 0:
                 gain -= self._jobs.stop_cost(one)
             else:
-                gain += value(size, _instead(mine, job, one)) - value(size, mine)
+                value = here.get(without | 1 << one)
+                if value is None:
+                    value = self._values.of(size, without | 1 << one)
+                gain += value - have
             if gain > best.gain:
                 best = _Change(gain, other, one)
         return best
 
     def _admitted(self, job: int, other: int, best: _Change) -> _Change:
         """A group shrinks by as little as lets the waiting job in."""
-        size, theirs = self._rows[other]
+        size, theirs, mask, had = self._rows[other]
+        sizes = self._sizes_of(theirs[0])
+        if sizes[0] >= size:
+            return best
         most = self._free + size - self._sizes_of(job)[0]  # that the group may keep
-        smaller = max((one for one in self._sizes_of(theirs[0]) if one <= most), default=size)
+        smaller = max((one for one in sizes if one <= most), default=size)
         if smaller >= size:
             return best
-        loss = self._value(size, theirs) - self._value(smaller, theirs)
+        loss = had - self._values.of(smaller, mask)
         for own in self._sizes_of(job):
             if own > self._free + size - smaller:
                 break
-            gain = self._value(own, (job,)) - loss
+            gain = self._values.of(own, 1 << job) - loss
             if gain > best.gain:
                 best = _Change(gain, other, size=own, shrunk=smaller)
         return best
@@ -267,8 +250,8 @@ class Search:
         for job in self._waiting[:_LOOKED_AT]:
             smallest = self._sizes_of(job)[0]
             if smallest <= free:
-                found = found.beside(self._value(smallest, (job,)), -1)
-        for place, (size, members) in enumerate(self._rows):
+                found = found.beside(self._values.of(smallest, 1 << job), -1)
+        for place, (size, members, mask, have) in enumerate(self._rows):
             sizes = self._sizes_of(members[0]) if members else ()
             if not sizes or sizes[-1] <= size:
                 continue
@@ -277,7 +260,7 @@ class Search:
                 if larger - size > free:
                     break
                 if larger > size:
-                    most = max(most, self._value(larger, members) - self._value(size, members))
+                    most = max(most, self._values.of(larger, mask) - have)
             found = found.beside(most, place)
         return found
 
@@ -285,7 +268,7 @@ class Search:
         """Free devices go to the groups that gain most by them for each device."""
         while self._free:
             best, most = None, 0.0
-            for place, (size, members) in enumerate(self._rows):
+            for place, (size, members, mask, have) in enumerate(self._rows):
                 sizes = self._sizes_of(members[0]) if members else ()
                 if not sizes or sizes[-1] <= size:
                     continue
@@ -293,60 +276,47 @@ class Search:
                     if larger - size > self._free:
                         break
                     if larger > size:
-                        gain = self._value(larger, members) - self._value(size, members)
+                        gain = self._values.of(larger, mask) - have
                         if gain / (larger - size) > most:
                             best, most = (place, larger), gain / (larger - size)
             if best is None:
                 break
             place, larger = best
-            size, members = self._rows[place]
-            self._free -= larger - size
-            self._rows[place] = (larger, members)
+            row = self._rows[place]
+            self._free -= larger - row.size
+            self._rows[place] = self._row(larger, row.mask)
             self._changed.add(place)
             self._uses.clear()
 
     def _make(self, job: int, place: int, change: _Change) -> None:
         self._uses.clear()
+        bit = 1 << job
+        other = 1 << change.instead_of if change.instead_of >= 0 else 0
         if place < 0:
             self._waiting.remove(job)
+            if other:
+                self._waiting.append(change.instead_of)
         else:
-            size, mine = self._rows[place]
-            rest = _without(mine, job)
-            if change.instead_of >= 0:
-                rest = _with(rest, change.instead_of)
-            self._rows[place] = (size, rest)
-            self._changed.add(place)
-            if not rest:
+            size, _, mask, _ = self._rows[place]
+            self._put(place, size, mask ^ bit | other)
+            if mask == bit and not other:
                 self._free += size
-        if change.shrunk:
-            size, theirs = self._rows[change.to]
-            self._rows[change.to] = (change.shrunk, theirs)
-            self._free += size - change.shrunk
-            self._changed.add(change.to)
         if change.size:
-            self._changed.add(len(self._rows))
-            self._rows.append((change.size, (job,)))
+            if change.shrunk:
+                size, _, mask, _ = self._rows[change.to]
+                self._put(change.to, change.shrunk, mask)
+                self._free += size - change.shrunk
+            self._rows.append(_NOWHERE)
+            self._put(len(self._rows) - 1, change.size, bit)
             self._free -= change.size
             return
-        size, theirs = self._rows[change.to]
-        if change.instead_of >= 0:
-            theirs = _without(theirs, change.instead_of)
-            if place < 0:
-                self._waiting.append(change.instead_of)
-        self._rows[change.to] = (size, _with(theirs, job))
-        self._changed.add(change.to)
+        size, _, mask, _ = self._rows[change.to]
+        self._put(change.to, size, mask & ~other | bit)
+
+    def _put(self, place: int, size: int, mask: Mask) -> None:
+        self._rows[place] = self._row(size, mask)
+        self._changed.add(place)
 
 
-def _with(members: Members, job: int) -> Members:
-    return tuple(sorted((*members, job)))
-
-
-def _without(members: Members, job: int) -> Members:
-    return tuple([i for i in members if i != job])
-
-
-def _instead(members: Members, one: int, job: int) -> Members:
-    return tuple(sorted([job if i == one else i for i in members]))
-
-
+_NOWHERE = _Row(0, (), 0, 0.0)  # where a job is that waits
 _NONE = _Change()
