@@ -31,22 +31,25 @@ from benchmarks.page_streams import calibration_s, until_there
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from treadle.client import Client
+from treadle.client.errors import NoAnswerError
 from treadle.wire.job_orders import Verb
 from treadle.wire.jobs import JobChange, JobRequest
 from treadle.wire.problems import UnsettledError
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 STATIC = Path(__file__).parents[1] / "src" / "treadle" / "server" / "static"
+COMMAND = ("forever",)  # the engine in memory ends most others at once
 CHANGED = 25  # jobs in one order; each change is two events
 EVERY_S = 0.95  # an order, which takes some time itself
 USEFUL_TIMES = 5
 MOST = {
+    "events a second": 60.0,
     "tab, share of a core": 0.30,
     "tab, memory MB": 300.0,
     "first useful page s": 1.0,
     "static files KB": 300.0,
 }
-LEAST = {"frames a second, scrolling": 50.0}
+LEAST = {"events a second": 40.0, "frames a second, scrolling": 50.0}
 # Scrolls as a wheel does, a screenful every third of a second, and counts frames meanwhile.
 SCROLL = """async (seconds) => {
   const box = document.querySelector(".window-list");
@@ -103,8 +106,9 @@ def told(found: dict[str, float], asked: argparse.Namespace) -> int:
     load = os.getloadavg()[0]
     print(f"{asked.jobs} jobs, {asked.devices} devices, {os.cpu_count()} cores, load {load:.1f}")
     for name, value in found.items():
-        limit = f"at most {MOST[name]:g}" if name in MOST else ""
-        limit = f"at least {LEAST[name]:g}" if name in LEAST else limit
+        limits = [f"at most {MOST[name]:g}"] if name in MOST else []
+        limits += [f"at least {LEAST[name]:g}"] if name in LEAST else []
+        limit = ", ".join(limits)
         print(f"  {name:<28} {value:10.3f}  {limit}{'  MISSED' if name in missed else ''}")
     return 1 if missed else 0
 
@@ -113,6 +117,8 @@ def measure(client: Client, asked: argparse.Namespace) -> dict[str, float]:
     jobs = _submitted(client, asked.jobs)
     found = {"static files KB": sum(p.stat().st_size for p in STATIC.rglob("*.*")) / 1000}
     _settle(client)
+    running = client.status().running
+    assert running == min(asked.devices, asked.jobs - CHANGED), f"{running} jobs run"
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         events = _Events(client, jobs[-CHANGED:])
@@ -138,13 +144,13 @@ def _submitted(client: Client, many: int) -> list[str]:
     while len(jobs) < many:
         count = min(1000, many - len(jobs))
         request = JobRequest(
-            command=("python", "train.py"),
+            command=COMMAND,
             name=f"sweep-{len(jobs) // 1000}",
             tenant=("vision", "language", "speech")[len(jobs) // 1000 % 3],
             array=f"0-{count - 1}",
         )
         jobs += client.submit(request).jobs
-    held = JobRequest(command=("python", "train.py"), array=f"0-{CHANGED - 1}", held=True)
+    held = JobRequest(command=COMMAND, array=f"0-{CHANGED - 1}", held=True)
     return [*jobs, *client.submit(held).jobs]
 
 
@@ -169,7 +175,8 @@ class _Events(threading.Thread):
         turn = 0
         while not self.ended.wait(EVERY_S):
             turn += 1
-            with suppress(UnsettledError):  # It is done, and the disk is behind.
+            # It is done, and the disk is behind; or the daemon is busy, and fewer events are made.
+            with suppress(UnsettledError, NoAnswerError):
                 self._client.order(Verb.CHANGE, self._jobs, change=JobChange(priority=turn % 5))
 
 

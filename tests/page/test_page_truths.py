@@ -152,7 +152,13 @@ def test_what_changes_while_it_is_read_is_read_again(visitor: Visitor):
       const frame = document.createElement("div");
       const Shown = () => html`<b>${useReading(read, ["a test"]).value}</b>`;
       render(html`<${Shown} />`, frame);
-      const until = async (is) => { while (!is()) await new Promise(requestAnimationFrame); };
+      const end = performance.now() + 15000;
+      const until = async (is) => {
+        while (!is()) {
+          if (performance.now() > end) throw new Error(`it read ${asked.length} times`);
+          await new Promise(requestAnimationFrame);
+        }
+      };
       await until(() => asked.length === 1);
       changed("a test");
       await new Promise(requestAnimationFrame);

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,13 @@ import pytest
 from tests.server.memory import MemoryService
 from tests.server.running import Running, running
 from treadle.client import Client
+from treadle.core.machine import NodeView
 from treadle.server.hub import FRAMES_MAX, Frame, Hub
 from treadle.server.port import close_source
 from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
-from treadle.wire.machine import Role
+from treadle.wire.machine import EventView, Role
+from treadle.wire.problems import UnavailableError
 
 STREAM = "/api/v1/stream"
 
@@ -145,3 +147,68 @@ def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path
         await hub.close()
 
     asyncio.run(story())
+
+
+class Shrinking(MemoryService):
+    """Its node leaves when it is told to."""
+
+    gone = False
+
+    def nodes(self) -> tuple[NodeView, ...]:
+        return () if self.gone else super().nodes()
+
+
+class Deaf(MemoryService):
+    """What happens cannot be read."""
+
+    async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
+        if after < 0:
+            yield EventView(id=0, at=0.0, kind="", job=job, text="")
+        raise UnavailableError("nothing is heard")
+
+
+async def next_tick(clock: ManualClock, source: AsyncIterator[Frame]) -> dict[str, Any]:
+    """The next frame that is a tick; a second passes for each look."""
+    taking = asyncio.ensure_future(anext(source))
+    while True:
+        while not taking.done():
+            await asyncio.sleep(0)
+            clock.advance(clock.now() + 0.1)
+        text = taking.result().text.decode()
+        if text.startswith("event: tick"):
+            found: dict[str, Any] = json.loads(text.partition("data: ")[2].partition("\n")[0])
+            return found
+        taking = asyncio.ensure_future(anext(source))
+
+
+def test_a_node_that_left_is_named_once(tmp_path: Path):
+    async def story() -> None:
+        clock, service = ManualClock(), Shrinking(tmp_path)
+        hub = Hub(service, clock)
+        source = hub.frames(None, lambda: True)
+        first = await next_tick(clock, source)
+        assert ([node["name"] for node in first["nodes"]], first["lost"]) == (["here"], [])
+        service.gone = True
+        second = await next_tick(clock, source)
+        assert (second["nodes"], second["lost"]) == ([], ["here"])
+        service.gone = False
+        third = await next_tick(clock, source)
+        assert ([node["name"] for node in third["nodes"]], third["lost"]) == (["here"], [])
+        await close_source(source)
+        await hub.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
+    """Else the page would say that it is live, and would show no event for ever."""
+
+    async def story() -> None:
+        clock = ManualClock()
+        hub = Hub(Deaf(tmp_path), clock)
+        source = hub.frames(None, lambda: True)
+        with pytest.raises(StopAsyncIteration):
+            await next_tick(clock, source)
+        await hub.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))

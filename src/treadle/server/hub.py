@@ -171,15 +171,21 @@ class _Look:
 
     async def changes(self, number: int) -> Tick | None:
         """A frame with what changed; None if nothing did."""
+        if self._hears is not None and self._hears.done():
+            self._hears.result()  # Raises what ended it: readers begin anew, and hear again.
         events, self._events = self._events, []
         if len(events) > EVENTS_MAX:
             raise TooManyEventsError(f"more than {EVENTS_MAX} events in {EVERY_S:g} s")
         jobs, gone = await self._changed(events)
-        nodes = [each for each in await settled(self._service.nodes()) if self._is_new(each)]
+        there = await settled(self._service.nodes())
+        nodes = [each for each in there if self._nodes.get(each.name) != each]
+        lost = self._nodes.keys() - {each.name for each in there}
+        self._nodes = {each.name: each for each in there}
         made = await settled(self._service.decisions(after=self._decision, limit=DECISIONS_MAX))
         self._decision = made.next
         status = await settled(self._service.status())
-        if not (jobs or gone or nodes or events or made.decisions) and status == self._status:
+        news = jobs or gone or nodes or lost or events or made.decisions
+        if not news and status == self._status:
             return None
         self._status = status
         return Tick(
@@ -189,14 +195,10 @@ class _Look:
             jobs=tuple(jobs),
             gone=tuple(gone),
             nodes=tuple(nodes),
+            lost=tuple(sorted(lost)),
             events=tuple(events),
             decisions=made.decisions,
         )
-
-    def _is_new(self, node: NodeView) -> bool:
-        known = self._nodes.get(node.name)
-        self._nodes[node.name] = node
-        return known != node
 
     async def _changed(self, events: Sequence[EventView]) -> tuple[list[JobView], list[str]]:
         active = dict.fromkeys(await settled(self._service.active_ids()))

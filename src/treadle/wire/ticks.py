@@ -18,5 +18,6 @@ class Tick:
     jobs: tuple[JobView, ...]  # that changed, those that have just ended too
     gone: tuple[str, ...]  # ids that are no longer active
     nodes: tuple[NodeView, ...]  # that changed
+    lost: tuple[str, ...]  # names of nodes that are no longer there
     events: tuple[EventView, ...]
     decisions: tuple[Decision, ...]

@@ -38,6 +38,7 @@ function App() {
       timer = setTimeout(ask, AGAIN_MS);
     });
     ask();
+    pageOf(route.name, route.args)?.load().catch(() => {}); // Its modules come while the answer does.
     return () => clearTimeout(timer);
   }, []);
   const who = state.session?.user;
@@ -110,7 +111,7 @@ function Trouble() {
 }
 
 function Page({ name, args, query }) {
-  const page = name === "jobs" && args.length ? JOB : Object.hasOwn(PAGES, name) ? PAGES[name] : undefined;
+  const page = pageOf(name, args);
   const [loaded, setLoaded] = useState(null);
   useEffect(() => {
     document.title = `${page ? page.title : "Not found"} · Treadle`;
@@ -127,6 +128,8 @@ function Page({ name, args, query }) {
   if (!loaded) return null;
   return html`<${loaded.View} args=${args} query=${query} />`;
 }
+
+const pageOf = (name, args) => (name === "jobs" && args.length ? JOB : Object.hasOwn(PAGES, name) ? PAGES[name] : undefined);
 
 /** A mistake in one page must not take the frame with it. */
 function Guarded({ children }) {

@@ -144,6 +144,10 @@ export function applyTick(tick) {
     state.nodes.set(node.name, node);
     changed(`node:${node.name}`, "nodes");
   }
+  for (const name of tick.lost ?? []) {
+    state.nodes.delete(name);
+    changed(`node:${name}`, "nodes");
+  }
   if (tick.events?.length) {
     state.events = [...state.events, ...tick.events].slice(-EVENTS_MAX);
     changed("events");
