@@ -7,7 +7,6 @@ from time import monotonic
 
 from tests.unit.control.memory import Bench, play
 from treadle.control.api.context import Context
-from treadle.control.api.last_reasons import OLD_S_MAX, LastReasons
 from treadle.control.api.thinking import Thinking
 from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
 
@@ -77,15 +76,3 @@ def test_a_submission_is_answered_before_the_policy_decides(tmp_path: Path) -> N
         assert here.live.context.scheduler.decisions > decisions
 
     play(story, tmp_path)
-
-
-def test_reasons_that_took_long_to_find_are_good_for_a_while() -> None:
-    said = LastReasons()
-    said.note({"a": ("rank", "it is next")}, 10.0, took_s=0.001)
-    assert not said.is_good("a", 10.0)
-    said.note({"a": ("rank", "it is next")}, 10.0, took_s=0.05)
-    assert said.is_good("a", 10.4)
-    assert not said.is_good("a", 10.6)
-    assert not said.is_good("b", 10.4)
-    said.note({"a": ("rank", "it is next")}, 20.0, took_s=30.0)
-    assert not said.is_good("a", 20.0 + OLD_S_MAX)

@@ -131,8 +131,10 @@ class Queries:
         """Views of these jobs; others get their turn in between."""
         _, places = self._order.now()
         queued = [record for record in records if record.id in places][:REASONS_MAX]
-        known = await self._reasons(queued)
-        before = self._said.at(self._context.clock.now())
+        known = await self._reasons(queued) if queued else {}
+        now = self._context.clock.now()
+        self._said.note(known, now)
+        before = self._said.at(now)
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
@@ -155,25 +157,16 @@ class Queries:
         return tuple(views)
 
     async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
-        """What `why` says of these, but for those that were just asked; nothing if others ask for
-        so much that it would take long.
-        """
-        clock = self._context.clock
-        begun = clock.now()
-        asked = [record for record in queued if not self._said.is_good(record.id, begun)]
-        if not asked:
-            return {}
+        """What `why` says of these; nothing if others ask for so much that it would take long."""
         try:
-            known = await self.thinking.about(
-                ("reasons", *(record.id for record in asked)),
-                lambda context: reasons(context, asked, worked_for(REASONS_S)),
+            return await self.thinking.about(
+                ("reasons", *(record.id for record in queued)),
+                lambda context: reasons(context, queued, worked_for(REASONS_S)),
                 within_s=WAIT_S,
                 short=True,
             )
         except UnavailableError:
             return {}
-        self._said.note(known, clock.now(), clock.now() - begun)
-        return known
 
     async def job(self, identity: str) -> JobDetail:
         record = await self.record(identity)

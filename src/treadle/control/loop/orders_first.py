@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 REST_S = 0.1  # at most, in one place
-PASSED = 10  # places that are passed without a rest, after one that was too short
+PASSED = 2  # places that are passed without a rest, after one that was too short
 
 
 class OrdersUnderWay:
