@@ -39,6 +39,7 @@ class FleetStory:
         self.root = root
         self.world = FleetWorld(root / "nodes", tuple(nodes))
         self.jobs = SizedJobs()
+        self.within_s = WITHIN_S
         self.engine = self.fresh_engine()
 
     def fresh_engine(self) -> FleetEngine:
@@ -66,7 +67,7 @@ class FleetStory:
         await self.engine.carry_out(actions)
 
     async def until(self, true: Callable[[], Any]) -> Any:
-        deadline = asyncio.get_running_loop().time() + WITHIN_S
+        deadline = asyncio.get_running_loop().time() + self.within_s
         while not (found := true()):
             assert asyncio.get_running_loop().time() < deadline, self.jobs.facts
             await asyncio.sleep(0.01)
@@ -119,7 +120,7 @@ def tell(
     async def whole() -> None:
         bench = FleetStory(root, nodes)
         try:
-            await asyncio.wait_for(story(bench), 3 * WITHIN_S)
+            await asyncio.wait_for(story(bench), 10 * WITHIN_S)
         finally:
             await bench.engine.close()
             await bench.world.clear_away()

@@ -21,7 +21,7 @@ def main() -> None:
         mean = loss.detach().clone()
         dist.all_reduce(mean)
         losses.append(float(mean))
-    (weight,) = (float(each) for each in model.parameters())
+    (weight,) = (float(each.detach()) for each in model.parameters())
     print(losses[0], losses[-1], weight)
     dist.destroy_process_group()
 
