@@ -168,7 +168,7 @@ class FleetEngine:
     # -- taking charge --------------------------------------------------------------------------
 
     async def _begin(self, jobs: Sequence[Job] = (), attempts: Sequence[AttemptId] = ()) -> None:
-        """Once; whoever comes first takes charge."""
+        """Take charge, once: `adopt`, or the first order if it comes before."""
         if self._begun is None:
             work = self._take_charge(jobs, attempts)
             self._begun = asyncio.get_running_loop().create_task(work, name="fleet")
