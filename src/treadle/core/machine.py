@@ -19,6 +19,13 @@ class DeviceOrder(StrEnum):
     MANAGE = "manage"  # use it again, also if it was quarantined
 
 
+class NodeOrder(StrEnum):
+    """What an admin may order about a node."""
+
+    DRAIN = "drain"  # start nothing new on it; what runs there runs on
+    UNDRAIN = "undrain"  # use it again
+
+
 class Output(NamedTuple):
     """A piece of what a rank wrote."""
 
@@ -105,6 +112,7 @@ class NodeView:
     enforced: tuple[str, ...] = ()  # limits of jobs that are enforced there: "cpus", "memory"
     # Jobs that do not begin or do not end, and why, in one sentence.
     stuck: Mapping[JobId, str] = field(default_factory=dict)
+    drained: bool = False  # it takes no new work
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

@@ -1,0 +1,1 @@
+"""Many nodes, each with an agent that runs the local engine, under one controller."""

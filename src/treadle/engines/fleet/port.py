@@ -1,0 +1,99 @@
+"""What a fleet engine needs of a cluster: its nodes, links to their agents, and the lease.
+
+A cluster (Ray, or a test bench) implements `Fleet` and `Link`. What crosses a link is a verb and a
+JSON document (messages.py): nothing is pickled.
+
+Rules
+1. The cluster says which nodes are members. A link that fails is only a link that fails: the call
+   is made again until it is answered or the cluster says that the node left.
+2. The cluster has `Agent.confirm` called every few seconds while the node is a member, and not once
+   more after it has told `Left`: the node's jobs end when the last confirmation has run out.
+3. The cluster gives the epoch. Each controller that takes charge has a higher one, and agents
+   refuse the orders of older ones.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from treadle.core.cluster import Node
+from treadle.core.errors import EngineError
+
+LEASE_S = 15.0  # after the last confirmation the ranks of a node are killed
+CONFIRM_EVERY_S = 3.0
+MARGIN_S = 5.0  # of the controller, until it believes that they are gone
+
+
+class LinkLostError(EngineError):
+    """No answer came: the agent may have done what it was asked, or not."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
+class StaleEpochError(EngineError):
+    """Another controller has taken charge of this node."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=False)
+
+
+class Link(Protocol):
+    """The way to the agent of one node."""
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        """`Agent.call` over there. Raises LinkLostError, and nothing else."""
+        ...
+
+
+class Joined(NamedTuple):
+    """A node is a member. If it was one before: its agent is another one from now on."""
+
+    node: Node  # as its agent says it (`Agent.node`), with the rack that the cluster knows
+    address: str  # of the node, as the other nodes reach it
+    link: Link
+
+
+class Left(NamedTuple):
+    """A node is no member any more; its agent is not confirmed again."""
+
+    name: str
+    why: str  # in one sentence
+
+
+Change = Joined | Left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fencing:
+    """How long the ranks of a node that is cut off may run on."""
+
+    lease_s: float = LEASE_S
+    margin_s: float = MARGIN_S
+
+    @property
+    def gone_after_s(self) -> float:
+        """After `Left`: nothing of that node runs any more."""
+        return self.lease_s + self.margin_s
+
+
+class Fleet(Protocol):
+    """The nodes of a cluster, known from when it is made: `treadle up` needs them at once."""
+
+    fencing: Fencing
+
+    def members(self) -> tuple[Joined, ...]:
+        """The nodes at the start; called once, before `begin`."""
+        ...
+
+    async def begin(self, tell: Callable[[Change], None]) -> int:
+        """Tell what has changed since `members`, and from now on whatever changes; the epoch.
+
+        Raises InvalidInputError if another controller has the lease. It renews the lease until
+        `close`. `tell` returns at once and must be called on the event loop that called this.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Give the lease back; agents stay."""
+        ...
