@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
+from operator import itemgetter
 from typing import Literal, NamedTuple, Self
 
 from treadle.core.allocation import Allocation
@@ -11,6 +12,8 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ranking import Ranking
 from treadle.core.value import value
+
+_IDENTITY = itemgetter(2)  # of an entry of the queue
 
 Cause = Literal[
     "never fits",
@@ -101,8 +104,7 @@ class Snapshot(NamedTuple):
 
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""
-        jobs = self.jobs
-        return (jobs[identity] for _, _, identity in self.ranking.queue)
+        return map(self.jobs.__getitem__, map(_IDENTITY, self.ranking.queue))
 
     def holding(self) -> Iterator[Job]:
         """Jobs with devices, the last in the policy's order first."""

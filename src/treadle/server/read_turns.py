@@ -3,7 +3,10 @@
 Every request is a few milliseconds of one event loop. Without turns a user with a few hundred
 parallel reads would put each submission at the end of a long line. A read that has no turn waits in
 its user's own line, and the lines are served one after the other. Reads that must be computed have
-turns of their own: a list of jobs does not wait behind a simulation. Orders never wait here.
+turns of their own: a list of jobs does not wait behind a simulation.
+
+Orders never wait here, and reads wait for them: while somebody's order is under way no further read
+begins. Many who order without a pause keep a read waiting for a moment, and no longer.
 """
 
 import asyncio
@@ -20,6 +23,7 @@ from treadle.server.limits import TooFastError
 from treadle.wire.problems import BusyError
 
 WAIT_S_MAX = 30.0
+BEHIND_ORDERS_S_MAX = 0.25
 # Whole routes, because a job may be called `status`.
 # What a status page or a monitor asks while the server is busy is answered in any case.
 ALWAYS = ("/health", "/status", "/metrics", "/openapi.json", "/policy", "/nodes")
@@ -35,6 +39,7 @@ COMPUTED = (
     "/journal",
 )
 COMPUTED_POSTS = ("/jobs/dry-run", "/what-if")
+REPORT = "/jobs/{identity}/report"  # of a running job, many times an hour: nobody waits for it
 _READS = frozenset({"GET", "HEAD"})
 
 
@@ -123,6 +128,32 @@ def _pattern(routes: tuple[str, ...]) -> re.Pattern[str]:
 
 
 _ALWAYS, _COMPUTED, _COMPUTED_POSTS = map(_pattern, (ALWAYS, COMPUTED, COMPUTED_POSTS))
+_REPORT = _pattern((REPORT,))
+
+
+class Orders:
+    """Orders under way, and the reads that wait until there is none."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._over: asyncio.Future[None] | None = None
+
+    def begin(self) -> None:
+        self._number += 1
+
+    def end(self) -> None:
+        self._number -= 1
+        if not self._number and self._over is not None:
+            self._over.set_result(None)
+            self._over = None
+
+    async def over(self) -> None:
+        """Wait until no order is under way, but not for long."""
+        if not self._number:
+            return
+        if self._over is None:
+            self._over = asyncio.get_running_loop().create_future()
+        await asyncio.wait({self._over}, timeout=BEHIND_ORDERS_S_MAX)
 
 
 class ReadTurns:
@@ -131,20 +162,29 @@ class ReadTurns:
     def __init__(self) -> None:
         self._cheap = Turns(most=6, per_user=2)
         self._computed = Turns(most=2, per_user=1)
+        self._orders = Orders()
 
     @asynccontextmanager
     async def of(self, scope: Scope, user: str) -> AsyncIterator[Turn]:
         """A turn for a request; orders and what is always answered need none."""
-        turns = self._needed(scope["method"], scope["path"])
-        if turns is None:
+        method, path = scope["method"], scope["path"]
+        turns = self._needed(method, path)
+        if turns is not None:
+            await turns.enter(user)
+            turn = Turn(turns, user)
+            try:
+                await self._orders.over()
+                yield turn
+            finally:
+                turn.give_back()
+        elif method in _READS or _REPORT.fullmatch(path):
             yield Turn(None, user)
-            return
-        await turns.enter(user)
-        turn = Turn(turns, user)
-        try:
-            yield turn
-        finally:
-            turn.give_back()
+        else:
+            self._orders.begin()
+            try:
+                yield Turn(None, user)
+            finally:
+                self._orders.end()
 
     def _needed(self, method: str, path: str) -> Turns | None:
         if method not in _READS:

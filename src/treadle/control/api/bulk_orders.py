@@ -240,7 +240,8 @@ class Orders:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._context.commit.tell(facts, Rider(Batch(), done))
         try:
-            await on_disk(done, self._context.condition)
+            with self._context.condition.orders.one():
+                await on_disk(done, self._context.condition)
         except UnsettledError:
             if verb is not Verb.CANCEL:
                 raise

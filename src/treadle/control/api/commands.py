@@ -266,7 +266,8 @@ class Commands:
     async def _settled(
         self, wanted: Coroutine[Any, Any, Answer] | asyncio.Future[Answer]
     ) -> Answer:
-        return await on_disk(wanted, self._context.condition)
+        with self._context.condition.orders.one():
+            return await on_disk(wanted, self._context.condition)
 
     async def _keep_diff(self, text: str) -> str:
         try:
@@ -300,6 +301,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
             row = twin.jobs[first.id]
         except Exception as error:  # a third party's policy may raise anything
             raise ConflictError(f"the policy fails on it: {error}") from None
+    context.condition.orders.rest()
     starts = row.phase is Phase.STARTING
     waits = not (never or starts or USER in gates)
     spec: dict[str, object] = msgspec.to_builtins(first)

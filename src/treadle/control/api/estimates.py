@@ -79,6 +79,7 @@ def forecast(
     now = context.clock.now()
 
     def ask(run: int, effort: Effort) -> Begin | None:
+        context.condition.orders.rest()
         gates = GatesAhead(context, scheduler, tried)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
         return starts_in(scheduler, context.belief, job, now=now, effort=effort, world=world)
@@ -117,6 +118,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     ahead = _ahead(context, scheduler, "")
 
     def ask(run: int, effort: Effort) -> dict[JobId, float] | None:
+        context.condition.orders.rest()
         world = World(drawn(ahead, run), ahead.lasting, GatesAhead(context, scheduler).after)
         return all_starts_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
 
@@ -149,6 +151,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
         return Estimate(because=_not_known(unknown))
 
     def ask(run: int, effort: Effort) -> float | None:
+        context.condition.orders.rest()
         gates = GatesAhead(context, scheduler)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
         return ends_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)

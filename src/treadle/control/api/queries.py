@@ -169,6 +169,7 @@ class Queries:
                 ("reasons", *(record.id for record in queued)),
                 lambda context: reasons(context, queued, worked_for(REASONS_S)),
                 within_s=WAIT_S,
+                short=True,
             )
         except UnavailableError:
             return {}
@@ -297,8 +298,9 @@ class Queries:
         context, facts = self._context, self.facts
         scheduler = context.scheduler
         late = len(held_back(scheduler)) - len(scheduler.unfit)
-        stopping = {job.id: job for job in scheduler.jobs.values() if job.phase in STOPPING}
-        phases = Counter(job.phase for job in scheduler.jobs.values())
+        active = [job for job in scheduler.jobs.values() if job.phase is not Phase.WAITING]
+        stopping = {job.id for job in active if job.phase in STOPPING}
+        phases = Counter(job.phase for job in active)
         return Status(
             version=__version__,
             pid=os.getpid(),

@@ -75,6 +75,7 @@ def _higher(context: Context, row: Job) -> str:
 
 def _after(context: Context, events: Sequence[Event], job: JobId) -> Scheduler | None:
     """A copy of the scheduler after these events and a decision, if the job then has devices."""
+    context.condition.orders.rest()
     twin = context.scheduler.fork()
     now = context.clock.now()
     try:

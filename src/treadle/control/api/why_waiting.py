@@ -134,6 +134,7 @@ def reasons(context: Context, records: Sequence[JobRecord], spent: Callable[[], 
         row = context.row(record.id)
         if spent():
             break
+        context.condition.orders.rest()
         if row is not None and row.phase is Phase.WAITING:
             answer = reason(context, record, row)
             found[record.id] = answer.cause, answer.because

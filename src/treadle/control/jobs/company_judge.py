@@ -6,7 +6,7 @@ which remembers it by kinds; company that is worse than it may be is parted at t
 decision.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from treadle.control.jobs.job_kinds import kinds_of
@@ -76,23 +76,26 @@ class CompanyJudge:
         not meet again, and may share with others.
         """
         faulted = set()
-        specs = {row.id: row.spec for row in rows}
-        for shares, _ in self._last.values():  # A job may have ended since.
-            specs |= {job: spec for job, (spec, _) in shares.items() if job not in specs}
-        for row in rows:
+        for row in [row for row in rows if row.spec.exclusive]:
             record = self._jobs.records.get(row.id)
             # Its user did not ask for it: it was made so at its end beside others.
-            if row.spec.exclusive and record is not None and not record.exclusive:
+            if record is not None and not record.exclusive:
                 faulted.add(row.id)
                 if row.id in self._faulted or record.mps_failed:
                     continue
                 if record.memory_failed:
-                    others = [specs[other] for other in row.spec.ousted_by if other in specs]
-                    for other in others:
+                    for other in self._specs(row.spec.ousted_by, rows):
                         self._belief.record.keep_apart(kind_of(row.spec), kind_of(other))
                 else:
                     self._belief.record.fault(kind_of(row.spec))
         self._faulted = faulted
+
+    def _specs(self, names: Collection[JobId], rows: Sequence[Job]) -> list[JobSpec]:
+        """Of those of these jobs that are there, or were when they were last together."""
+        specs = {row.id: row.spec for row in rows if row.id in names}
+        for shares, _ in self._last.values():  # A job may have ended since.
+            specs |= {job: spec for job, (spec, _) in shares.items() if job not in specs}
+        return [specs[name] for name in names if name in specs]
 
     def changed(self) -> dict[str, float] | None:
         """All that is remembered of company, if that has changed since the last call."""

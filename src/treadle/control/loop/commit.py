@@ -59,6 +59,7 @@ logger = logging.getLogger("treadle")
 RETRY_S = 1.0
 WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
 CLOSE_WITHIN_S = 2.0
+TURNS_TO_ANSWER = 8  # of the event loop, for requests whose facts are on disk
 KEYS_KEPT_S = 7 * 86_400.0  # requests are not repeated after that
 TOKENS_KEPT_S = 30 * 86_400.0  # after they expired
 
@@ -171,7 +172,17 @@ class Commit:
         for record in over:
             self._state.jobs.drop(record)
         self.ordered = max([self.ordered, *(action.id for action in actions)])
-        self.steps += 1
+        if over:
+            self.steps += 1
+        if riders:
+            await self._let_answer()
+
+    async def _let_answer(self) -> None:
+        """Requests are answered before the policy thinks, which may take a while."""
+        for _ in range(TURNS_TO_ANSWER):
+            if not self.condition.orders.number:
+                return
+            await asyncio.sleep(0)
 
     async def write(self, batch: Batch) -> None:
         """One transaction; waits for a store that cannot be written, for as long as it takes."""

@@ -141,9 +141,9 @@ class Reserve(Remembering):
         self._bounds = bounds
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        gangs = nsmallest(
-            _COUNTED_MAX, filter(_gang, snapshot.waiting()), key=lambda job: job.sequence
-        )
+        # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
+        several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
+        gangs = nsmallest(_COUNTED_MAX, filter(_gang, several), key=lambda job: job.sequence)
         if not gangs:
             schedule = self.inner.decide(self.inside(snapshot))
             return Schedule(schedule.changes, schedule.valid_until, Note(Lines(), schedule.memory))

@@ -1,0 +1,41 @@
+"""Orders before questions: what computes an answer rests while somebody waits for an order.
+
+Python runs one thread at a time. A simulation beside the event loop takes every other turn from it,
+and on a busy machine each turn is waited for again. So a simulation lets go between two of its
+parts for as long as an order is under way, but never for long: many who submit without a pause
+must not keep others from an answer.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+REST_S = 0.1  # at once; then it computes for as long, whoever waits
+
+
+class OrdersUnderWay:
+    """Counts orders on the event loop, and is waited for in other threads."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._none = threading.Event()
+        self._none.set()
+        self._computes_until = 0.0
+
+    @contextmanager
+    def one(self) -> Iterator[None]:
+        """An order that somebody waits for."""
+        self.number += 1
+        self._none.clear()
+        try:
+            yield
+        finally:
+            self.number -= 1
+            if not self.number:
+                self._none.set()
+
+    def rest(self) -> None:
+        """Wait until no order is under way, but not for long; for one thread beside the loop."""
+        if time.monotonic() >= self._computes_until and not self._none.wait(REST_S):
+            self._computes_until = time.monotonic() + REST_S
