@@ -17,6 +17,7 @@ class ViewsInMemory:
             tenant="a,b",
             jobs=1,
             allocated_h=1.5,
+            measured_h=0.0,
             used_h=None,
             failed_h=0.0,
             idle_h=None,

@@ -399,7 +399,7 @@ class StatusFacts(msgspec.Struct, frozen=True):
     fingerprint: str = ""
 
 
-@cache  # Whoever is installed is looked up on the disk.
+@cache  # Installed ones are looked up on the disk.
 def _offered() -> tuple[str, ...]:
     return tuple(policy_names())
 

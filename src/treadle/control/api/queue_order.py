@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import JobRecord
-from treadle.control.jobs.gates import ARRAY
-from treadle.control.jobs.refusals import MACHINE
+from treadle.control.jobs import ARRAY, MACHINE, JobRecord
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase

@@ -18,6 +18,7 @@ from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
 from treadle.control.api.retention import Retention, keeping_of
 from treadle.control.api.service_lifecycle import Life
+from treadle.control.api.usage_running import with_running
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
@@ -226,7 +227,8 @@ class LiveService:
     async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        return await self._history.usage(since_at=since_at, until_at=until_at)
+        rows = await self._history.usage(since_at=since_at, until_at=until_at)
+        return with_running(self.context, rows, since_at, until_at)
 
     async def usage_days(
         self, *, since_at: float = 0.0, until_at: float | None = None
