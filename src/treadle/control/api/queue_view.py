@@ -11,16 +11,12 @@ from treadle.control.api.why_waiting import reasons
 from treadle.control.loop import worked_for
 from treadle.core.job import Job, JobId
 from treadle.core.wording import devices, free_of, sizes
-from treadle.policies.base.quotas import Quotas, quotas
-from treadle.policies.registry import parts
 from treadle.wire.jobs import StartEstimate
 from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
 
 SHOWN = 100
 REASONS_S = 0.1  # of the processor
 NODES_MAX = 200
-# Policies whose quotas are devices; those of others are weights.
-WITH_QUOTAS = frozenset({"antman", "rubick", "weave"})
 
 
 def queue_view(context: Context) -> QueueView:
@@ -69,18 +65,18 @@ def _queued(
 
 
 def _shares(context: Context, waiting: Sequence[Job]) -> list[TenantShare]:
-    """What each tenant holds; what it deserves only if the policy has quotas of devices."""
+    """What each tenant holds; what it deserves only if the policy has quotas."""
     scheduler = context.scheduler
     used: defaultdict[str, float] = defaultdict(float)
     for tenants in scheduler.tenancy.tenants.values():
         for job in tenants.values():
             used[scheduler.jobs[job].spec.tenant] += 1.0 / len(tenants)
     lines = Counter(job.spec.tenant for job in waiting)
-    given = quotas_of(context.charge.policy)
+    given = scheduler.policy.quotas(scheduler.snapshot(context.clock.now()))
     found = []
     for tenant in sorted({*used, *lines, *(given or ())}):
         held = used.get(tenant, 0.0)
-        deserved = None if given is None else given.get(tenant, 0.0)
+        deserved = None if given is None else round(given.get(tenant, 0.0), 3)
         over = None if deserved is None else max(0.0, held - deserved)
         found.append(
             TenantShare(
@@ -106,15 +102,6 @@ def _lending(shares: list[TenantShare]) -> list[TenantShare]:
         else replace(share, lent=round(part * unused[share.tenant], 3))
         for share in shares
     ]
-
-
-def quotas_of(policy: str) -> Quotas | None:
-    """Devices by tenant, if the policy was set with such quotas."""
-    name, _, query = parts(policy)[0].partition("?")
-    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    if name not in WITH_QUOTAS or not pairs.get("quotas"):
-        return None
-    return quotas(name, pairs["quotas"])
 
 
 def fragmentation(context: Context) -> Fragmentation:
