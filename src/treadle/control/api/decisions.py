@@ -71,8 +71,10 @@ class Decisions:
         self._others = 0
         self._since_at = wall()
 
-    def page(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
-        found = [each for each in self._kept if each.id > after][-max(1, min(limit, KEPT)) :]
+    def page(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
+        """job: only those that changed the jobs of this id, array or name."""
+        found = [each for each in self._kept if each.id > after and _is_about(each, job)]
+        found = found[-max(1, min(limit, KEPT)) :]
         newest = self._kept[-1].id if self._kept else 0
         return DecisionPage(
             decisions=tuple(found), next=newest, others=self._others, since_at=self._since_at
@@ -211,6 +213,14 @@ class Decisions:
             )
         except (UnavailableError, RuntimeError):  # Too many questions, or the daemon leaves.
             return {}
+
+
+def _is_about(decision: Decision, job: str) -> bool:
+    called = (job,) if job else ()
+    return not job or any(
+        change.job in called or change.name in called or change.job.partition("_")[0] in called
+        for change in decision.changes
+    )
 
 
 def _asked(context: Context, holds: dict[JobId, Allocation]) -> Reasons:

@@ -201,8 +201,8 @@ class LiveService:
     def status(self) -> Status:
         return self._queries.status()
 
-    def decisions(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
-        return self._looks.decisions(after=after, limit=limit)
+    def decisions(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
+        return self._looks.decisions(after=after, limit=limit, job=job)
 
     async def queue(self) -> QueueView:
         return await self._looks.queue()
