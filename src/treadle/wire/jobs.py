@@ -292,8 +292,8 @@ class Why:
     never: bool = False  # it can never run as it is; waiting does not help
     position: int | None = described(
         None,
-        "While it waits, from 1: in the order of starts (estimate.order) where that is known, "
-        "otherwise in the queue.",
+        "In the queue, from 1: by priority, then as the policy ranks. Which job starts first also "
+        "depends on what fits: estimate.order has that.",
     )
     waiting: int = described(0, "Jobs that wait, this one included.")
     estimate: StartEstimate | None = None  # when it starts, while it waits

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
-from treadle.control.api.queue_order import held_back, positions
+from treadle.control.api.queue_order import closed_idle, held_back, positions, usable
 from treadle.control.api.why_waiting import reasons
 from treadle.control.loop import worked_for
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, free_of, sizes
+from treadle.core.wording import are, devices, free_of, listed, sizes
 from treadle.wire.jobs import StartEstimate
 from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
 
 SHOWN = 100
 REASONS_S = 0.1  # of the processor
 NODES_MAX = 200
+NAMED_MAX = 4
 
 
 def queue_view(context: Context) -> QueueView:
@@ -110,9 +111,13 @@ def fragmentation(context: Context) -> Fragmentation:
     free = Counter(d.node for d in scheduler.tenancy.free if d not in scheduler.closed)
     there = {node.name: node.device_count for node in scheduler.cluster.nodes}
     total, most = free.total(), max(free.values(), default=0)
-    text = free_of(total, scheduler.cluster.device_count)
+    text = free_of(total, scheduler.cluster.device_count, usable(scheduler))
     if total > most:
         text += f", on {len(free)} nodes; a job on one node can have {devices(most)} at most"
+    if shut := closed_idle(scheduler):
+        names = listed(list(map(str, shut)), NAMED_MAX)
+        text += f"; {names} {are(len(shut))} idle and {'takes' if len(shut) == 1 else 'take'}"
+        text += " no new work"
     ordered = sorted(free.items(), key=lambda item: (-item[1], item[0]))
     return Fragmentation(
         free=total,
