@@ -218,7 +218,7 @@ def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> 
     client = ValueClient(made=made, whys={"12": waits})
     assert treadle(client, "submit", "-n", "big", "--", "x") == 0
     assert capsys.readouterr().out == (
-        "job 12 (big) submitted: it starts in 5m to 20m, 3rd of 5 to start\n"
+        "job 12 (big) submitted: it starts in 5m to 20m, 3rd of 5 in the queue\n"
         "  note: it stays at the size it gets\n"
         "  treadle logs -f 12  follow its output\n"
         "  treadle why 12      why it waits or runs\n"

@@ -37,7 +37,7 @@ ANSWERS = {
             "            as its log says\n"
             "            device box:7 is used by pid 4711 of carl\n"
             "  change    it would start now with --devices 3\n"
-            "  position  1st of 3 to start\n"
+            "  position  1st of 3 in the queue\n"
             "  start     in 25m to 1h07m (16 simulations that go on from now)\n"
         ),
     ),
@@ -96,12 +96,14 @@ ANSWERS = {
             because="22 jobs go before it",
             position=23,
             waiting=40,
-            estimate=StartEstimate(earliest_s=60.0, latest_s=None, runs=16, sentence="", order=23),
+            estimate=StartEstimate(
+                earliest_s=60.0, latest_s=None, runs=16, sentence="", order=21, orders=(21, 22)
+            ),
         ),
         (
             "job 11 waits (rank)\n"
             "  because   22 jobs go before it\n"
-            "  position  23rd of 40 to start\n"
+            "  position  23rd of 40 in the queue, 21st or 22nd to start\n"
             "  start     in 1m or much later\n"
         ),
     ),

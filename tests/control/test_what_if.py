@@ -7,7 +7,7 @@ import pytest
 
 from tests.control.asking import runs, told, waits
 from treadle.control.api import LiveService
-from treadle.wire.problems import InvalidRequestError
+from treadle.wire.problems import InvalidRequestError, NotFoundError
 from treadle.wire.what_if import WhatIfRequest
 
 
@@ -54,7 +54,7 @@ def test_no_file_of_the_server_is_read_and_names_are_checked(tmp_path: Path) -> 
             WhatIfRequest(policy="nosuch"),
             WhatIfRequest(without=("77",)),
         ):
-            with pytest.raises(InvalidRequestError):
+            with pytest.raises((InvalidRequestError, NotFoundError)):
                 await live.what_if(wrong)
 
     told(story, tmp_path)

@@ -17,6 +17,7 @@ class ViewsInMemory:
             tenant="a,b",
             jobs=1,
             allocated_h=1.5,
+            measured_h=0.0,
             used_h=None,
             failed_h=0.0,
             idle_h=None,
@@ -26,7 +27,7 @@ class ViewsInMemory:
     def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
         return SpellPage(spells=(), nodes=(), closed=(), since_at=since_at, until_at=9.0)
 
-    def decisions(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
+    def decisions(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
         one = Decision(
             id=1,
             at=2.0,

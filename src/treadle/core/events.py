@@ -21,6 +21,7 @@ class JobSubmitted:
 @value
 class JobCancelled:
     job: JobId
+    by: str = ""  # who asked for it; empty: not known
 
 
 @value

@@ -72,6 +72,10 @@ class Policy(Protocol):
         """How many jobs of each asked size wait only because of other tenants' shares."""
         return _NO_JOBS
 
+    def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:  # noqa: ARG002
+        """Devices that each tenant is entitled to; None if it has no quotas."""
+        return None
+
 
 class PerformanceModel(Protocol):
     """How fast a job would run. The simulator's is the truth, a policy's is its belief."""

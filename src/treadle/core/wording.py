@@ -39,8 +39,13 @@ def are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def free_devices_of(free: int, total: int) -> str:
-    """How many devices are free, with the noun: "3 of 8 devices are free"."""
+def free_devices_of(free: int, total: int, usable: int | None = None) -> str:
+    """How many devices are free, with the noun: "3 of 8 devices are free".
+
+    usable: how many are free or held; None: all.
+    """
+    if free == 0 and usable is not None and usable < total:
+        return f"none of {devices(total)} is free"
     if free == 0:
         return f"{_all_of(total, 'device')} {are(total)} taken"
     if total == 1:
@@ -48,8 +53,13 @@ def free_devices_of(free: int, total: int) -> str:
     return f"{free:,} of {total:,} devices {are(free)} free"
 
 
-def free_of(free: int, total: int) -> str:
-    """How many of all devices are free, as the end of a sentence."""
+def free_of(free: int, total: int, usable: int | None = None) -> str:
+    """How many of all devices are free, as the end of a sentence.
+
+    usable: how many are free or held; None: all. What is idle and takes no work is not taken.
+    """
+    if free == 0 and usable is not None and usable < total:
+        return f"none of {total:,} is free"
     if free == 0:
         return "the only device is taken" if total == 1 else f"{_all_of(total)} are taken"
     return f"{free:,} of {total:,} {are(free)} free"

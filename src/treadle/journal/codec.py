@@ -109,6 +109,7 @@ _KINDS: Mapping[str, type] = {
 
 # Fields that a line has only where they say something; a simulation writes none of them.
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
+    "JobCancelled": ("by",),
     "JobStarted": ("changes", "attempt", "started_at", "stall_s"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),

@@ -6,7 +6,14 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from treadle.server.answers import answer
-from treadle.server.history_routes import EVENT_ID_MAX, MOMENT_MAX, Moment, UsageFormat, as_csv
+from treadle.server.history_routes import (
+    EVENT_ID_MAX,
+    MOMENT_MAX,
+    JobName,
+    Moment,
+    UsageFormat,
+    as_csv,
+)
 from treadle.server.job_routes import Identity
 from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Served, refusals
@@ -26,9 +33,10 @@ async def list_decisions(
     service: Served,
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    job: JobName = "",
 ) -> Response:
     """List the newest decisions that changed something, oldest first."""
-    return await answer(service.decisions(after=after, limit=limit))
+    return await answer(service.decisions(after=after, limit=limit, job=job))
 
 
 @router.get("/jobs/{identity}/why-not", response_model=WhyNot, responses=refusals(404, 503))

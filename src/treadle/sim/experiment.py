@@ -130,6 +130,7 @@ class Spent:
         self.never_fits = inner.never_fits
         self.why = inner.why
         self.held_back = inner.held_back
+        self.quotas = inner.quotas
         self.take_over = inner.take_over
 
     def decide(self, snapshot: Snapshot) -> Schedule:

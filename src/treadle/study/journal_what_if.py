@@ -1,6 +1,6 @@
 """A recorded run beside the same jobs under another policy, in the shape of a live what-if."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from treadle.core.job import JobId
 from treadle.core.wording import share
 from treadle.journal.journal import read
 from treadle.study.own_orders import CLOSE, error
+from treadle.study.snapshot_what_if import compared_note
 from treadle.study.whatif import Lived, observed, recorded, simulated, with_own_orders
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.wire.what_if import Outcome, WhatIf, WhatIfJob, WhatIfRequest
@@ -30,7 +31,7 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
         opened = replace(journal.opened, cluster=cluster_of(asked.cluster))
         journal = replace(journal, opened=opened)
     after = simulated(journal, policy)
-    seen = observed(journal)
+    seen, both = observed(journal), before.keys() & after.keys()
     here = str(journal.opened.settings.get("policy") or "as recorded")
     note = (
         "the run's own orders, simulated, do not lead to its own times: do not rely on this"
@@ -39,8 +40,8 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
     )
     return WhatIf(
         at=0.0,
-        now=_outcome(here, "", before, len(before)),
-        then=_outcome(policy, asked.cluster, after, len(before)),
+        now=_outcome(here, "", before, both),
+        then=_outcome(policy, asked.cluster, after, both, len(before)),
         jobs=tuple(
             WhatIfJob(
                 job=job,
@@ -53,7 +54,11 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
         ),
         spells_now=(),
         spells_then=(),
-        notes=("seconds count from each job's submission", note),
+        notes=(
+            *compared_note(len(both), len(before), len(after)),
+            "seconds count from each job's submission",
+            note,
+        ),
     )
 
 
@@ -61,13 +66,20 @@ def _completions(lived: Mapping[JobId, Lived]) -> dict[JobId, float]:
     return {job: each.completion_s for job, each in lived.items()}
 
 
-def _outcome(policy: str, cluster: str, lived: Mapping[JobId, Lived], jobs: int) -> Outcome:
-    ends = sorted(each.completion_s for each in lived.values())
+def _outcome(
+    policy: str,
+    cluster: str,
+    lived: Mapping[JobId, Lived],
+    both: Collection[JobId],
+    jobs: int | None = None,
+) -> Outcome:
+    """both: the jobs that end as recorded and in the simulation."""
+    ends = sorted(lived[job].completion_s for job in both)
     return Outcome(
         policy=policy,
         cluster=cluster or "the recorded machines",
-        jobs=jobs,
-        ended=len(ends),
+        jobs=len(lived) if jobs is None else jobs,
+        ended=len(lived),
         mean_completion_s=round(sum(ends) / len(ends), 3) if ends else None,
         p90_completion_s=round(ends[int(0.9 * (len(ends) - 1) + 0.5)], 3) if ends else None,
         makespan_s=None,

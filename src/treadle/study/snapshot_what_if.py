@@ -105,10 +105,11 @@ def what_if(snapshot: SnapshotFile, asked: WhatIfRequest) -> WhatIf:
     then = _simulated(snapshot, then_policy, there, others)
     known = snapshot.known or {}
     assumed = {job.id for job in kept if (k := known.get(job.id)) is None or k.left_s is None}
+    both = now.ends.keys() & then.ends.keys()
     return WhatIf(
         at=snapshot.wall_at,
-        now=_outcome(now_policy, here, kept, now),
-        then=_outcome(then_policy, there, others, then),
+        now=_outcome(now_policy, here, kept, now, both),
+        then=_outcome(then_policy, there, others, then, both),
         jobs=tuple(
             WhatIfJob(
                 job=job.id,
@@ -122,8 +123,19 @@ def what_if(snapshot: SnapshotFile, asked: WhatIfRequest) -> WhatIf:
         ),
         spells_now=tuple(now.spells),
         spells_then=tuple(then.spells),
-        notes=tuple(_notes(snapshot, asked, kept, blocked, assumed, [now, then])),
+        notes=(
+            *compared_note(len(both), len(now.ends), len(then.ends)),
+            *_notes(snapshot, asked, kept, blocked, assumed, [now, then]),
+        ),
     )
+
+
+def compared_note(both: int, *ended: int) -> list[str]:
+    """Of how many jobs times are compared, if others end in only one of the simulations."""
+    if max(ended) == both:
+        return []
+    which = several(both, "job that ends", "jobs that end")
+    return [f"times are compared of the {which} in both simulations"]
 
 
 def _notes(
@@ -274,17 +286,20 @@ class _Watch:
         self.run.spells.append(spell)
 
 
-def _outcome(name: str, cluster: Cluster, jobs: Sequence[Job], run: _Run) -> Outcome:
-    ends = sorted(run.ends[job.id] for job in jobs if job.id in run.ends)
-    whole = len(ends) == len(jobs)
+def _outcome(
+    name: str, cluster: Cluster, jobs: Sequence[Job], run: _Run, both: Collection[JobId]
+) -> Outcome:
+    """both: the jobs that end in this simulation and in the other one."""
+    ends = sorted(run.ends[job] for job in both)
+    ended = sum(1 for job in jobs if job.id in run.ends)
     return Outcome(
         policy=name,
         cluster=_shape(cluster),
         jobs=len(jobs),
-        ended=len(ends),
+        ended=ended,
         mean_completion_s=_rounded(sum(ends) / len(ends)) if ends else None,
         p90_completion_s=_rounded(ends[int(0.9 * (len(ends) - 1) + 0.5)]) if ends else None,
-        makespan_s=_rounded(ends[-1]) if ends and whole else None,
+        makespan_s=_rounded(ends[-1]) if ends and ended == len(jobs) else None,
     )
 
 

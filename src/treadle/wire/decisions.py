@@ -43,12 +43,12 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionPage:
-    """The newest decisions, oldest first; they are kept since the daemon began."""
+    """The newest decisions, oldest first, also of the daemons before this one."""
 
     decisions: tuple[Decision, ...]
     next: int  # the id to go on after
-    others: int  # decisions since the daemon began that changed nothing
-    since_at: float  # when the daemon began
+    others: int  # decisions since then that changed nothing
+    since_at: float  # from when on they are known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,7 @@ class CompanyView:
 
     jobs: tuple[str, ...]  # the others
     seconds: float
-    relative: float | None = None  # its speed as a share of its speed alone; None: not measured
+    relative: float | None = None  # its speed as a share of its speed alone, 0 to 1; None: unknown
     since_at: float | None = described(None, "When it began, while it lasts.")
 
 
@@ -205,6 +205,7 @@ class JobView:
     cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
     because: str = ""  # one sentence
     devices: tuple[str, ...] = ()  # held now
+    used: tuple[str, ...] = described((), "Those that it had last, of a job that has ended.")
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
     plan: str = described(
         "", "Its execution plan while it runs, of jobs that say which plans they can have."
@@ -292,8 +293,8 @@ class Why:
     never: bool = False  # it can never run as it is; waiting does not help
     position: int | None = described(
         None,
-        "While it waits, from 1: in the order of starts (estimate.order) where that is known, "
-        "otherwise in the queue.",
+        "In the queue, from 1: by priority, then as the policy ranks. Which job starts first also "
+        "depends on what fits: estimate.order has that.",
     )
     waiting: int = described(0, "Jobs that wait, this one included.")
     estimate: StartEstimate | None = None  # when it starts, while it waits

@@ -48,4 +48,7 @@ class SpellPage:
     closed: tuple[ClosedSpell, ...]
     since_at: float  # from when on it is whole
     until_at: float
+    begins_at: float | None = described(
+        None, "When the store begins: of earlier moments nothing is known."
+    )
     cut: bool = described(False, "There was more than is answered at once; the newest are here.")

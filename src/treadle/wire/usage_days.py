@@ -14,9 +14,10 @@ class UsageDayRow:
     tenant: str
     jobs: int
     allocated_h: float  # devices held
-    used_h: float | None  # the same times how busy they were, where that was measured
+    measured_h: float  # of allocated_h, in attempts of which it is measured how busy devices are
+    used_h: float | None  # measured_h times how busy they were; None: nothing was measured
     failed_h: float  # of allocated_h, in attempts that failed
-    idle_h: float | None  # of allocated_h, without work on the device, where that was measured
+    idle_h: float | None  # of measured_h less failed_h, without work on the device
     restart_h: float | None = described(
         None,
         "Beside allocated_h: from the order to start again until the processes ran; None: unknown.",

@@ -9,20 +9,25 @@ from treadle.wire.jobs import described
 class WhatIfRequest:
     policy: str = described("", "Another policy; empty: the present one.")
     cluster: str = described("", "Other machines, such as 2x8; empty: the present ones.")
-    without: tuple[str, ...] = described((), "Ids of jobs that are left out.")
+    without: tuple[str, ...] = described(
+        (), "Jobs that are left out, each by its id, its array's id, or its name."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a simulation came to; seconds count from the moment of the snapshot."""
+    """What a simulation came to; seconds count from the moment of the snapshot.
+
+    The three times are of the jobs that end in both simulations, so that they can be compared.
+    """
 
     policy: str
     cluster: str
     jobs: int  # simulated
     ended: int  # of them, within the simulated time
-    mean_completion_s: float | None  # from now, of those that ended; None: none did
+    mean_completion_s: float | None  # from now; None: no job ends in both
     p90_completion_s: float | None
-    makespan_s: float | None  # None: not all of them ended
+    makespan_s: float | None  # None: a job of this simulation does not end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

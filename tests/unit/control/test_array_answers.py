@@ -87,7 +87,7 @@ def test_a_member_that_is_next_once_the_limit_is_free_ends_its_sentence(tmp_path
         blocked = [JobHeld(f"{array}_{member}", ARRAY) for member in (0, 1)]
         freed = [JobReleased(f"{array}_{member}", USER) for member in (0, 1)]
         context.scheduler.take([*blocked, *freed], context.clock.now())
-        because = (await here.live.why(f"{array}_1")).because
+        because = (await here.live.why(f"{array}_0")).because
         assert because == f"at most 1 member of array {array} may run at once"
 
     play(story, tmp_path)

@@ -34,7 +34,7 @@ def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path
         change = (await here.live.why(gang)).change
         assert change == (
             f"wait: jobs 3, {one} are expected to end within about 10 min, which frees 2 devices "
-            f"for it; job {one} starts before it"
+            f"for it; job {one} has yet to start"
         )
 
     play(story, tmp_path, devices=3)
@@ -56,8 +56,8 @@ def test_u14_devices_that_the_jobs_ahead_will_take_are_not_promised(tmp_path: Pa
             "wait: job 2 is expected to end in about 5 min, which frees 1 device for it"
         )
         assert (await here.live.why(last)).change == (
-            f"wait: job {following} is expected to end in about 17 min, which frees 1 device "
-            f"for it; job {following} starts before it"
+            f"wait: job {following}, which has yet to start, is expected to end in about 17 min, "
+            "which frees 1 device for it"
         )
 
     play(story, tmp_path, devices=2, policy="fifo")
@@ -160,11 +160,11 @@ def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_others_do(
         status = here.live.status()
         assert (status.waiting, status.held) == (4, 0)
         limit = f"at most 2 members of array {array.id} may run at once"
-        assert (await here.live.why(last)).because == f"{limit}: 2 wait before it"
+        assert (await here.live.why(last)).because == f"{limit}: 3 wait before it"
         here.memory.finish(first)
         await here.reached(array.jobs[0], State.RUNNING)
         await here.settle()
-        assert (await here.live.why(last)).because == f"{limit}: 1 runs and 1 waits before it"
+        assert (await here.live.why(last)).because == f"{limit}: 1 runs and 2 wait before it"
 
     play(story, tmp_path, devices=1)
 

@@ -160,4 +160,5 @@ def test_two_sizes_in_a_row_are_a_range() -> None:
 
 def test_large_clusters_have_a_comma() -> None:
     assert free_of(0, 1024) == "all 1,024 are taken"
+    assert free_of(0, 1024, usable=1023) == "none of 1,024 is free"
     assert free_of(1000, 1024) == "1,000 of 1,024 are free"

@@ -213,7 +213,6 @@ def _shared(spell: CompanyView) -> str:
         text += f" for {short_span(spell.seconds)}"
     if spell.relative is None:
         return text
-    # No job is faster in company: what is above 1 is the noise of both measurements.
     part = "about" if spell.relative >= 1.0 else f"{share(spell.relative)} of"
     return f"{text}, at {part} its speed alone"
 

@@ -65,19 +65,22 @@ def why_text(answer: Why, *, width: int) -> str:
 
 
 def place_text(answer: Why) -> str:
-    """Where it stands: in the order of starts if that is known, otherwise in the queue."""
+    """Where it stands in the queue, and in the order of starts if that is known and another."""
     if answer.position is None:
         return ""
     if answer.waiting == 1:
         return "the only job that waits"
     of = f" of {answer.waiting:,}" if answer.waiting else ""
     start = answer.estimate
+    in_line = f"{ordinal(answer.position)}{of} in the queue"
     if start is None or start.order is None:
-        return f"{ordinal(answer.position)}{of} in the queue"
+        return in_line
     first, last = start.orders or (start.order, start.order)
+    if first == last == answer.position:
+        return in_line
     joined = f" {'or' if last == first + 1 else 'to'} {ordinal(last)}"
     place = ordinal(first) + ("" if first == last else joined)
-    return f"{place}{of} to start"
+    return f"{in_line}, {place} to start"
 
 
 def estimate_text(estimate: StartEstimate | None) -> str:

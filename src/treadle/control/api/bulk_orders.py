@@ -117,10 +117,9 @@ class Orders:
         )
         return [record_of(row) for row in rows]
 
-    async def cancel(self, records: Sequence[JobRecord]) -> None:
+    async def cancel(self, records: Sequence[JobRecord], by: str) -> None:
         """Also while the store cannot be written: it is kept once it can be."""
-        facts = [JobCancelled(record.id) for record in records]
-        await self._give(Verb.CANCEL, [_Planned("", records, facts)])
+        await self._give(Verb.CANCEL, [_Planned("", records, _cancelled(records, by))])
 
     # -- planning -------------------------------------------------------------------------------
 
@@ -161,7 +160,7 @@ class Orders:
             raise ConflictError(f"job {identity} has ended already ({state})")
         match verb:
             case Verb.CANCEL:
-                return _Planned(identity, alive, [JobCancelled(record.id) for record in alive])
+                return _Planned(identity, alive, _cancelled(alive, who.user))
             case Verb.HOLD:
                 return self._hold(identity, alive)
             case Verb.RELEASE:
@@ -290,6 +289,10 @@ class Orders:
 def check_priority(who: Who, priority: int) -> None:
     if priority > 0 and who.role is not Role.ADMIN:
         raise NotAllowedError(f"priority {priority} is for admins only; yours may be 0 or lower")
+
+
+def _cancelled(records: Sequence[JobRecord], by: str) -> list[Fact]:
+    return [JobCancelled(record.id, by) for record in records]
 
 
 def _check(order: JobsOrder) -> None:

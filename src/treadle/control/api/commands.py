@@ -155,7 +155,7 @@ class Commands:
         alive = [record for record in jobs.records.values() if record.id in scheduler.jobs]
         for record in alive:
             may_touch(who, record)
-        await self._orders.cancel(alive)
+        await self._orders.cancel(alive, who.user)
 
     async def hold(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Hold a job, or those members of an array that lose no work by it; returns these."""

@@ -17,6 +17,13 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.decision_causes import ENDS, Happened, cause, happened, swaps_of
+from treadle.control.api.decisions_on_disk import (
+    DECISIONS,
+    EVERY_S,
+    KeptDecisions,
+    read,
+    text_of,
+)
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices, waiting_jobs
 from treadle.control.api.thinking import Thinking
@@ -65,14 +72,18 @@ class Decisions:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._happened = 0  # since the last decision
         self._just: tuple[float, Sequence[Action], str] | None = None
-        self._last_id = 0
+        kept = read(context.store.setting(DECISIONS), wall())
+        self._kept.extend(kept.decisions)
+        self._last_id, self._others, self._since_at = kept.last_id, kept.others, kept.since_at
+        self._written_id, self._write_at = kept.last_id, 0.0
+        self._policy = context.charge.policy  # at the last decision
         self._pending: deque[_Made] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._others = 0
-        self._since_at = wall()
 
-    def page(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
-        found = [each for each in self._kept if each.id > after][-max(1, min(limit, KEPT)) :]
+    def page(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
+        """job: only those that changed the jobs of this id, array or name."""
+        found = [each for each in self._kept if each.id > after and _is_about(each, job)]
+        found = found[-max(1, min(limit, KEPT)) :]
         newest = self._kept[-1].id if self._kept else 0
         return DecisionPage(
             decisions=tuple(found), next=newest, others=self._others, since_at=self._since_at
@@ -107,13 +118,25 @@ class Decisions:
             self._add(self._made(scheduler, worked_s, ordered, error))
         else:
             self._others += 1
+        self._policy = self._context.charge.policy
         self._events.clear()
         self._let_go.clear()
         self._happened = 0
 
+    def unwritten(self, now: float, *, last: bool = False) -> str:
+        """What the store is to keep; empty if it has it, or was given it a moment ago."""
+        newest = self._kept[-1].id if self._kept else 0
+        if newest == self._written_id or (now < self._write_at and not last):
+            return ""
+        self._written_id, self._write_at = newest, now + EVERY_S
+        kept = KeptDecisions(self._since_at, self._last_id, self._others, tuple(self._kept))
+        return text_of(kept)
+
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        self._kept.extend(made.decision for made in self._pending)
+        self._pending.clear()
 
     # -- making one -------------------------------------------------------------------------------
 
@@ -140,13 +163,15 @@ class Decisions:
             self._leaving.clear()
         self._last_id += 1
         holders = {job for jobs in scheduler.tenancy.tenants.values() for job in jobs.values()}
+        policy = self._context.charge.policy
+        switched = f"the policy is now {policy}" if policy != self._policy else ""
         decision = Decision(
             id=self._last_id,
             at=wall(),
-            policy=self._context.charge.policy,
+            policy=policy,
             cpu_ms=round(1000.0 * worked_s, 3),
-            events=tuple(self._told(facts)),
-            changes=tuple(_caused(changes, facts)),
+            events=(*([switched] if switched else []), *self._told(facts)),
+            changes=tuple(_caused(changes, facts, switched)),
             running=len(holders),
             waiting=waiting_jobs(scheduler),
             free=free_devices(scheduler),
@@ -213,6 +238,14 @@ class Decisions:
             return {}
 
 
+def _is_about(decision: Decision, job: str) -> bool:
+    called = (job,) if job else ()
+    return not job or any(
+        change.job in called or change.name in called or change.job.partition("_")[0] in called
+        for change in decision.changes
+    )
+
+
 def _asked(context: Context, holds: dict[JobId, Allocation]) -> Reasons:
     """What the policy chose for these jobs and why, of those that still stand as it decided."""
     found: Reasons = {}
@@ -253,11 +286,12 @@ def _change(
 
 
 def _caused(
-    changes: Sequence[DecisionChange], facts: Sequence[Happened]
+    changes: Sequence[DecisionChange], facts: Sequence[Happened], switched: str
 ) -> Iterable[DecisionChange]:
-    """The changes with what caused them."""
+    """The changes with what caused them; switched: that another policy decides, if so."""
     swaps = swaps_of(changes)
-    return (replace(change, because=cause(change, facts, swaps)) for change in changes)
+    for change in changes:
+        yield replace(change, because=cause(change, facts, swaps) or switched)
 
 
 def _kind(old: Allocation | None, new: Allocation | None, *, shares: bool) -> str:

@@ -204,6 +204,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
+    facts["by"] = f" by {body['by']}" if body.get("by") else ""
     facts |= _named(body)
     spec = body.get("spec")
     if isinstance(spec, dict):
@@ -245,7 +246,7 @@ def _named(body: Mapping[str, object]) -> dict[str, object]:
 
 _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes}",
-    "JobCancelled": "job {job} was cancelled",
+    "JobCancelled": "job {job} was cancelled{by}",
     "JobHeld": "job {job} is held {holder}",
     "JobReleased": "job {job} is no longer held {holder}",
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",

@@ -24,8 +24,8 @@ class Looks:
         self._what_ifs = WhatIfs(context, queries)
         self.kept = Decisions(context, queries.thinking)
 
-    def decisions(self, *, after: int, limit: int) -> DecisionPage:
-        return self.kept.page(after=after, limit=limit)
+    def decisions(self, *, after: int, limit: int, job: str) -> DecisionPage:
+        return self.kept.page(after=after, limit=limit, job=job)
 
     async def why_not(self, identity: str, device: str) -> WhyNot:
         record = await self._queries.record(identity)

@@ -9,6 +9,7 @@ from functools import cache
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.device_load import with_busy
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
@@ -281,7 +282,7 @@ class Queries:
             raise UnavailableError(f"the output cannot be read now: {error}") from None
 
     def nodes(self) -> tuple[NodeView, ...]:
-        return self._context.engine.view()
+        return with_busy(self._context.engine.view(), self._context.learner.seen.busy_now())
 
     def policy(self) -> PolicyView:
         charge = self._context.charge

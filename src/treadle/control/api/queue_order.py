@@ -23,6 +23,17 @@ def free_devices(scheduler: Scheduler) -> int:
     return sum(1 for device in free if device not in closed)
 
 
+def closed_idle(scheduler: Scheduler) -> list[Device]:
+    """Devices that no job holds and that take no new work."""
+    tenants = scheduler.tenancy.tenants
+    return [device for device in scheduler.closed if device not in tenants]
+
+
+def usable(scheduler: Scheduler) -> int:
+    """How many devices are free or held."""
+    return scheduler.cluster.device_count - len(closed_idle(scheduler))
+
+
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:
     """The devices that a job has; while it is being stopped, those that it has not released."""
     if job.allocation is not None:

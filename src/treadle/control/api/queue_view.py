@@ -6,21 +6,18 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
-from treadle.control.api.queue_order import held_back, positions
+from treadle.control.api.queue_order import closed_idle, held_back, positions, usable
 from treadle.control.api.why_waiting import reasons
 from treadle.control.loop import worked_for
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, free_of, sizes
-from treadle.policies.base.quotas import Quotas, quotas
-from treadle.policies.registry import parts
+from treadle.core.wording import are, devices, free_of, listed, sizes
 from treadle.wire.jobs import StartEstimate
 from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
 
 SHOWN = 100
 REASONS_S = 0.1  # of the processor
 NODES_MAX = 200
-# Policies whose quotas are devices; those of others are weights.
-WITH_QUOTAS = frozenset({"antman", "rubick", "weave"})
+NAMED_MAX = 4
 
 
 def queue_view(context: Context) -> QueueView:
@@ -69,18 +66,18 @@ def _queued(
 
 
 def _shares(context: Context, waiting: Sequence[Job]) -> list[TenantShare]:
-    """What each tenant holds; what it deserves only if the policy has quotas of devices."""
+    """What each tenant holds; what it deserves only if the policy has quotas."""
     scheduler = context.scheduler
     used: defaultdict[str, float] = defaultdict(float)
     for tenants in scheduler.tenancy.tenants.values():
         for job in tenants.values():
             used[scheduler.jobs[job].spec.tenant] += 1.0 / len(tenants)
     lines = Counter(job.spec.tenant for job in waiting)
-    given = quotas_of(context.charge.policy)
+    given = scheduler.policy.quotas(scheduler.snapshot(context.clock.now()))
     found = []
     for tenant in sorted({*used, *lines, *(given or ())}):
         held = used.get(tenant, 0.0)
-        deserved = None if given is None else given.get(tenant, 0.0)
+        deserved = None if given is None else round(given.get(tenant, 0.0), 3)
         over = None if deserved is None else max(0.0, held - deserved)
         found.append(
             TenantShare(
@@ -108,24 +105,19 @@ def _lending(shares: list[TenantShare]) -> list[TenantShare]:
     ]
 
 
-def quotas_of(policy: str) -> Quotas | None:
-    """Devices by tenant, if the policy was set with such quotas."""
-    name, _, query = parts(policy)[0].partition("?")
-    pairs = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
-    if name not in WITH_QUOTAS or not pairs.get("quotas"):
-        return None
-    return quotas(name, pairs["quotas"])
-
-
 def fragmentation(context: Context) -> Fragmentation:
     """How the devices lie that a job could be given now."""
     scheduler = context.scheduler
     free = Counter(d.node for d in scheduler.tenancy.free if d not in scheduler.closed)
     there = {node.name: node.device_count for node in scheduler.cluster.nodes}
     total, most = free.total(), max(free.values(), default=0)
-    text = free_of(total, scheduler.cluster.device_count)
+    text = free_of(total, scheduler.cluster.device_count, usable(scheduler))
     if total > most:
         text += f", on {len(free)} nodes; a job on one node can have {devices(most)} at most"
+    if shut := closed_idle(scheduler):
+        names = listed(list(map(str, shut)), NAMED_MAX)
+        text += f"; {names} {are(len(shut))} idle and {'takes' if len(shut) == 1 else 'take'}"
+        text += " no new work"
     ordered = sorted(free.items(), key=lambda item: (-item[1], item[0]))
     return Fragmentation(
         free=total,

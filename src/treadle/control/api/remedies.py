@@ -93,12 +93,11 @@ def _next_end(context: Context, begin: Begin) -> str:
     names = [*(name for name in begin.freed_by if name not in later), *later]
     if not names:
         return ""
-    who = f"{named_jobs(names, NAMED_MAX)} {are(len(names))} expected to end"
+    yet = "which has yet to start" if len(later) == 1 else "which have yet to start"
+    apart = f", {yet}," if len(later) == len(names) else ""
+    who = f"{named_jobs(names, NAMED_MAX)}{apart} {are(len(names))} expected to end"
     when = "any moment" if in_s < 1 else f"{'in' if len(names) == 1 else 'within'} about "
     when += "" if in_s < 1 else span(in_s)
-    first = f"; {_starts(later)} before it" if later else ""
+    mixed, has = later and not apart, "has" if len(later) == 1 else "have"
+    first = f"; {named_jobs(later, NAMED_MAX)} {has} yet to start" if mixed else ""
     return f"wait: {who} {when}, which frees {devices(begin.freed)} for it{first}"
-
-
-def _starts(names: Sequence[JobId]) -> str:
-    return f"{named_jobs(names, NAMED_MAX)} {'starts' if len(names) == 1 else 'start'}"

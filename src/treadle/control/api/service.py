@@ -18,6 +18,7 @@ from treadle.control.api.queries import Queries, StatusFacts
 from treadle.control.api.reporting import Reporting
 from treadle.control.api.retention import Retention, keeping_of
 from treadle.control.api.service_lifecycle import Life
+from treadle.control.api.usage_running import with_running
 from treadle.control.loop import wall
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
@@ -203,8 +204,8 @@ class LiveService:
     def status(self) -> Status:
         return self._queries.status()
 
-    def decisions(self, *, after: int = 0, limit: int = 100) -> DecisionPage:
-        return self._looks.decisions(after=after, limit=limit)
+    def decisions(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
+        return self._looks.decisions(after=after, limit=limit, job=job)
 
     async def queue(self) -> QueueView:
         return await self._looks.queue()
@@ -229,7 +230,8 @@ class LiveService:
     async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        return await self._history.usage(since_at=since_at, until_at=until_at)
+        rows = await self._history.usage(since_at=since_at, until_at=until_at)
+        return with_running(self.context, rows, since_at, until_at)
 
     async def usage_days(
         self, *, since_at: float = 0.0, until_at: float | None = None

@@ -11,6 +11,7 @@ from functools import partial
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
 from treadle.control.api.decisions import Decisions
+from treadle.control.api.decisions_on_disk import DECISIONS
 from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
@@ -124,6 +125,7 @@ class Life:
         context = self._context
         with suppress(Exception):  # The next controller goes on with what was written before.
             await asyncio.wait_for(self._keep_histories(), LEAVE_WITHIN_S)
+            await asyncio.wait_for(self._keep_decisions(last=True), LEAVE_WITHIN_S)
         await context.engine.close()
         with suppress(Exception):  # It leaves in any case; this line only says so.
             left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
@@ -186,6 +188,7 @@ class Life:
         except Exception:  # whatever jobs print or leave behind, the next look may be better
             logger.exception("progress cannot be read")
         await self._disk.keep()
+        await self._keep_decisions()
         self._respec()
         context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
         await self._note_trouble()
@@ -217,6 +220,13 @@ class Life:
         context, now = self._context, self._context.clock.now()
         running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
         context.inbox.tell(*context.commit.respec.in_a_look(running, now))
+
+    async def _keep_decisions(self, *, last: bool = False) -> None:
+        context = self._context
+        if context.condition.store_error:
+            return
+        if text := self._decisions.unwritten(context.clock.now(), last=last):
+            await context.commit.write(Batch(settings={DECISIONS: text}))
 
     async def _keep_histories(self) -> None:
         rows = self._context.learner.histories(running=True)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import GAIN_MIN
-from treadle.control.api.queue_order import free_devices
+from treadle.control.api.queue_order import free_devices, usable
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
@@ -28,7 +28,8 @@ def why_small(context: Context, row: Job) -> str:
     larger = [size for size in spec.sizes if row.size < size]
     fits = [size for size in larger if size <= row.size + free]
     if not fits:
-        return f"{devices(larger[0])} are its next size, and {free_of(free, total)}"
+        have = free_of(free, total, usable(context.scheduler))
+        return f"{devices(larger[0])} are its next size, and {have}"
     alone = context.belief.alone
     faster = max(alone(spec, size) for size in fits) / alone(spec, row.size)
     if faster < GAIN_MIN:

@@ -6,10 +6,11 @@ went is read backwards, from how they stand now.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import JobRecord, record_of
+from treadle.control.jobs import JobRecord, attempt_of, record_of
 from treadle.control.loop import wall
 from treadle.core.actions import Change, Start
 from treadle.core.allocation import Allocation
@@ -24,6 +25,7 @@ ATTEMPTS_MAX = 5000
 ORDERS_MAX = 200  # jobs whose orders are read
 LINES_MAX = 2000
 KINDS = tuple(kind.__name__ for kind in (DeviceClosed, DeviceOpened, NodeJoined, NodeLost))
+_LEFT = frozenset({"stopped", "resized", "cancelled"})  # what ends an attempt by an order
 ORDERS = (Start.__name__, Change.__name__)
 
 
@@ -38,10 +40,10 @@ async def spells(context: Context, since_at: float, until_at: float | None) -> S
     now_at = wall()
     until = now_at if until_at is None else min(until_at, now_at)
     now = Now(tuple(context.cluster.nodes), dict(context.closed))
-    return await context.reads.ask(lambda store: _page(store, now, since_at, until))
+    return await context.reads.ask(lambda store: page_of(store, now, since_at, until))
 
 
-def _page(store: Store, now: Now, since_at: float, until_at: float) -> SpellPage:
+def page_of(store: Store, now: Now, since_at: float, until_at: float) -> SpellPage:
     rows = store.attempts_between(since_at, until_at, limit=ATTEMPTS_MAX + 1)
     cut = len(rows) > ATTEMPTS_MAX
     rows = rows[:ATTEMPTS_MAX]
@@ -63,10 +65,12 @@ def _page(store: Store, now: Now, since_at: float, until_at: float) -> SpellPage
         for spell in found
         if spell.from_at < until_at and (spell.to_at is None or spell.to_at > since_at)
     ]
+    shown = _handed_over(shown, rows, records)
     shown.sort(key=lambda spell: (spell.from_at, spell.job))
     lines = store.lines_since(since_at, kinds=KINDS, limit=LINES_MAX)
     cut = cut or len(lines) == LINES_MAX
     machines = Machines(now, lines)
+    first_line = store.lines(0, limit=1)
     oldest = max([since_at, *([rows[-1].started_at or 0.0] if len(rows) == ATTEMPTS_MAX else [])])
     return SpellPage(
         spells=tuple(shown),
@@ -74,8 +78,34 @@ def _page(store: Store, now: Now, since_at: float, until_at: float) -> SpellPage
         closed=tuple(each for each in machines.closed if (each.from_at or 0.0) < until_at),
         since_at=oldest,
         until_at=until_at,
+        begins_at=first_line[0].wall_at if first_line else None,
         cut=cut,
     )
+
+
+def _handed_over(
+    spells: Sequence[Spell], rows: Sequence[AttemptRow], records: Mapping[str, JobRecord]
+) -> list[Spell]:
+    """Without the moments in which a job that was stopped still left what another had been given.
+
+    A stop takes no longer than the grace of its job: what overlaps for less is no company.
+    """
+    stopped = {(row.job, row.number) for row in rows if attempt_of(row.body).told in _LEFT}
+    began: dict[str, list[Spell]] = {}
+    for spell in spells:
+        for device in spell.devices:
+            began.setdefault(device, []).append(spell)
+    found = []
+    for spell in spells:
+        end_at = spell.to_at
+        record = records.get(spell.job)
+        if end_at is not None and record is not None and (spell.job, spell.attempt) in stopped:
+            others = (other for device in spell.devices for other in began[device])
+            from_at = max(spell.from_at, end_at - record.grace_s)
+            taken = [o.from_at for o in others if o.job != spell.job and o.from_at > from_at]
+            end_at = min([end_at, *taken])
+        found.append(spell if end_at == spell.to_at else replace(spell, to_at=end_at))
+    return found
 
 
 def _jobs(store: Store, rows: Sequence[AttemptRow]) -> Iterator[JobRow]:

@@ -9,6 +9,8 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.spells import KINDS, Machines, Now
+from treadle.control.api.usage_running import Busy, running_busy
+from treadle.control.jobs import AttemptKey
 from treadle.control.loop import wall
 from treadle.store.rows import AttemptRow
 from treadle.store.store import Store
@@ -36,6 +38,7 @@ _orders = msgspec.json.Decoder(_Order)
 class _Sum:
     jobs: set[str] = field(default_factory=set)
     allocated_s: float = 0.0
+    measured_s: float = 0.0
     used_s: float | None = None
     failed_s: float = 0.0
     idle_s: float | None = None
@@ -47,10 +50,15 @@ async def usage_days(context: Context, since_at: float, until_at: float | None) 
     until = now_at if until_at is None else min(until_at, now_at)
     since = max(since_at, until - DAYS_MAX * DAY_S)
     now = Now(tuple(context.cluster.nodes), {})
-    return await context.reads.ask(lambda store: _days(store, now, since, until, now_at))
+    busy = running_busy(context)
+    return await context.reads.ask(lambda store: days_of(store, now, busy, (since, until), now_at))
 
 
-def _days(store: Store, now: Now, since: float, until: float, now_at: float) -> UsageDays:
+def days_of(
+    store: Store, now: Now, busy: Busy, span: tuple[float, float], now_at: float
+) -> UsageDays:
+    """busy: how busy the devices of attempts are that still run."""
+    since, until = span
     rows = store.attempts_between(since, until, limit=ATTEMPTS_MAX + 1)
     if len(rows) > ATTEMPTS_MAX:
         raise InvalidRequestError(
@@ -63,8 +71,9 @@ def _days(store: Store, now: Now, since: float, until: float, now_at: float) -> 
         assert row.started_at is not None, "only attempts that ran are asked for"
         devices = len(row.devices)
         ended_at = now_at if row.ended_at is None else row.ended_at
+        share = busy.get(AttemptKey(row.job, row.number)) if row.ended_at is None else row.busy
         for day, seconds in _parts(max(row.started_at, since), min(ended_at, until)):
-            _add(sums[day, row.owner, row.tenant], row, seconds * devices)
+            _add(sums[day, row.owner, row.tenant], row, seconds * devices, share)
         if orders is not None and (ordered_at := orders.get(row.action)) is not None:
             for day, seconds in _parts(max(ordered_at, since), min(row.started_at, until)):
                 sums[day, row.owner, row.tenant].restart_s += seconds * devices
@@ -76,6 +85,7 @@ def _days(store: Store, now: Now, since: float, until: float, now_at: float) -> 
                 tenant=tenant,
                 jobs=len(found.jobs),
                 allocated_h=found.allocated_s / 3600.0,
+                measured_h=found.measured_s / 3600.0,
                 used_h=_hours(found.used_s),
                 failed_h=found.failed_s / 3600.0,
                 idle_h=_hours(found.idle_s),
@@ -87,13 +97,16 @@ def _days(store: Store, now: Now, since: float, until: float, now_at: float) -> 
     )
 
 
-def _add(found: _Sum, row: AttemptRow, device_s: float) -> None:
+def _add(found: _Sum, row: AttemptRow, device_s: float, busy: float | None) -> None:
+    """An hour is wasted for one cause: what a failed attempt held is not idle as well."""
     found.jobs.add(row.job)
     found.allocated_s += device_s
     found.failed_s += device_s if row.failed else 0.0
-    if row.busy is not None:
-        found.used_s = (found.used_s or 0.0) + device_s * row.busy
-        found.idle_s = (found.idle_s or 0.0) + device_s * max(0.0, 1.0 - row.busy)
+    if busy is not None:
+        found.measured_s += device_s
+        found.used_s = (found.used_s or 0.0) + device_s * busy
+        idle = 0.0 if row.failed else max(0.0, 1.0 - busy)
+        found.idle_s = (found.idle_s or 0.0) + device_s * idle
 
 
 def _order_moments(

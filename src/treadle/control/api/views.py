@@ -7,6 +7,7 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
 from treadle.control.api.queue_order import held_devices
+from treadle.control.api.why_ended import advised, how_it_ended
 from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
 from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
 from treadle.control.loop import wall
@@ -113,7 +114,8 @@ def ended_view(record: JobRecord) -> JobView:
         tenant=record.tenant,
         state=record.state,
         cause=str(record.state).lower() if failure is None else failure.rule,
-        because="" if failure is None else failure.sentence,
+        because=_ended_because(record) if failure is None else failure.sentence,
+        used=record.devices,
         sizes=record.sizes,
         priority=record.priority,
         guaranteed=record.guaranteed,
@@ -133,6 +135,12 @@ def ended_view(record: JobRecord) -> JobView:
         command=record.command,
         model=record.model,
     )
+
+
+def _ended_because(record: JobRecord) -> str:
+    """What ended it from outside."""
+    outside = record.state in (State.TIMEOUT, State.CANCELLED)
+    return how_it_ended(record).because if outside else ""
 
 
 def enforced_limits(context: Context) -> tuple[str, ...]:
@@ -171,7 +179,7 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         after_any=record.after_any,
         code=None if record.code is None else replace(record.code, diff=kept.diff),
         attempts=tuple(attempts[number] for number in sorted(attempts)),
-        failure=record.failure,
+        failure=advised(record),
         ranks=rank_count(record, record.size or 1),
         logs_pruned_at=kept.logs_pruned_at,
         memory_gib=record.memory_gib,

@@ -6,7 +6,8 @@ and what is known of lengths, and is ended if it takes too long; there is one at
 
 import asyncio
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ from treadle.control.api.queries import Queries
 from treadle.control.loop import PolicyInCharge, wall
 from treadle.core.errors import InvalidInputError
 from treadle.traces.clusters import cluster as cluster_of
-from treadle.wire.problems import BusyError, InvalidRequestError, UnavailableError
+from treadle.wire.problems import BusyError, InvalidRequestError, RequestError, UnavailableError
 from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 WITHIN_S = 40.0
@@ -46,6 +47,7 @@ class WhatIfs:
 
     async def ask(self, asked: WhatIfRequest) -> WhatIf:
         self._check(asked)
+        asked = replace(asked, without=await self._ids(asked.without))
         if self._waiting > WAITING_MAX:
             raise BusyError("other what-ifs are being simulated", hint="try again")
         self._waiting += 1
@@ -54,6 +56,17 @@ class WhatIfs:
                 return await self._simulated(asked)
         finally:
             self._waiting -= 1
+
+    async def _ids(self, names: Sequence[str]) -> tuple[str, ...]:
+        """The jobs that these name, and the members of arrays."""
+        found: list[str] = []
+        for answer in (await self._queries.members_of_all(names)).values():
+            if isinstance(answer, RequestError):
+                raise answer
+            if over := [record.id for record in answer if record.state.ended]:
+                raise InvalidRequestError(f"job {over[0]} has ended and is in no simulation")
+            found += [record.id for record in answer]
+        return tuple(found)
 
     def _check(self, asked: WhatIfRequest) -> None:
         """Refuse here what the process would refuse, and what it must not be asked."""

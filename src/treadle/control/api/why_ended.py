@@ -1,6 +1,7 @@
 """How a job ended, in words, and what its user can do about it."""
 
 import signal
+from dataclasses import replace
 
 from treadle.control.jobs import JobRecord
 from treadle.core.wording import times
@@ -16,7 +17,7 @@ def how_it_ended(record: JobRecord) -> Why:
     how = {
         State.SUCCEEDED: "it ended with exit code 0",
         State.FAILED: f"it failed with {_status(record.exit)}",
-        State.CANCELLED: "it was cancelled",
+        State.CANCELLED: "it was cancelled" + (f" by {by}" if (by := record.cancelled_by) else ""),
         State.TIMEOUT: f"it ran into its time limit of {record.time_limit_s or 0:g} s",
     }[record.state]
     evidence: tuple[str, ...] = ()
@@ -38,6 +39,14 @@ def how_it_ended(record: JobRecord) -> Why:
         evidence=evidence,
         change=change,
     )
+
+
+def advised(record: JobRecord) -> FailureView | None:
+    """Its failure; of a job that has failed for good with what its user can do, and no retry."""
+    failure = record.failure
+    if failure is None or record.state is not State.FAILED:
+        return failure
+    return replace(failure, advice=_again(record, failure))
 
 
 def _again(record: JobRecord, failure: FailureView) -> str:

@@ -6,7 +6,7 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
@@ -15,12 +15,14 @@ from treadle.control.api.job_progress import end_of, expectation, length_of, pro
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import (
     STOPPING,
+    closed_idle,
     free_devices,
     held_devices,
     idle_devices,
     in_queue,
     position,
     sharers,
+    usable,
 )
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.sizes import why_small
@@ -47,7 +49,7 @@ from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
 from treadle.policies.wrappers.steady import OVER_S
-from treadle.wire.jobs import StartEstimate, Why
+from treadle.wire.jobs import Why
 
 NAMED_MAX = 4
 ENDING = ("ending", "it has ended; that is being written to the store")
@@ -90,7 +92,7 @@ def why(context: Context, record: JobRecord) -> Why:
         evidence=_evidence(context, row),
         change=found.change or (remedy(context, row, ahead.typical) if decided and ahead else ""),
         never=found.never,
-        position=_place(context, record, start) if queued else None,
+        position=position(context.scheduler, record.id),
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=start,
         length=None
@@ -101,13 +103,6 @@ def why(context: Context, record: JobRecord) -> Why:
         reservation=_reservation(context, row) if decided else "",
         beside=beside(context, row),
     )
-
-
-def _place(context: Context, record: JobRecord, start: StartEstimate | None) -> int | None:
-    """In the order of starts where that is known, otherwise in the queue."""
-    if start is not None and start.order is not None:
-        return start.order
-    return position(context.scheduler, record.id)
 
 
 def _company(context: Context, record: JobRecord, row: Job) -> str:
@@ -159,7 +154,11 @@ def brief(
             return "running", _company_text(row.size, beside(context, row)).removeprefix("it ")
         found = _holding(context, record, row)
         return found.cause, found.because
-    known = _hopeless(context, record, row) or _gated(context, record) or _backing_off(context, row)
+    known = (
+        _hopeless(context, record, row)
+        or _gated(context, record, whole=False)
+        or _backing_off(context, row)
+    )
     if known is not None:
         return known.cause, known.because
     if queued and before is not None:
@@ -167,11 +166,19 @@ def brief(
     free, least = free_devices(context.scheduler), row.spec.sizes[0]
     if queued and free < least:
         needs = "it needs at least" if row.spec.elastic else "it asks for"
-        total = context.cluster.device_count
-        return "devices", f"{needs} {devices(least)} and {free_of(free, total)}"
+        return "devices", f"{needs} {devices(least)} and {_free(context)}"
     if host := _host_reason(context, row):
         return host.cause, host.sentence
     return "rank", f"not asked yet; treadle why {record.id} asks the policy"
+
+
+def _free(context: Context) -> str:
+    scheduler = context.scheduler
+    return free_of(free_devices(scheduler), scheduler.cluster.device_count, usable(scheduler))
+
+
+def _none_free(context: Context) -> str:
+    return free_of(0, context.cluster.device_count, usable(context.scheduler))
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -214,15 +221,18 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
     return Finding("never fits", because, change, never=True)
 
 
-def _gated(context: Context, record: JobRecord) -> Finding | None:
-    """What its user, other jobs, a machine or the daemon must do first."""
+def _gated(context: Context, record: JobRecord, *, whole: bool = True) -> Finding | None:
+    """What its user, other jobs, a machine or the daemon must do first.
+
+    whole: also what takes a look at every member of its array, which a list has no time for.
+    """
     held = context.scheduler.blocked.get(record.id, ())
     if USER in held:
         return _held(record)
     if DEPENDENCY in held:
         return _dependency(context, record)
     if ARRAY in held:
-        return _limited(context, record)
+        return _limited(context, record, whole=whole)
     if MACHINE in held:
         return _refused(context, record)
     return _stalled(context, record)
@@ -243,15 +253,19 @@ def _held(record: JobRecord) -> Finding:
     return Finding("held", "its user holds it", released(record.id))
 
 
-def _limited(context: Context, record: JobRecord) -> Finding:
+def _limited(context: Context, record: JobRecord, *, whole: bool) -> Finding:
     """Its array has a limit, and others of it were let through first."""
     scheduler = context.scheduler
-    rows = map(scheduler.jobs.get, tuple(context.jobs.arrays.get(record.array, ())))
+    members = tuple(context.jobs.arrays.get(record.array, ()))
+    rows = map(scheduler.jobs.get, members)
     found = (row for row in rows if row and ARRAY not in scheduler.blocked.get(row.id, ()))
     # No more than these are through, and the first ones: a list asks this of every member.
-    through = list(islice(found, record.array_limit or None))
-    waiting = sum(1 for row in through if row.phase is Phase.WAITING)
-    running = len(through) - waiting
+    through = islice(found, record.array_limit or None)
+    running = sum(1 for row in through if row.phase is not Phase.WAITING)
+    waiting = 0
+    if whole:
+        before = map(scheduler.jobs.get, takewhile(lambda each: each != record.id, members))
+        waiting = sum(1 for row in before if row is not None and row.phase is Phase.WAITING)
     parts = [several(running, "runs", "run")] if running else []
     parts += [several(waiting, "waits", "wait") + " before it"] if waiting else []
     limit = several(record.array_limit, "member")
@@ -319,12 +333,12 @@ def _closed(context: Context, row: Job) -> Finding | None:
     """Enough devices are idle, but some of them are closed."""
     scheduler, least = context.scheduler, row.spec.sizes[0]
     free = free_devices(scheduler)
-    idle = [device for device in scheduler.closed if device not in scheduler.tenancy.tenants]
+    idle = closed_idle(scheduler)
     if not free < least <= free + len(idle):
         return None
-    total, count = context.cluster.device_count, len(idle)
+    count = len(idle)
     if free:
-        have = f"{free_of(free, total)} and {'one' if count == 1 else count} more cannot be used"
+        have = f"{_free(context)} and {'one' if count == 1 else count} more cannot be used"
     else:
         have = "the only idle one" if count == 1 else f"{count} idle ones"
         have += " cannot be used"
@@ -359,7 +373,9 @@ def _cause(context: Context, device: Device) -> str:
 
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
-    return Finding(found.cause, found.sentence)
+    # A policy does not see closed devices, and takes those that are idle for taken.
+    taken = free_of(0, context.cluster.device_count)
+    return Finding(found.cause, found.sentence.replace(taken, _none_free(context)))
 
 
 # -- holding --------------------------------------------------------------------------------------
@@ -453,7 +469,7 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
         hold += f" ({stopping} of them {are(stopping)} being stopped)"
     if next_up:
         hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total)
+    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler))
     queued = len(scheduler.ranking.queue)
     wait = jobs(queued, "waits", "wait") if queued else "no job waits"
     if limited := sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY}):

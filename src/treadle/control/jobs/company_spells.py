@@ -107,11 +107,16 @@ def as_shown(
     return tuple(
         replace(
             spell,
-            relative=measured.get(spell.jobs, spell.relative),
+            relative=_at_most_alone(measured.get(spell.jobs, spell.relative)),
             seconds=spell.seconds if now is None else _lasted(spell, now),
         )
         for spell in spells
     )
+
+
+def _at_most_alone(relative: float | None) -> float | None:
+    """No job is faster in company: what is above 1 is the noise of both measurements."""
+    return None if relative is None else min(1.0, relative)
 
 
 def _present(row: AttemptRow) -> tuple[JobId, ...]:

@@ -188,7 +188,8 @@ class Reducer:
             self._jobs.put_attempt(attempt)
             self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
         self._changed_live(record, attempt, now=now, at=at)
-        size = len(self._jobs.open[AttemptKey(record.id, number)].devices)
+        record.devices = self._jobs.open[AttemptKey(record.id, number)].devices
+        size = len(record.devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
 
@@ -258,6 +259,7 @@ class Reducer:
             self._jobs.put_attempt(row)
             self._moves += _moves_of_end(attempt, row, at)
             if row.started_at is not None:
+                record.devices = row.devices
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
                 if record.started_at is None or record.starts == 1:
@@ -393,6 +395,7 @@ def _asked(record: JobRecord, fact: Fact) -> None:
             record.name = fact.name or record.name
             record.time_limit_s = fact.time_limit_s or record.time_limit_s
         case JobCancelled():
+            record.cancelled_by = record.cancelled_by or ("" if record.cancelled else fact.by)
             record.cancelled = True
         case DependencyBroken():
             record.broken = fact.reason

@@ -83,6 +83,7 @@ class JobRecord:
     uses_train: bool = False  # an attempt of it spoke the protocol of treadle.train
     stall_s: float | None = None  # how long the newest attempt stood still for its last change
     size: int = 0  # devices of the newest attempt
+    devices: tuple[str, ...] = ()  # those of the newest attempt that ran
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
     began_s: float | None = None  # when the newest attempt began, by the run's own clock
@@ -92,6 +93,7 @@ class JobRecord:
     failures: int = 0
     exit: int | None = None
     cancelled: bool = False  # a user asked for that
+    cancelled_by: str = ""  # that user
     alone_because: str = ""  # why it does not share its devices any more, in one sentence
     mps_failed: bool = False  # that is because of the MPS server, which another job may have ended
     memory_failed: bool = False  # that is because it ran out of GPU memory beside another job

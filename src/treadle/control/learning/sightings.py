@@ -96,6 +96,7 @@ class _Watch:
     energy_j: float | None = None
     energy_before_j: float = 0.0  # an engine counts from when it began to watch
     busy: tuple[float, int] = (0.0, 0)  # sum and count of what was measured
+    busy_now: float | None = None  # as it was measured last
     at: float | None = None  # of the last measurement
     step: float | None = None  # at that moment
     steps_at: float | None = None  # when its step last grew
@@ -232,6 +233,11 @@ class Sightings:
         total, count = (0.0, 0) if watch is None else watch.busy
         return total / count if count else None
 
+    def busy_now(self) -> dict[JobId, float]:
+        """How busy the devices of each job were when they were last measured."""
+        found = ((attempt.job, watch.busy_now) for attempt, watch in self._watches.items())
+        return {job: busy for job, busy in found if busy is not None}
+
     def sighting(self, attempt: AttemptId) -> Sighting | None:
         """All that was seen of it; None if nothing was measured."""
         watch = self._watches.get(attempt)
@@ -332,6 +338,7 @@ def _add(
     wall_at: float,
 ) -> None:
     load = measured.load
+    watch.busy_now = measured.busy
     if measured.busy is not None:
         watch.busy = (watch.busy[0] + measured.busy, watch.busy[1] + 1)
     watch.device_memory_peak_gib = _most(watch.device_memory_peak_gib, load.device_memory_gib)

@@ -1,6 +1,6 @@
 """The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.control.loop.clock import wall
@@ -172,6 +172,12 @@ class Guarded(Wrapper):
         try:
             return self.inner.take_over(memory)
         except Exception:  # likewise; it begins anew, as after a restart
+            return None
+
+    def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:
+        try:
+            return self.inner.quotas(snapshot)
+        except Exception:  # likewise; nothing is said of them then
             return None
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:

@@ -49,8 +49,11 @@ def why_waiting(
             f"but this policy lets no job overtake, and job {first.id} ahead of it "
             f"waits for {first.spec.asked}",
         )
-    if not ahead:
+    if not ahead and in_order:
         return Reason("rank", "it is next in line and is started at the next decision")
+    if not ahead:
+        here = several(free, "device is", "devices are")
+        return Reason("rank", f"it ranks first and {here} free; the policy has not chosen it yet")
     return Reason(
         "rank",
         f"it ranks behind {several(ahead, 'waiting job')} and is started when its turn comes",

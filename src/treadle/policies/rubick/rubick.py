@@ -29,6 +29,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import devices, free_of
 from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.rubick.curves import Curves
@@ -68,6 +69,9 @@ class Rubick(Policy):
                 f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
             )
         return None
+
+    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
+        return self._rules.quotas
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]

@@ -89,6 +89,9 @@ class AntMan(Policy):
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
         return Rank(job.sequence + (0.0 if job.spec.guaranteed else _ARRIVALS_MAX))
 
+    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
+        return self._quotas
+
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if spec.guaranteed:
             quota = inf if self._quotas is None else self._quotas.get(spec.tenant, 0.0)

@@ -122,6 +122,9 @@ class Philly(Policy):
             ]
         )
 
+    def quotas(self, snapshot: Snapshot) -> Mapping[str, float]:
+        return Shares(snapshot, self._rules).quotas()
+
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
         wait = _memory(snapshot).at(snapshot.now, self._rules).get(job)
@@ -168,6 +171,11 @@ class Shares:
     def quota(self, tenant: str) -> float:
         """Devices that a tenant is entitled to."""
         return self._each * self._weights.get(tenant, self._least)
+
+    def quotas(self) -> Mapping[str, float]:
+        """Of those that have a weight or a job."""
+        tenants = {*self._weights, *(job.spec.tenant for job in self._snapshot.jobs.values())}
+        return {tenant: self.quota(tenant) for tenant in tenants}
 
     def load(self, tenant: str) -> float:
         return self.used[tenant] / max(self.quota(tenant), ROUNDING)

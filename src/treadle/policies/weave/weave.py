@@ -29,6 +29,7 @@ from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.by_kind import ByKind
@@ -177,6 +178,9 @@ class Weave(Sharing):
     def power(self, memory: object) -> float:
         own = memory if isinstance(memory, _Memory) else _Memory()
         return own.power if self._levers.power == inf else self._levers.power
+
+    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
+        return self._levers.quotas
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)

@@ -51,6 +51,9 @@ class Wrapper(Policy):
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         return self.inner.held_back(self.inside(snapshot))
 
+    def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:
+        return self.inner.quotas(snapshot)
+
     def inside(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as the inner policy is to be given it."""
         return snapshot

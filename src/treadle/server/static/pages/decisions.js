@@ -23,7 +23,7 @@ export default function Decisions({ query }) {
   const wanted = job.trim();
   // Also of jobs that ended before this tab was opened.
   const names = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes.map(({ job: id, name }) => [id, name]))), [state.version.decisions]);
-  const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted)) : newest;
+  const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted || each.name === wanted)) : newest;
   return html`<div class="heading"><h1>Decisions</h1>
       <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)}, when the daemon began, changed nothing`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>

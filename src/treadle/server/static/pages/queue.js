@@ -45,7 +45,7 @@ function Waiting({ jobs, line }) {
 export function startText(start) {
   if (!start) return html`<span class="quiet">not known</span>`;
   const { earliest_s: low, latest_s: high } = start;
-  if (low === null && high === null) return html`<span class="quiet">beyond what was simulated</span>`;
+  if (low === null && high === null) return html`<span class="quiet">unknown: ${visible(start.sentence)}</span>`;
   return range(low, high);
 }
 

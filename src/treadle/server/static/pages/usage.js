@@ -57,10 +57,8 @@ function sum(values) {
 }
 
 function total(rows) {
-  const names = ["jobs", "allocated_h", "used_h", "failed_h", "idle_h", "restart_h"];
-  const found = Object.fromEntries(names.map((name) => [name, sum(rows.map((row) => row[name]))]));
-  // Use was not measured on all devices: say so of how much it was.
-  return { ...found, measured_h: sum(rows.filter((row) => row.used_h !== null).map((row) => row.allocated_h)) ?? 0 };
+  const names = ["jobs", "allocated_h", "measured_h", "used_h", "failed_h", "idle_h", "restart_h"];
+  return Object.fromEntries(names.map((name) => [name, sum(rows.map((row) => row[name]))]));
 }
 
 function grouped(rows, by) {
@@ -114,7 +112,7 @@ function Waste({ groups }) {
     }));
     return {
       name: html`<${Name} text=${group.name || "(none)"} />`, label: group.name || "(none)", parts: parts.length ? parts : null,
-      none: "none seen", after: wasted ? `${hours(wasted)}${share(wasted, group.allocated_h)}` : "",
+      none: "none seen", after: wasted ? `${hours(wasted)}${share(wasted, group.allocated_h + (group.restart_h ?? 0))}` : "",
     };
   });
   const missing = CAUSES.filter((cause) => !known.includes(cause)).map(([, name]) => name);

@@ -17,6 +17,7 @@ export function useSpeeds(jobs) {
       if (wanted) setSpeeds(new Map(asked.map((job, index) => [job, found[index]]).filter(([, speed]) => speed)));
     };
     if (asked.length) read();
+    else setSpeeds(new Map()); // Of a past moment no speed is known.
     const timer = asked.length ? setInterval(() => !document.hidden && read(), AGAIN_MS) : 0;
     return () => {
       wanted = false;

@@ -8,6 +8,7 @@ const covers = (each, at) => (each.from_at ?? -Infinity) <= at && at < (each.to_
 
 /** Nodes with devices in the shape of GET /nodes, as they were; nothing measured is known. */
 export function nodesAt(page, at) {
+  if (page.begins_at !== null && at < page.begins_at) return []; // Nothing is known of it.
   const holders = new Map();
   for (const spell of page.spells) {
     if (!covers(spell, at)) continue;

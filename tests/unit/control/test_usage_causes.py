@@ -1,0 +1,60 @@
+"""Usage: an hour is wasted for one cause, and what runs is measured like what has ended."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.store.made import attempt
+from tests.unit.control.memory import Bench, play
+from treadle.control.api.spells import Now
+from treadle.control.api.usage_days import days_of
+from treadle.control.loop import wall
+from treadle.store.rows import AttemptRow, Batch
+from treadle.store.store import Store
+from treadle.wire.jobs import State
+from treadle.wire.usage_days import UsageDayRow
+
+HOUR = 3600.0
+
+
+def ran(job: str, busy: float | None, *, failed: bool = False) -> AttemptRow:
+    """For an hour on one device."""
+    row = attempt(job, started_at=HOUR, ended_at=2 * HOUR)
+    return row._replace(devices=("here:0",), busy=busy, failed=failed)
+
+
+def day(root: Path, *rows: AttemptRow) -> UsageDayRow:
+    with Store.open(f"sqlite:///{root}/treadle.db") as store:
+        store.write(Batch(attempts=list(rows)))
+        [found] = days_of(store, Now((), {}), {}, (0.0, 10 * HOUR), 10 * HOUR).rows
+    return found
+
+
+def test_what_a_failed_attempt_held_idly_is_wasted_once(tmp_path: Path) -> None:
+    found = day(tmp_path, ran("a", 0.25, failed=True), ran("b", 0.5), ran("c", None))
+    assert (found.allocated_h, found.failed_h) == (3.0, 1.0)
+    assert (found.measured_h, found.used_h, found.idle_h) == (2.0, 0.75, 0.5)
+
+
+def test_what_runs_is_used_and_idle_before_it_ends(tmp_path: Path) -> None:
+    """Of two jobs that run, the devices of one are measured."""
+
+    async def story(here: Bench) -> None:
+        measured = await here.submit("forever", devices="2")
+        other = await here.submit("forever")
+        await here.reached(measured, State.RUNNING)
+        await here.reached(other, State.RUNNING)
+        await here.settle()
+        here.world.busy[measured] = 0.25
+        context = here.live.context
+        seen = context.engine.measurements()
+        context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
+        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+        assert row.used_h == pytest.approx(0.25 * row.measured_h)
+        assert row.idle_h == pytest.approx(0.75 * row.measured_h)
+        assert 0.0 < row.measured_h < row.allocated_h
+        assert row.used_h is not None
+        assert whole.used_h is not None
+        assert row.used_h <= whole.used_h < 0.25 * whole.allocated_h, "asked a moment later"
+
+    play(story, tmp_path)

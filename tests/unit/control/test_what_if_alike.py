@@ -1,0 +1,70 @@
+"""What if compares the same jobs, and takes them by name as well."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play
+from treadle.study.snapshot_what_if import read_snapshot, what_if
+from treadle.wire.jobs import State
+from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.what_if import WhatIfRequest
+
+
+async def two(here: Bench) -> tuple[str, str]:
+    """On one device: the second job begins when the first one has ended."""
+    first = await here.submit("forever", name="first", estimate_s=100)
+    await here.reached(first, State.RUNNING)
+    second = await here.submit("forever", name="second", estimate_s=50)
+    await here.settle()
+    return first, second
+
+
+def test_times_are_of_the_jobs_that_end_in_both(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first, second = await two(here)
+        text = msgspec.json.encode(await here.live.snapshot())
+        found = what_if(read_snapshot("s", text), WhatIfRequest(without=(first,)))
+        ends = {job.job: (job.now_s, job.then_s) for job in found.jobs}
+        assert (found.now.mean_completion_s, found.then.mean_completion_s) == ends[second]
+        assert (found.now.ended, found.then.ended) == (2, 1)
+        assert found.notes[0] == "times are compared of the 1 job that ends in both simulations"
+        same = what_if(read_snapshot("s", text), WhatIfRequest())
+        assert same.now.mean_completion_s == pytest.approx((ends[first][0] + ends[second][0]) / 2)  # type: ignore[operator]
+        assert not any("compared" in note for note in same.notes)
+
+    play(story, tmp_path, devices=1)
+
+
+def test_jobs_are_left_out_by_name(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first, second = await two(here)
+        found = await here.live.what_if(WhatIfRequest(without=("first",)))
+        assert {job.job: job.then_s is None for job in found.jobs} == {first: True, second: False}
+        with pytest.raises(NotFoundError):
+            await here.live.what_if(WhatIfRequest(without=("third",)))
+        await here.live.cancel(ME, first)
+        await here.reached(first, State.CANCELLED)
+        await here.settle()
+        with pytest.raises(InvalidRequestError, match=f"job {first} has ended"):
+            await here.live.what_if(WhatIfRequest(without=("first",)))
+
+    play(story, tmp_path, devices=1)
+
+
+def test_decisions_about_a_job_are_found_by_its_name_its_id_and_its_array(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", name="called so")
+        await here.reached(job, State.RUNNING)
+        array = await here.submit("forever", array="0-1", name="many")
+        await here.reached(f"{array}_1", State.RUNNING)
+        while not here.live.decisions(job=array).decisions:
+            await here.settle()
+        by_id = here.live.decisions(job=job)
+        assert [change.job for one in by_id.decisions for change in one.changes] == [job]
+        assert here.live.decisions(job="called so") == by_id
+        assert here.live.decisions(job="many") == here.live.decisions(job=array)
+        assert here.live.decisions(job="another").decisions == ()
+
+    play(story, tmp_path)
