@@ -32,7 +32,6 @@ result += answer.readline().decode() + answer.readline().decode()
 """
 
 
-@pytest.mark.xfail(strict=True, reason="defect: a log that is followed by name changes its owner")
 def test_a_followed_name_does_not_become_another_users_job(machine: Machine, tmp_path: Path):
     """An active job comes before one that has ended; who may read was asked before that."""
     mine = machine.submits(machine.bob, "true", name="shared-name")

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.server.running import Running, running, until
 from treadle.client import AsyncClient, Client
 from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings
-from treadle.wire.jobs import JobRequest, LogPiece
+from treadle.wire.jobs import JobDetail, JobRequest, LogPiece
 from treadle.wire.machine import EventView, Role
 from treadle.wire.problems import NotFoundError, TooManyError
 
@@ -127,6 +128,43 @@ def test_the_log_of_a_job_that_never_ran_ends_with_the_job(server: Running):
 def test_the_log_of_an_unknown_job_is_refused_before_the_stream_begins(server: Running):
     with Client(server.unix) as client, pytest.raises(NotFoundError):
         next(client.follow_log("nope"))
+
+
+class Named(MemoryService):
+    """Its jobs have names as well, and these may come to stand for other jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.called: dict[str, str] = {}
+
+    def job(self, identity: str) -> JobDetail:
+        return super().job(self.called.get(identity, identity))
+
+    def log(
+        self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
+    ) -> LogPiece:
+        job = self.called.get(identity, identity)
+        return super().log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
+
+
+@pytest.mark.parametrize("where", ["/stream?log=train:0:0:0", "/jobs/train/log/stream"])
+def test_a_log_that_is_followed_by_name_stays_that_of_the_job_it_was(tmp_path: Path, where: str):
+    """1. A reader follows a name. 2. Another user's job takes the name. 3. The first goes on."""
+    service = Named(tmp_path)
+    with running(service, settings=QUICK) as server, Client(server.unix) as client:
+        mine, theirs = (client.submit(REQUEST).id for _ in range(2))
+        paths = [server.within(lambda job=job: service.run(job)) for job in (mine, theirs)]
+        service.called["train"] = mine
+        paths[0].write_text("one\n")
+        with raw(server) as http, http.stream("GET", f"/api/v1{where}") as answer:
+            pieces = (json.loads(line[6:]) for line in answer.iter_lines() if '"text":"' in line)
+            texts = (piece["text"] for piece in pieces if "rank" in piece)
+            assert next(texts) == "one\n"
+            service.called["train"] = theirs
+            paths[1].write_text("a secret of theirs")
+            with paths[0].open("a") as file:
+                file.write("two\n")
+            assert next(texts) == "two\n"
 
 
 def test_events_come_as_they_happen_and_each_once(server: Running):

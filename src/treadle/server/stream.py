@@ -86,7 +86,7 @@ async def event_stream(service: Service, *, after: int, job: str) -> Frames:
 
 
 async def log_stream(
-    serving: Serving, identity: str, *, attempt: int, rank: int, offset: int, onward: bool
+    serving: Serving, job: str, *, attempt: int, rank: int, offset: int, onward: bool
 ) -> Frames:
     """One rank's output as it is written; `onward` into the attempts that follow.
 
@@ -94,7 +94,7 @@ async def log_stream(
     """
     service, clock = serving.service, serving.settings.clock
     while True:
-        piece = await next_piece(service, identity, attempt=attempt, rank=rank, offset=offset)
+        piece = await next_piece(service, job, attempt=attempt, rank=rank, offset=offset)
         if piece is not None and piece.attempt:
             attempt = piece.attempt
             if piece.next != offset or piece.text:
@@ -103,7 +103,7 @@ async def log_stream(
                 yield format_sse_event(id=f"{attempt}:{offset}", data_str=data)
                 continue
         if piece is None or piece.ended:
-            detail = await settled(service.job(identity))
+            detail = await settled(service.job(job))
             newest = max((each.number for each in detail.attempts), default=0)
             if onward and newest > attempt > 0:
                 attempt, offset = attempt + 1, 0
@@ -115,11 +115,11 @@ async def log_stream(
 
 
 async def next_piece(
-    service: Service, identity: str, *, attempt: int, rank: int, offset: int
+    service: Service, job: str, *, attempt: int, rank: int, offset: int
 ) -> LogPiece | None:
     """The next part of the output; None while nothing has been written."""
     try:
-        return await settled(service.log(identity, attempt=attempt, rank=rank, offset=offset))
+        return await settled(service.log(job, attempt=attempt, rank=rank, offset=offset))
     except (NotFoundError, ConflictError):
         return None
 

@@ -26,7 +26,7 @@ router = APIRouter(prefix=PREFIX, tags=["history"])
 class Followed(NamedTuple):
     """A log, and how far it has been read."""
 
-    job: str
+    job: str  # as it was asked for, then its id
     attempt: int  # 0: the newest
     rank: int
     offset: int  # below 0: from the end
@@ -54,7 +54,8 @@ async def follow_all(
         after = int(last)
     followed = _followed(log) if log else None
     if followed is not None:
-        may_read(who, (await settled(shared.service.job(followed.job))).job)
+        job = may_read(who, (await settled(shared.service.job(followed.job))).job)
+        followed = followed._replace(job=job)
     source = _frames(shared, after, followed, _still(shared, request.scope["state"]))
     return EventStream(source, serving=shared, who=who)
 
