@@ -61,7 +61,6 @@ def _as_user(machine: Machine, code: str) -> str:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="defect: the simulation imports from the daemon's folder")
 def test_a_simulation_imports_nothing_from_the_daemons_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -76,7 +75,6 @@ def test_a_simulation_imports_nothing_from_the_daemons_folder(
     assert not ran.exists()
 
 
-@pytest.mark.xfail(strict=True, reason="defect: a shell without $'...' ends the word at its quote")
 def test_a_copied_command_runs_nothing_in_a_plain_shell(tmp_path: Path):
     ran = tmp_path / "ran"
     word = quoted(f"x\n';touch {ran} #")
