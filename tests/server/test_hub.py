@@ -130,7 +130,7 @@ def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path
     async def story() -> None:
         clock = ManualClock()
         hub = Hub(MemoryService(tmp_path), clock)
-        slow = hub.frames(None, lambda: True)
+        slow = hub.frames(None)
         place = (await anext(slow)).id
         for number in range(1, FRAMES_MAX + 2):
             hub.newest = place + number
@@ -138,9 +138,9 @@ def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path
         assert len(hub._ring) == FRAMES_MAX
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
-        back = hub.frames(place, lambda: True)
+        back = hub.frames(place)
         assert b"event: reset" in (await anext(back)).text
-        kept = hub.frames(hub.newest - 2, lambda: True)
+        kept = hub.frames(hub.newest - 2)
         assert [(await anext(kept)).id for _ in range(2)] == [hub.newest - 1, hub.newest]
         for each in (back, kept):
             await close_source(each)
@@ -185,7 +185,7 @@ def test_a_node_that_left_is_named_once(tmp_path: Path):
     async def story() -> None:
         clock, service = ManualClock(), Shrinking(tmp_path)
         hub = Hub(service, clock)
-        source = hub.frames(None, lambda: True)
+        source = hub.frames(None)
         first = await next_tick(clock, source)
         assert ([node["name"] for node in first["nodes"]], first["lost"]) == (["here"], [])
         service.gone = True
@@ -206,7 +206,7 @@ def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
     async def story() -> None:
         clock = ManualClock()
         hub = Hub(Deaf(tmp_path), clock)
-        source = hub.frames(None, lambda: True)
+        source = hub.frames(None)
         with pytest.raises(StopAsyncIteration):
             await next_tick(clock, source)
         await hub.close()

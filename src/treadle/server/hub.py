@@ -12,7 +12,7 @@ RUNNING_TURN running jobs are seen every second, 512 within four.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -60,8 +60,8 @@ class Hub:
         self._readers = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def frames(self, after: int | None, still: Callable[[], bool]) -> AsyncIterator[Frame]:
-        """Frames after that id, and then as they come; ends when `still` no longer holds.
+    async def frames(self, after: int | None) -> AsyncIterator[Frame]:
+        """Frames after that id, and then as they come.
 
         An empty one is a moment without news, for a caller who has something else to send.
         """
@@ -72,7 +72,7 @@ class Hub:
             if place != after:
                 text = format_sse_event(event="reset", id=str(place), data_str="{}")
                 yield Frame(place, text)
-            while self._has(place) and self._task is not None and still():
+            while self._has(place) and self._task is not None:
                 news = self._news
                 for frame in [each for each in self._ring if each.id > place]:
                     # The reader may have taken its time: it is to go on in the ring, or not at all.

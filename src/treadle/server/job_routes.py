@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
@@ -229,6 +229,7 @@ async def follow_log(
     identity: Identity,
     shared: Shared,
     who: Asking,
+    request: Request,
     attempt: Attempt = 0,
     rank: Rank = 0,
     offset: Offset = 0,
@@ -244,7 +245,7 @@ async def follow_log(
     if last:
         attempt, offset = _resumed(last)
     source = log_stream(shared, job, attempt=attempt, rank=rank, offset=offset, onward=onward)
-    return EventStream(source, serving=shared, who=who)
+    return EventStream(source, serving=shared, request=request)
 
 
 def _resumed(last: str) -> tuple[int, int]:
