@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from treadle.cli.live.submit import job_request, submit
 from treadle.control.jobs import JobRecord, Person, prepare, submit_again
+from treadle.control.jobs.submit_again import quoted
 from treadle.control.learning import Profiles
 from treadle.core.cluster import Cluster
 from treadle.wire.jobs import Code, JobRequest
-from treadle.wire.notation import CARRIED
+from treadle.wire.notation import CARRIED, is_identity
 
 SECRET = "of the shell"
 ANN = Person("ann", home="/")
@@ -46,7 +47,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         "command": ("python", "train.py")
         if elastic
         else (draw(words) or "x", *draw(st.lists(words, max_size=4))),
-        "name": draw(printable.filter(lambda name: not name.isdigit())),
+        "name": draw(printable.filter(lambda name: not is_identity(name))),
         "devices": draw(st.sampled_from(["1", "4", "1..2", "1..4", "2..8", "1,2,4", "3,4"])),
         "ranks": "auto" if elastic else draw(st.sampled_from(["auto", "device", "one"])),
         "env": env,
@@ -109,14 +110,14 @@ def test_the_least_is_said() -> None:
 def test_what_cannot_be_repeated_is_noted() -> None:
     request = JobRequest(
         command=("sh", "a.sh"),
-        name="12",
         grace_s=0.0,
         array="0-9%2",
         slurm=True,
         secrets={"TOKEN": SECRET},
         code=Code(commit="0123456789abcdef", dirty=True),
     )
-    again = submit_again(_record(request))
+    # Earlier versions took such a name.
+    again = submit_again(replace(_record(request), name="12"))
     assert "--grace" not in again.command
     assert "--name" not in again.command
     assert "--array 0 " in again.command
@@ -152,6 +153,20 @@ def _record(request: JobRequest) -> JobRecord:
         request, 7, person=ANN, cluster=cluster, profiles=Profiles(), now=0.0, wall_at=1.0
     )
     return replace(wanted.records[0], code=None if request.code is None else request.code)
+
+
+@given(word=words)
+@example(word="x\n';exit 3 #")
+@example(word="\x1b\\';exit 3 #")
+def test_a_word_is_one_word_in_a_plain_shell_too(word: str) -> None:
+    """dash may take it for another text, and never for a command."""
+    shell = subprocess.run(
+        ["dash", "-c", f"count() {{ printf %d $#; }}\ncount {quoted(word)}"],
+        capture_output=True,
+        check=True,
+        timeout=30,
+    )
+    assert shell.stdout == b"1"
 
 
 def _alone(record: JobRecord) -> JobRecord:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.control.asking import runs, told, waits
 from treadle.control.api import LiveService
-from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 from treadle.wire.what_if import WhatIfRequest
 
 
@@ -72,3 +72,16 @@ def test_the_loop_answers_while_it_simulates(tmp_path: Path) -> None:
         assert (await asking).now.ended == 1
 
     told(story, tmp_path)
+
+
+def test_what_a_process_that_failed_said_is_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("treadle.control.api.what_if.COMMAND", ("-P", "-m", "treadle.no_such"))
+
+    async def story(live: LiveService) -> None:
+        with pytest.raises(UnavailableError, match="the simulation failed"):
+            await live.what_if(WhatIfRequest())
+
+    told(story, tmp_path)
+    assert "No module named treadle.no_such" in caplog.text

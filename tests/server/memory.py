@@ -79,6 +79,10 @@ class MemoryService(ViewsInMemory):
         self._tokens[identity] = (hashlib.sha256(token.encode()).hexdigest(), view)
         return token
 
+    def forget(self, token: str) -> None:
+        """It is revoked."""
+        del self._tokens[token.split("_")[1]]
+
     def job_token(self, job: str) -> str:
         token = f"treadle_job{job}_{secrets.token_hex(16)}"
         owner = self._details[job].job.user

@@ -13,7 +13,7 @@ from tests.server.memory import MemoryService
 from tests.server.running import Running, running
 from treadle.client import Client
 from treadle.core.machine import NodeView
-from treadle.server.hub import FRAMES_MAX, Frame, Hub
+from treadle.server.hub import FRAMES_BYTES_MAX, FRAMES_MAX, Frame, Hub
 from treadle.server.port import close_source
 from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
@@ -130,21 +130,35 @@ def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path
     async def story() -> None:
         clock = ManualClock()
         hub = Hub(MemoryService(tmp_path), clock)
-        slow = hub.frames(None, lambda: True)
+        slow = hub.frames(None)
         place = (await anext(slow)).id
         for number in range(1, FRAMES_MAX + 2):
-            hub.newest = place + number
-            hub._ring.append(Frame(hub.newest, b"x"))
+            hub.keep(Frame(place + number, b"x"))
         assert len(hub._ring) == FRAMES_MAX
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
-        back = hub.frames(place, lambda: True)
+        back = hub.frames(place)
         assert b"event: reset" in (await anext(back)).text
-        kept = hub.frames(hub.newest - 2, lambda: True)
+        kept = hub.frames(hub.newest - 2)
         assert [(await anext(kept)).id for _ in range(2)] == [hub.newest - 1, hub.newest]
         for each in (back, kept):
             await close_source(each)
         await hub.close()
+
+    asyncio.run(story())
+
+
+def test_the_ring_is_bounded_in_bytes_too(tmp_path: Path):
+    async def story() -> None:
+        hub = Hub(MemoryService(tmp_path), ManualClock())
+        long = b"x" * (FRAMES_BYTES_MAX // 3)
+        for number in range(9):
+            hub.keep(Frame(hub.newest + 1, long))
+            assert len(hub._ring) == min(number + 1, 3)
+        hub.keep(Frame(hub.newest + 1, b"y" * (FRAMES_BYTES_MAX + 1)))
+        assert [frame.text[:1] for frame in hub._ring] == [b"y"]
+        hub.keep(Frame(hub.newest + 1, b"z"))
+        assert [frame.text[:1] for frame in hub._ring] == [b"z"]
 
     asyncio.run(story())
 
@@ -185,7 +199,7 @@ def test_a_node_that_left_is_named_once(tmp_path: Path):
     async def story() -> None:
         clock, service = ManualClock(), Shrinking(tmp_path)
         hub = Hub(service, clock)
-        source = hub.frames(None, lambda: True)
+        source = hub.frames(None)
         first = await next_tick(clock, source)
         assert ([node["name"] for node in first["nodes"]], first["lost"]) == (["here"], [])
         service.gone = True
@@ -206,7 +220,7 @@ def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
     async def story() -> None:
         clock = ManualClock()
         hub = Hub(Deaf(tmp_path), clock)
-        source = hub.frames(None, lambda: True)
+        source = hub.frames(None)
         with pytest.raises(StopAsyncIteration):
             await next_tick(clock, source)
         await hub.close()

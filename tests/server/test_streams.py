@@ -2,8 +2,10 @@
 
 import asyncio
 import itertools
+import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -14,7 +16,9 @@ from tests.server.running import Running, running, until
 from treadle.client import AsyncClient, Client
 from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings
-from treadle.wire.jobs import JobRequest, LogPiece
+from treadle.server.stream import CHECK_S
+from treadle.testing.clocks import ManualClock
+from treadle.wire.jobs import JobDetail, JobRequest, LogPiece
 from treadle.wire.machine import EventView, Role
 from treadle.wire.problems import NotFoundError, TooManyError
 
@@ -127,6 +131,43 @@ def test_the_log_of_a_job_that_never_ran_ends_with_the_job(server: Running):
 def test_the_log_of_an_unknown_job_is_refused_before_the_stream_begins(server: Running):
     with Client(server.unix) as client, pytest.raises(NotFoundError):
         next(client.follow_log("nope"))
+
+
+class Named(MemoryService):
+    """Its jobs have names as well, and these may come to stand for other jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.called: dict[str, str] = {}
+
+    def job(self, identity: str) -> JobDetail:
+        return super().job(self.called.get(identity, identity))
+
+    def log(
+        self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
+    ) -> LogPiece:
+        job = self.called.get(identity, identity)
+        return super().log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
+
+
+@pytest.mark.parametrize("where", ["/stream?log=train:0:0:0", "/jobs/train/log/stream"])
+def test_a_log_that_is_followed_by_name_stays_that_of_the_job_it_was(tmp_path: Path, where: str):
+    """1. A reader follows a name. 2. Another user's job takes the name. 3. The first goes on."""
+    service = Named(tmp_path)
+    with running(service, settings=QUICK) as server, Client(server.unix) as client:
+        mine, theirs = (client.submit(REQUEST).id for _ in range(2))
+        paths = [server.within(partial(service.run, job)) for job in (mine, theirs)]
+        service.called["train"] = mine
+        paths[0].write_text("one\n")
+        with raw(server) as http, http.stream("GET", f"/api/v1{where}") as answer:
+            pieces = (json.loads(line[6:]) for line in answer.iter_lines() if '"text":"' in line)
+            texts = (piece["text"] for piece in pieces if "rank" in piece)
+            assert next(texts) == "one\n"
+            service.called["train"] = theirs
+            paths[1].write_text("a secret of theirs")
+            with paths[0].open("a") as file:
+                file.write("two\n")
+            assert next(texts) == "two\n"
 
 
 def test_events_come_as_they_happen_and_each_once(server: Running):
@@ -260,3 +301,62 @@ def test_the_server_closes_quickly_with_streams_open(tmp_path):
 def raw(server: Running) -> httpx2.Client:
     transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
     return httpx2.Client(transport=transport, base_url="http://treadle", timeout=20)
+
+
+class Watched(MemoryService):
+    """Something happens in the middle of its journal."""
+
+    in_the_middle: Callable[[], object] = staticmethod(lambda: None)
+
+    async def journal(self) -> AsyncIterator[bytes]:
+        yield b"{}\n"
+        self.in_the_middle()
+        yield b'{"secret": 1}\n'
+
+
+@pytest.mark.parametrize("where", ["/stream", "/events/stream", "/jobs/1/log/stream"])
+def test_a_stream_ends_with_its_token(tmp_path: Path, where: str):
+    clock = ManualClock()
+    with running(MemoryService(tmp_path), settings=ServerSettings(clock=clock)) as server:
+        with Client(server.unix) as client:
+            client.submit(REQUEST)
+        token = server.service.token("ada", Role.USER)
+        headers = {"Authorization": f"Bearer {token}"}
+        with raw(server) as http, http.stream("GET", f"/api/v1{where}", headers=headers) as answer:
+            lines = answer.iter_lines()
+            assert next(lines) == "retry: 1000"
+            server.within(lambda: clock.advance(CHECK_S))
+            server.within(lambda: server.service.forget(token))
+            server.within(lambda: clock.advance(2 * CHECK_S))
+            assert not any("secret" in line for line in lines)  # It ends.
+
+
+def test_a_download_that_outlives_its_token_is_not_taken_for_a_whole_one(tmp_path: Path):
+    clock, service = ManualClock(), Watched(tmp_path)
+    token = service.token("ada", Role.USER)
+    headers = {"Authorization": f"Bearer {token}"}
+
+    def revoked() -> None:
+        service.forget(token)
+        clock.advance(CHECK_S)
+
+    with running(service, settings=ServerSettings(clock=clock)) as server, raw(server) as http:
+        assert b"secret" in http.get("/api/v1/journal", headers=headers).content
+        service.in_the_middle = revoked
+        with pytest.raises(httpx2.RemoteProtocolError):
+            http.get("/api/v1/journal", headers=headers)
+
+
+def test_a_job_that_is_deleted_ends_the_stream_of_its_log_without_a_traceback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    service = MemoryService(tmp_path)
+    with running(service, settings=QUICK) as server, Client(server.unix) as client:
+        identity, path = started(server, client)
+        path.write_text("one\n")
+        with raw(server) as http, http.stream("GET", f"/api/v1/jobs/{identity}/log/stream") as all_:
+            lines = all_.iter_lines()
+            assert any("one" in line for line in lines)
+            server.within(lambda: service._details.pop(identity))
+            assert not any("event: end" in line for line in lines)
+    assert "Traceback" not in caplog.text

@@ -158,6 +158,8 @@ class Guard:
     ) -> None:
         if not outgoing.status:
             await response(scope, receive, outgoing)
+        else:  # Half an answer must not look like a whole one.
+            scope["state"].get("abort", _nothing)()
 
 
 class _Outgoing:

@@ -7,15 +7,15 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query
+from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.answers import answer
 from treadle.server.port import close_source, settled
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
-from treadle.server.stream import EventStream, event_stream
+from treadle.server.stream import EventStream, Standing, event_stream
 from treadle.wire.machine import EventPage, UsageRow
-from treadle.wire.problems import InvalidRequestError
+from treadle.wire.problems import InvalidRequestError, NotKnownError
 
 EVENT_ID_MAX = 2**53
 MOMENT_MAX = 1e11  # seconds since 1970, well past the year 5000
@@ -55,7 +55,7 @@ async def list_events(
 @router.get("/events/stream", response_class=EventStream, status_code=200, responses=refusals(404))
 async def follow_events(
     shared: Shared,
-    who: Asking,
+    request: Request,
     after: Annotated[
         int | None, Query(ge=0, le=EVENT_ID_MAX, description="Without it, from now on.")
     ] = None,
@@ -68,7 +68,7 @@ async def follow_events(
     if after is None:
         after = (await settled(shared.service.events_last(limit=1))).next
     source = event_stream(shared.service, after=after, job=job)
-    return EventStream(source, serving=shared, who=who)
+    return EventStream(source, serving=shared, request=request)
 
 
 @router.get(
@@ -95,13 +95,22 @@ async def get_snapshot(service: Served) -> Response:
     return await answer(service.snapshot())
 
 
-async def _journal(shared: Shared, who: Asking) -> AsyncIterator[AsyncIterator[bytes]]:
+async def _journal(
+    shared: Shared, who: Asking, request: Request
+) -> AsyncIterator[AsyncIterator[bytes]]:
     pieces = shared.service.journal()
     try:
         with shared.streams.counted(who.user):
-            yield pieces
+            yield _while_known(pieces, Standing(shared, request))
     finally:
         await close_source(pieces)
+
+
+async def _while_known(pieces: AsyncIterator[bytes], standing: Standing) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        if not standing.holds():
+            raise NotKnownError("the token or session ended during the download")
+        yield piece
 
 
 @router.get("/journal", response_class=JournalResponse)

@@ -12,7 +12,8 @@ RUNNING_TURN running jobs are seen every second, 512 within four.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -24,13 +25,14 @@ from treadle.core.machine import NodeView
 from treadle.core.ports import Clock
 from treadle.server.answers import encoded
 from treadle.server.port import Service, close_source, settled
-from treadle.wire.jobs import JobView, State
+from treadle.wire.jobs import JobView, State, in_short
 from treadle.wire.machine import EventView, Status
 from treadle.wire.problems import RequestError
 from treadle.wire.ticks import Tick
 
 EVERY_S = 1.0
 FRAMES_MAX = 120
+FRAMES_BYTES_MAX = 16 * 2**20  # of all in the ring; the newest is kept however long it is
 LINGER_S = 30.0  # after the last reader left
 RUNNING_TURN = 128  # running jobs, each time
 TURN = 120  # of all jobs, each time
@@ -53,15 +55,16 @@ class Hub:
     def __init__(self, service: Service, clock: Clock) -> None:
         self._service = service
         self._clock = clock
-        self._ring: deque[Frame] = deque(maxlen=FRAMES_MAX)
+        self._ring: deque[Frame] = deque()
+        self._ring_bytes = 0
         # So that no id of an earlier daemon is one of ours: that one made fewer than one a ms.
         self.newest = int(wall() * 1000)
         self._news = asyncio.Event()
         self._readers = 0
         self._task: asyncio.Task[None] | None = None
 
-    async def frames(self, after: int | None, still: Callable[[], bool]) -> AsyncIterator[Frame]:
-        """Frames after that id, and then as they come; ends when `still` no longer holds.
+    async def frames(self, after: int | None) -> AsyncIterator[Frame]:
+        """Frames after that id, and then as they come.
 
         An empty one is a moment without news, for a caller who has something else to send.
         """
@@ -72,7 +75,7 @@ class Hub:
             if place != after:
                 text = format_sse_event(event="reset", id=str(place), data_str="{}")
                 yield Frame(place, text)
-            while self._has(place) and self._task is not None and still():
+            while self._has(place) and self._task is not None:
                 news = self._news
                 for frame in [each for each in self._ring if each.id > place]:
                     # The reader may have taken its time: it is to go on in the ring, or not at all.
@@ -93,8 +96,19 @@ class Hub:
     def _start(self) -> None:
         if self._task is None:
             self._ring.clear()
+            self._ring_bytes = 0
             self.newest += 1  # what came before is not in the ring
             self._task = asyncio.create_task(self._run())
+
+    def keep(self, frame: Frame) -> None:
+        """Put the newest frame into the ring; the oldest make room."""
+        self.newest = frame.id
+        self._ring.append(frame)
+        self._ring_bytes += len(frame.text)
+        while len(self._ring) > 1 and (
+            len(self._ring) > FRAMES_MAX or self._ring_bytes > FRAMES_BYTES_MAX
+        ):
+            self._ring_bytes -= len(self._ring.popleft().text)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -114,11 +128,10 @@ class Hub:
                 if tick is None:
                     self._wake()  # logs may have something
                     continue
-                self.newest = tick.id
                 text = format_sse_event(
                     event="tick", id=str(tick.id), data_str=encoded(tick).decode()
                 )
-                self._ring.append(Frame(tick.id, text))
+                self.keep(Frame(tick.id, text))
                 self._wake()
         except (RequestError, TreadleError) as error:
             logger.warning("the page's stream begins anew: %s", error)
@@ -219,7 +232,8 @@ class _Look:
             self._jobs.pop(name, None)
         for name in gone[:ENDED_MAX]:
             try:
-                changed.append((await settled(self._service.job(name))).job)
+                job = (await settled(self._service.job(name))).job
+                changed.append(replace(job, command=in_short(job.command)))
             except RequestError:
                 continue  # it was deleted, or the name is not a job's
         return changed, gone

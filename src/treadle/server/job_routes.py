@@ -3,7 +3,7 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query
+from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
@@ -214,8 +214,8 @@ async def read_log(
     limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
 ) -> Response:
     """Read part of one rank's output; for the job's owner and admins only."""
-    may_read(who, (await settled(service.job(identity))).job)
-    piece = service.log(identity, attempt=attempt, rank=rank, offset=offset, limit=limit)
+    job = may_read(who, (await settled(service.job(identity))).job)
+    piece = service.log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
     return await answer(piece)
 
 
@@ -229,6 +229,7 @@ async def follow_log(
     identity: Identity,
     shared: Shared,
     who: Asking,
+    request: Request,
     attempt: Attempt = 0,
     rank: Rank = 0,
     offset: Offset = 0,
@@ -239,12 +240,12 @@ async def follow_log(
     Events carry a LogPiece; their ids resume a broken stream. The last event is `end`.
     """
     # An unknown job, or another user's, is refused before the stream begins.
-    may_read(who, (await settled(shared.service.job(identity))).job)
+    job = may_read(who, (await settled(shared.service.job(identity))).job)
     onward = attempt == 0
     if last:
         attempt, offset = _resumed(last)
-    source = log_stream(shared, identity, attempt=attempt, rank=rank, offset=offset, onward=onward)
-    return EventStream(source, serving=shared, who=who)
+    source = log_stream(shared, job, attempt=attempt, rank=rank, offset=offset, onward=onward)
+    return EventStream(source, serving=shared, request=request)
 
 
 def _resumed(last: str) -> tuple[int, int]:

@@ -13,12 +13,17 @@ from treadle.wire.problems import NotAllowedError
 HIDDEN = "hidden"
 
 
-def may_read(who: Who, job: JobView) -> None:
-    """Raise unless they may read the job's output."""
+def may_read(who: Who, job: JobView) -> str:
+    """The job's id, by which they may read its output; raises if they may not.
+
+    A caller who was given a name goes on with the id: the name may come to stand for
+    somebody else's job at any time.
+    """
     if not _private_to(who, job):
         raise NotAllowedError(
             f"the output of job {job.id} is {job.user}'s; only its owner and admins may read it"
         )
+    return job.id
 
 
 def shown(who: Who, detail: JobDetail) -> JobDetail:

@@ -1,31 +1,67 @@
 """Streams of server-sent events: resumable by their ids, limited in number, quick to end.
 
 FastAPI writes the events and notices a reader that goes away; `guard.py` drops one that is too
-slow. A stream also ends when its source does and when the server closes. Silence is filled with
-comments, so that a reader can tell a quiet server from a dead one.
+slow. A stream also ends when its source does, when the server closes, and when what its reader
+showed no longer holds. Silence is filled with comments, so that a reader can tell a quiet server
+from a dead one.
 
 FastAPI can also run a generator endpoint as a stream. That takes 190 us an event where this takes
 90, fixes the time between comments, and does not end when the server closes.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
+from fastapi import Request
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from treadle.server.answers import encoded
+from treadle.server.guard import who_of
 from treadle.server.port import Service, close_source, settled
 from treadle.server.routes import Serving
 from treadle.wire.jobs import LogPiece
-from treadle.wire.machine import Who
-from treadle.wire.problems import ConflictError, NotFoundError
+from treadle.wire.problems import ConflictError, NotFoundError, RequestError
 
 RECONNECT_MS = 1000
+CHECK_S = 10.0  # how often a stream asks whether its reader may still read
+
+logger = logging.getLogger("treadle")
 
 Frames = AsyncIterator[bytes]
+
+
+class Standing:
+    """Whether a reader is still who they were; looked up now and then, not with every piece."""
+
+    def __init__(self, serving: Serving, request: Request) -> None:
+        self._clock = serving.settings.clock
+        self._sessions = serving.callers.sessions
+        self._state = request.scope["state"]
+        self._who = who_of(request)
+        self._checked_at = self._clock.now()
+
+    def holds(self) -> bool:
+        if self._clock.now() - self._checked_at < CHECK_S:
+            return True
+        self._checked_at = self._clock.now()
+        session, before = self._state.get("session"), self._who
+        if before is None or (session is not None and not self._sessions.is_open(session)):
+            return False
+        now = self._state["shown"]()
+        return (
+            now is not None
+            and now.account == before.account
+            and now.role.level >= before.role.level
+        )
+
+    async def ends(self) -> None:
+        """Wait until it no longer holds."""
+        while self.holds():
+            await self._clock.sleep_until(self._checked_at + CHECK_S)
 
 
 class EventStream(StreamingResponse):
@@ -33,12 +69,15 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, source: Frames, *, serving: Serving, who: Who) -> None:
+    def __init__(self, source: Frames, *, serving: Serving, request: Request) -> None:
+        who = who_of(request)
+        assert who is not None, "a stream's row in the access table asks for a role"
         serving.streams.check(who.user)
         super().__init__(self._frames(), headers={"X-Accel-Buffering": "no"})
         self._source = source
         self._serving = serving
         self._user = who.user
+        self._standing = Standing(serving, request)
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -57,9 +96,10 @@ class EventStream(StreamingResponse):
     async def _frames(self) -> Frames:
         yield format_sse_event(retry=RECONNECT_MS)
         closing = asyncio.create_task(_wait(self._serving.closing))
+        void = asyncio.create_task(self._standing.ends())
         step = asyncio.create_task(_next(self._source))
-        self._tasks = [closing, step]
-        while not closing.done():
+        self._tasks = [step, closing, void]
+        while not closing.done() and not void.done():
             await asyncio.wait(
                 self._tasks,
                 timeout=self._serving.settings.keep_alive_s,
@@ -72,7 +112,7 @@ class EventStream(StreamingResponse):
                 return
             yield frame
             step = asyncio.create_task(_next(self._source))
-            self._tasks[1] = step
+            self._tasks[0] = step
 
 
 async def event_stream(service: Service, *, after: int, job: str) -> Frames:
@@ -86,7 +126,7 @@ async def event_stream(service: Service, *, after: int, job: str) -> Frames:
 
 
 async def log_stream(
-    serving: Serving, identity: str, *, attempt: int, rank: int, offset: int, onward: bool
+    serving: Serving, job: str, *, attempt: int, rank: int, offset: int, onward: bool
 ) -> Frames:
     """One rank's output as it is written; `onward` into the attempts that follow.
 
@@ -94,7 +134,7 @@ async def log_stream(
     """
     service, clock = serving.service, serving.settings.clock
     while True:
-        piece = await next_piece(service, identity, attempt=attempt, rank=rank, offset=offset)
+        piece = await next_piece(service, job, attempt=attempt, rank=rank, offset=offset)
         if piece is not None and piece.attempt:
             attempt = piece.attempt
             if piece.next != offset or piece.text:
@@ -103,7 +143,7 @@ async def log_stream(
                 yield format_sse_event(id=f"{attempt}:{offset}", data_str=data)
                 continue
         if piece is None or piece.ended:
-            detail = await settled(service.job(identity))
+            detail = await settled(service.job(job))
             newest = max((each.number for each in detail.attempts), default=0)
             if onward and newest > attempt > 0:
                 attempt, offset = attempt + 1, 0
@@ -115,11 +155,11 @@ async def log_stream(
 
 
 async def next_piece(
-    service: Service, identity: str, *, attempt: int, rank: int, offset: int
+    service: Service, job: str, *, attempt: int, rank: int, offset: int
 ) -> LogPiece | None:
     """The next part of the output; None while nothing has been written."""
     try:
-        return await settled(service.log(identity, attempt=attempt, rank=rank, offset=offset))
+        return await settled(service.log(job, attempt=attempt, rank=rank, offset=offset))
     except (NotFoundError, ConflictError):
         return None
 
@@ -129,4 +169,9 @@ async def _wait(event: asyncio.Event) -> None:
 
 
 async def _next(frames: Frames) -> bytes | None:
-    return await anext(frames, None)
+    """The next frame; None at the end, which may be that of a job that was deleted meanwhile."""
+    try:
+        return await anext(frames, None)
+    except RequestError as error:
+        logger.info("a stream ends: %s", error)
+        return None

@@ -1,22 +1,20 @@
 """The web page's stream: all that changes, and one log."""
 
 import re
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated, Any, NamedTuple
+from collections.abc import AsyncIterator
+from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import format_sse_event
 from starlette.responses import Response
 
 from treadle.server.answers import encoded
-from treadle.server.auth import Callers
 from treadle.server.port import close_source, settled
 from treadle.server.privacy import may_read
 from treadle.server.routes import PREFIX, Asking, Serving, Shared, refusals
 from treadle.server.stream import EventStream, next_piece
 from treadle.wire.problems import InvalidRequestError
 
-CHECK_S = 10.0  # how often a stream asks whether its reader may still read
 ID_MAX = 2**53
 _LOG = re.compile(r"([A-Za-z0-9_.-]{1,200}):([0-9]{1,9}):([0-9]{1,6}):(-?[0-9]{1,15})", re.ASCII)
 
@@ -26,7 +24,7 @@ router = APIRouter(prefix=PREFIX, tags=["history"])
 class Followed(NamedTuple):
     """A log, and how far it has been read."""
 
-    job: str
+    job: str  # as it was asked for, then its id
     attempt: int  # 0: the newest
     rank: int
     offset: int  # below 0: from the end
@@ -54,9 +52,9 @@ async def follow_all(
         after = int(last)
     followed = _followed(log) if log else None
     if followed is not None:
-        may_read(who, (await settled(shared.service.job(followed.job))).job)
-    source = _frames(shared, after, followed, _still(shared, request.scope["state"]))
-    return EventStream(source, serving=shared, who=who)
+        job = may_read(who, (await settled(shared.service.job(followed.job))).job)
+        followed = followed._replace(job=job)
+    return EventStream(_frames(shared, after, followed), serving=shared, request=request)
 
 
 def _followed(text: str) -> Followed:
@@ -66,30 +64,10 @@ def _followed(text: str) -> Followed:
     return Followed(found[1], int(found[2]), int(found[3]), int(found[4]))
 
 
-def _still(serving: Serving, state: dict[str, Any]) -> Callable[[], bool]:
-    """Whether what the reader showed still holds; looked up now and then, not with every frame."""
-    clock, callers = serving.settings.clock, serving.callers
-    checked_at = clock.now()
-
-    def still() -> bool:
-        nonlocal checked_at
-        if clock.now() - checked_at < CHECK_S:
-            return True
-        checked_at = clock.now()
-        return _is_known(callers, state)
-
-    return still
-
-
-def _is_known(callers: Callers, state: dict[str, Any]) -> bool:
-    session = state.get("session")
-    return callers.sessions.is_open(session) if session is not None else bool(state["shown"]())
-
-
 async def _frames(
-    serving: Serving, after: int | None, followed: Followed | None, still: Callable[[], bool]
+    serving: Serving, after: int | None, followed: Followed | None
 ) -> AsyncIterator[bytes]:
-    source = serving.hub.frames(after, still)
+    source = serving.hub.frames(after)
     try:
         async for frame in source:
             if frame.text:

@@ -37,6 +37,7 @@ class State(StrEnum):
         return self in _ENDED
 
 
+COMMAND_SHOWN_MAX = 2000
 _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMEOUT})
 
 
@@ -227,8 +228,23 @@ class JobView:
     code: int | None = None  # exit status, once it ended
     array: str = ""  # id of the array it belongs to
     index: int | None = None
-    command: tuple[str, ...] = ()
+    command: tuple[str, ...] = described(
+        (), f"Cut after {COMMAND_SHOWN_MAX:,} characters in lists; whole in a JobDetail."
+    )
     model: str = ""
+
+
+def in_short(command: tuple[str, ...]) -> tuple[str, ...]:
+    """A command for a list of jobs: what is beyond the limit is left out, and that is shown."""
+    if sum(map(len, command)) + len(command) <= COMMAND_SHOWN_MAX:
+        return command
+    left, words = COMMAND_SHOWN_MAX, []
+    for word in command:
+        words.append(word[:left])
+        left -= len(word) + 1
+        if left <= 0:
+            break
+    return (*words[:-1], f"{words[-1]}...")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,7 +127,7 @@ def _spawn(words: Sequence[str], log: Path, secrets: dict[str, str]) -> "subproc
     descriptor = os.open(log, flags, 0o600)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "treadle", "up", "--foreground", *words],
+            [sys.executable, "-P", "-m", "treadle", "up", "--foreground", *words],
             stdin=subprocess.DEVNULL,
             stdout=descriptor,
             stderr=descriptor,

@@ -55,7 +55,7 @@ def shell(context: click.Context, /, **_options: Any) -> int:
         )
     wanted = context.meta.get("treadle.command") or (os.environ.get("SHELL") or "/bin/bash",)
     with _meeting_place() as (folder, held):
-        hold = (sys.executable, "-m", "treadle.cli.live.shell_hold", str(folder))
+        hold = (sys.executable, "-P", "-m", "treadle.cli.live.shell_hold", str(folder))
         context.meta["treadle.command"] = hold
         request = job_request(context, None, None, git=False)
         if request.array:

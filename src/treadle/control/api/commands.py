@@ -28,6 +28,7 @@ from treadle.control.jobs import (
     not_enforced,
     prepare,
     stored_states,
+    text_bytes,
     too_little_device_memory,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
@@ -213,6 +214,8 @@ class Commands:
             wall_at=wall(),
             nonce=secrets.token_hex(8),
         )
+        secrets_bytes = sum(map(text_bytes, request.secrets.values()))
+        self._context.jobs.weights.check(wanted.records[0], secrets_bytes, len(wanted.records))
         if request.memory_gib is None and request.cpus is None:
             return wanted
         notes = not_enforced(request, enforced_limits(self._context))

@@ -14,7 +14,7 @@ from treadle.control.loop import wall
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import JobDetail, JobView, State
+from treadle.wire.jobs import JobDetail, JobView, State, in_short
 
 
 def job_view(context: Context, record: JobRecord) -> JobView:
@@ -91,7 +91,7 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         failures=record.failures,
         array=record.array,
         index=record.member,
-        command=record.command,
+        command=in_short(record.command),
         model=record.model,
     )
 
@@ -132,7 +132,7 @@ def ended_view(record: JobRecord) -> JobView:
         code=record.exit,
         array=record.array,
         index=record.member,
-        command=record.command,
+        command=in_short(record.command),
         model=record.model,
     )
 
@@ -167,7 +167,7 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
         attempts[a.number] = replace(view, company=company)
     return JobDetail(
-        job=job_view(context, record),
+        job=replace(job_view(context, record), command=record.command),
         workdir=record.workdir,
         env=record.env,
         secrets=record.secrets,

@@ -5,6 +5,7 @@ and what is known of lengths, and is ended if it takes too long; there is one at
 """
 
 import asyncio
+import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from treadle.control.api.job_progress import left_of
 from treadle.control.api.queries import Queries
 from treadle.control.loop import PolicyInCharge, wall
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import named_jobs
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.wire.problems import BusyError, InvalidRequestError, RequestError, UnavailableError
 from treadle.wire.what_if import WhatIf, WhatIfRequest
@@ -27,8 +29,14 @@ DEVICES_MAX = 10_000
 WITHOUT_MAX = 1000
 CLUSTER = frozenset("0123456789x+")
 CLUSTER_LENGTH_MAX = 200
-COMMAND = ("-m", "treadle.study.snapshot_what_if")
+# Without -P it would import from the folder in which it starts.
+COMMAND = ("-P", "-m", "treadle.study.snapshot_what_if")
+SAID_BYTES_MAX = 2000  # of what a process that failed said, the last
+NAMED_MAX = 4
 MIDDLE = 0.5
+
+
+logger = logging.getLogger("treadle")
 
 
 class _Answer(msgspec.Struct):
@@ -80,6 +88,10 @@ class WhatIfs:
             raise InvalidRequestError(str(error)) from None
         if len(asked.without) > WITHOUT_MAX:
             raise InvalidRequestError(f"without names more than {WITHOUT_MAX:,} jobs")
+        unknown = [name for name in asked.without if name not in self._context.scheduler.jobs]
+        if unknown:
+            named = named_jobs(unknown, NAMED_MAX)
+            raise InvalidRequestError(f"without names {named}: there is none that has not ended")
 
     async def _simulated(self, asked: WhatIfRequest) -> WhatIf:
         snapshot = dict(await self._queries.snapshot())
@@ -91,11 +103,12 @@ class WhatIfs:
             *COMMAND,
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.PIPE,
+            cwd="/",
         )
         try:
             async with asyncio.timeout(WITHIN_S):
-                output, _ = await process.communicate(question)
+                output, said = await process.communicate(question)
         except TimeoutError:
             sentence = f"the simulations did not end within {WITHIN_S:g} s"
             raise UnavailableError(sentence, hint="try again with fewer jobs") from None
@@ -103,7 +116,7 @@ class WhatIfs:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return _read(output)
+        return _read(output, said)
 
 
 def _check_cluster(text: str) -> None:
@@ -117,10 +130,12 @@ def _check_cluster(text: str) -> None:
         raise InvalidInputError(f"that is more than {DEVICES_MAX:,} devices")
 
 
-def _read(output: bytes) -> WhatIf:
+def _read(output: bytes, said: bytes) -> WhatIf:
     try:
         answer = msgspec.json.decode(output, type=_Answer)
     except msgspec.MsgspecError:
+        end = said[-SAID_BYTES_MAX:].decode(errors="replace")
+        logger.warning("the process of a what-if failed; it said, at the end: %r", end)
         raise UnavailableError("the simulation failed", hint="see the daemon's log") from None
     if answer.found is None:
         raise InvalidRequestError(answer.error)

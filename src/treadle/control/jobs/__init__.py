@@ -37,6 +37,7 @@ from treadle.control.jobs.submission import (
     too_little_device_memory,
 )
 from treadle.control.jobs.submit_again import submit_again
+from treadle.control.jobs.weights import text_bytes
 
 __all__ = [
     "ARRAY",
@@ -89,6 +90,7 @@ __all__ = [
     "stored_state",
     "stored_states",
     "submit_again",
+    "text_bytes",
     "text_of",
     "too_little_device_memory",
     "worked_s",

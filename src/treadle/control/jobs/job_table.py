@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from treadle.control.jobs.job_kinds import kinds_of
 from treadle.control.jobs.records import JobRecord
+from treadle.control.jobs.weights import Weights
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.store.rows import AttemptRow, JobFilter
@@ -44,6 +45,7 @@ class JobTable:
         self.arrays: dict[str, dict[JobId, None]] = {}  # their members, likewise
         self.open: dict[AttemptKey, AttemptRow] = {}  # attempts that have not ended
         self.sealed: dict[JobId, bytes] = {}  # secrets of jobs that have not ended
+        self.weights = Weights()
         self.run = ""  # of the controller that gives orders now
         self.next_number = next_number
         self._ended: OrderedDict[JobId, JobRecord] = OrderedDict()
@@ -58,6 +60,7 @@ class JobTable:
 
     def add(self, record: JobRecord) -> None:
         self.records[record.id] = record
+        self.weights.add(record, self.sealed.get(record.id, b""))
         self.next_number = max(self.next_number, record.number + 1)
         if record.array:
             self.arrays.setdefault(record.array, {})[record.id] = None
@@ -83,6 +86,7 @@ class JobTable:
     def drop(self, record: JobRecord) -> None:
         """A job has ended, and that is on disk."""
         self.records.pop(record.id, None)
+        self.weights.drop(record)
         self.sealed.pop(record.id, None)
         for kind in kinds_of(record)[:KINDS]:
             alike = self._kinds.get(kind, {})

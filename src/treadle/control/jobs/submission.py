@@ -25,6 +25,8 @@ from treadle.wire.notation import (
     MEMORY_MAX_GIB,
     MEMORY_MIN_GIB,
     array,
+    is_identity,
+    job_name,
     ranks,
     shown,
     sizes_of,
@@ -271,6 +273,7 @@ def checked(request: JobRequest) -> None:
 
 
 def _check_texts(request: JobRequest) -> None:
+    job_name(request.name, "name")
     if len(request.name) > NAME_MAX or not request.name.isprintable():
         raise InvalidInputError(
             f"name is {shown(request.name)}; expected up to {NAME_MAX} printable characters"
@@ -358,7 +361,8 @@ def name_by_default(command: Sequence[str]) -> str:
         if name.endswith((".py", ".sh")):
             return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
     name = PurePosixPath(command[0]).name or command[0]
-    return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX] or "job"
+    found = "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
+    return "job" if not found or is_identity(found) else found
 
 
 def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, ...]:

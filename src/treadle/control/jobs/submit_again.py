@@ -32,7 +32,11 @@ def submit_again(record: JobRecord) -> SubmitAgain:
 
 
 def quoted(word: str) -> str:
-    """A word for the shell; what a terminal would obey is written as its bytes."""
+    """A word for the shell; what a terminal would obey is written as its bytes.
+
+    Quotes and backslashes are written as bytes there too: a shell that does not know $'...' takes
+    it for a dollar and a word in quotes, and that word must end where ours does.
+    """
     if word.isprintable():
         return shlex.quote(word)
     marks = (_escaped(mark) for mark in word)
@@ -40,9 +44,7 @@ def quoted(word: str) -> str:
 
 
 def _escaped(mark: str) -> str:
-    if mark in "\\'":
-        return f"\\{mark}"
-    if mark.isprintable():
+    if mark.isprintable() and mark not in "\\'":
         return mark
     return "".join(f"\\x{byte:02x}" for byte in mark.encode())
 
