@@ -14,7 +14,7 @@ from treadle.server.access import OPEN, TABLE
 from treadle.server.routes import PREFIX
 from treadle.server.sessions import SESSION_S_MAX
 from treadle.server.settings import ServerSettings
-from treadle.server.stream_routes import CHECK_S
+from treadle.server.stream import CHECK_S
 from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role

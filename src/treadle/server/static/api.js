@@ -3,6 +3,7 @@
 // The session's cookie counts only with its CSRF token, on reads too: a browser sends cookies to
 // every port of a host, and what localStorage keeps to one port alone.
 
+import { sentence } from "./parts/safe-text.js";
 import { setSession } from "./state.js";
 
 const ROOT = "/api/v1";
@@ -55,7 +56,7 @@ export class Problem extends Error {
 
   /** The whole of it, for people. */
   get sentence() {
-    const ended = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? "" : "."}`;
+    const ended = (text) => `${sentence(text.replaceAll("`", ""))}${/[.?!]$/.test(text) ? "" : "."}`;
     return [this.message, this.hint].filter(Boolean).map(ended).join(" ");
   }
 }

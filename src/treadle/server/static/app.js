@@ -51,9 +51,7 @@ function App() {
   const shown = state.session || route.name === "login" ? route : { name: "login", args: [], query: route.query };
   return html`<a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     ${state.session && html`<${Header} current=${shown.name} />`}
-    <main id="main" tabindex="-1" class=${`page-${shown.name}`}>
-      <${Guarded} key=${shown.name + shown.args.length}><${Page} ...${shown} /><//>
-    </main>
+    <${Guarded} key=${[shown.name, ...shown.args].join("/")} name=${shown.name}><${Page} ...${shown} /><//>
     <${Toasts} /><${ConfirmDialog} />`;
 }
 
@@ -71,7 +69,8 @@ function Header({ current }) {
     <${Facts} />
     <${Link} />
     <${ThemeButton} />
-    <button class="plain" onClick=${leave} title=${`${state.session.user} (${state.session.role})`}>Log out</button>
+    <span class="who quiet" title=${`Logged in as ${state.session.user} (${state.session.role})`}><bdi>${state.session.user}</bdi></span>
+    <button class="plain" onClick=${leave}>Log out</button>
   </header>
   <${Trouble} />`;
 }
@@ -82,9 +81,9 @@ function Facts() {
   const { status } = state;
   if (!status) return html`<div class="facts"></div>`;
   return html`<div class="facts">
-    <span><b>${status.free}</b><span class="wide"> of ${count(status.devices, "device")}</span> free</span>
-    <span><b>${status.running}</b> running</span>
-    <span><b>${status.waiting}</b> waiting</span>
+    <span><b>${status.free.toLocaleString("en")}</b><span class="wide"> of ${count(status.devices, "device")}</span> free</span>
+    <span><b>${status.running.toLocaleString("en")}</b> running</span>
+    <span><b>${status.waiting.toLocaleString("en")}</b> waiting</span>
     <span class="wide">${status.policy}</span>
   </div>`;
 }
@@ -131,12 +130,12 @@ function Page({ name, args, query }) {
 
 const pageOf = (name, args) => (name === "jobs" && args.length ? JOB : Object.hasOwn(PAGES, name) ? PAGES[name] : undefined);
 
-/** A mistake in one page must not take the frame with it. */
-function Guarded({ children }) {
+/** A mistake in one page must not take the frame with it; another key removes what it had drawn. */
+function Guarded({ name, children }) {
   const [error, reset] = useErrorBoundary((found) => console.error(found));
-  if (!error) return children;
-  return html`<div class="empty"><p>This page made a mistake: ${String(error.message)}.</p>
-    <button onClick=${reset}>Show it again</button></div>`;
+  return html`<main id="main" tabindex="-1" class=${`page-${name}`} key=${error ? "mistake" : "page"}>
+    ${error ? html`<div class="empty"><p>This page made a mistake: ${String(error.message)}.</p>
+      <button onClick=${reset}>Show it again</button></div>` : children}</main>`;
 }
 
 function useRoute() {

@@ -16,9 +16,10 @@ const TIME_STEPS = [
 /** Multiples of a time step between two moments, at most so many; `zero_s` is where they count from. */
 export function timeTicks(from, to, most, zero_s = 0) {
   const rough = (to - from) / Math.max(most, 1);
-  const step = TIME_STEPS.find((each) => each >= rough) ?? TIME_STEPS.at(-1);
+  const step = TIME_STEPS.find((each) => each >= rough) ?? 10 ** Math.ceil(Math.log10(rough));
   const ticks = [];
-  for (let index = Math.ceil((from - zero_s) / step - 1e-9); zero_s + index * step <= to + step * 1e-6; index += 1) {
+  const first = Math.ceil((from - zero_s) / step - 1e-9);
+  for (let index = first; index <= first + most && zero_s + index * step <= to + step * 1e-6; index += 1) {
     ticks.push(zero_s + index * step + 0); // Adding 0 turns -0 into 0.
   }
   return ticks;

@@ -125,7 +125,7 @@ function styled({ colour, dash, step, peaks, bars, xs }, isHidden) {
   const paths = bars ? uPlot.paths.bars({ size: [0.7, 56], radius: 0.1 })
     : step ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
   const line = {
-    show: !isHidden, stroke: () => shown(colour), width: bars ? 0 : 2, dash, paths, spanGaps: !bars,
+    show: !isHidden, stroke: () => shown(colour), width: bars ? 0 : 2, dash, paths,
     fill: bars ? () => shown(colour) : undefined,
     // A single value makes no line: its point is all there is to see.
     points: bars || (step && xs.length > 1) ? { show: false } : { size: xs.length > 1 ? 5 : 8, fill: () => shown(colour) },

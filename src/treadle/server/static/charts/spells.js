@@ -4,6 +4,8 @@
 //   the rows of a spell begin in `spans`: their number, then first and count of each band), turn
 //   and turns (a device that is shared is cut into `turns` parts) }, in order of `from`
 
+const TURNS_MAX = 64; // of one device at one time; more are drawn over each other
+
 /** Spells of the API: [{ job, devices, from, to }] on nodes [{ name, devices }]. */
 export function columnsOf(spells, nodes) {
   const ordered = [...spells].sort((one, other) => one.from - other.from);
@@ -12,7 +14,7 @@ export function columnsOf(spells, nodes) {
   const jobs = [];
   const spans = [];
   const starts = new Uint32Array(ordered.length);
-  const rowsOf = ordered.map(({ devices }) => devices.map((name) => rowOf(rowsOfNode, name)).sort((a, b) => a - b));
+  const rowsOf = ordered.map(({ devices }) => [...new Set(devices.map((name) => rowOf(rowsOfNode, name)))].sort((a, b) => a - b));
   const job = ordered.map((spell, index) => {
     if (!places.has(spell.job)) {
       places.set(spell.job, jobs.length);
@@ -20,7 +22,8 @@ export function columnsOf(spells, nodes) {
     }
     const bands = bandsOf(rowsOf[index]);
     starts[index] = spans.length;
-    spans.push(bands.length, ...bands.flat());
+    spans.push(bands.length);
+    for (const band of bands) spans.push(...band);
     return places.get(spell.job);
   });
   const columns = {
@@ -32,8 +35,8 @@ export function columnsOf(spells, nodes) {
   return { ...columns, ...lanes(columns, rowsOf) };
 }
 
-// The first row and the number of rows of each node; nodes that only spells name come last.
-function layout(spells, nodes) {
+/** node -> its first row and its number of rows; nodes that only spells name come last. */
+export function layout(spells, nodes) {
   const counts = new Map(nodes.map(({ name, devices }) => [name, devices]));
   for (const { devices } of spells) {
     for (const name of devices) {
@@ -78,11 +81,12 @@ function lanes({ from, to, rows }, rowsOf) {
     for (const row of rowsOf[index]) {
       open[row] = open[row].filter((other) => to[other] > from[index] + 1e-9);
       for (const other of open[row]) beside.add(other);
-      open[row].push(index);
+      open[row] = [...open[row].slice(1 - TURNS_MAX), index];
     }
     const taken = new Set([...beside].map((other) => turn[other]));
     while (taken.has(turn[index])) turn[index] += 1;
-    const most = Math.max(turn[index] + 1, ...[...beside].map((other) => turns[other]));
+    let most = turn[index] + 1;
+    for (const other of beside) most = Math.max(most, turns[other]);
     for (const each of [index, ...beside]) turns[each] = most;
   }
   return { turn, turns };

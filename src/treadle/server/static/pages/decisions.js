@@ -4,9 +4,10 @@ import { get } from "../api.js";
 import { momentFormat, timeTicks, zoneZero } from "../charts/axes.js";
 import { LineChart } from "../charts/line.js";
 import { count, devices, iso, moment, number } from "../parts/format.js";
-import { JobLink } from "../parts/job-name.js";
+import { JobLink, JobOptions } from "../parts/job-name.js";
 import { visible } from "../parts/safe-text.js";
-import { addDecisions, ended, state, useTopic } from "../state.js";
+import { Card } from "../parts/table.js";
+import { addDecisions, state, useTopic } from "../state.js";
 import { html, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { useReading } from "./reading.js";
 
@@ -29,7 +30,7 @@ export default function Decisions({ query }) {
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
     <div class="with-side decisions">
       <div class="stream">
-        ${newest.length > 0 && html`<section class="card" aria-labelledby="cpu-title"><h2 id="cpu-title">CPU time of each decision</h2><${CpuTime} decisions=${state.decisions} /></section>`}
+        ${newest.length > 0 && html`<${Card} name="cpu" title="CPU time of each decision"><${CpuTime} decisions=${state.decisions} /><//>`}
         <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
           <span class="quiet" role="status">${wanted ? count(found.length, "decision") : ""}</span></div>
         <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} names=${names} />`)}</ol>
@@ -91,26 +92,27 @@ function WhyNot({ first }) {
   const [answer, setAnswer] = useState(null);
   const asks = useRef(0);
   const names = [...state.nodes.values()].flatMap((node) => node.devices.map((each) => each.name ?? `${node.name}:${each.number}`));
-  const active = [...state.jobs.values()].filter((each) => !ended(each)).slice(0, 500);
   const ask = async (event) => {
     event.preventDefault();
     asks.current += 1;
     const mine = asks.current;
     setAnswer({ isAsking: true });
-    const found = await get(`/jobs/${encodeURIComponent(job.trim())}/why-not`, { device: device.trim() }).catch((problem) => ({ problem }));
+    const asked = { job: job.trim(), device: device.trim() };
+    const found = await get(`/jobs/${encodeURIComponent(asked.job)}/why-not`, { device: asked.device }).catch((problem) => ({ problem, ...asked }));
     if (mine === asks.current) setAnswer(found);
   };
-  return html`<section class="card why-not" aria-labelledby="why-not-title"><h2 id="why-not-title">Why not?</h2>
+  // An answer goes when its question does.
+  const field = (value, set) => ({ type: "text", required: true, value, onInput: (event) => (set(event.target.value), (asks.current += 1), setAnswer(null)) });
+  return html`<div class="why-not"><${Card} name="why-not" title="Why not?">
     <p class="quiet">Why is a job not on a device?</p>
     <form onSubmit=${ask}>
-      <label>Job <input type="text" required value=${job} list="active-jobs" placeholder="id or name" onInput=${(event) => setJob(event.target.value)} /></label>
-      <datalist id="active-jobs">${active.map(({ id, name }) => html`<option value=${id} key=${id}>${name ?? ""}</option>`)}</datalist>
-      <label>Device <input type="text" required value=${device} list="all-devices" placeholder="node:0" onInput=${(event) => setDevice(event.target.value)} /></label>
+      <label>Job <input ...${field(job, setJob)} list="active-jobs" placeholder="id or name" /></label><${JobOptions} id="active-jobs" />
+      <label>Device <input ...${field(device, setDevice)} list="all-devices" placeholder="node:0" /></label>
       <datalist id="all-devices">${names.slice(0, 1000).map((name) => html`<option value=${name} key=${name} />`)}</datalist>
       <button class="primary">Ask</button>
     </form>
     <div class="why-answer" role="status">${answer?.isAsking && "Asking…"}
-      ${answer?.problem && html`<p class="problem">${answer.problem.sentence}</p>`}
+      ${answer?.problem && html`<p class="problem"><b>Job ${visible(answer.job)} and ${visible(answer.device)}:</b> ${answer.problem.sentence}</p>`}
       ${answer?.because && html`<p><b>Job ${visible(answer.job)} and ${visible(answer.device)}: ${answer.cause}.</b> ${visible(answer.because)}</p>`}</div>
-  </section>`;
+  <//></div>`;
 }

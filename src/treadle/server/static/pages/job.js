@@ -2,9 +2,10 @@
 
 import { get } from "../api.js";
 import { DeviceBars } from "../parts/device-bars.js";
-import { devices, moment, number, range, span } from "../parts/format.js";
+import { useAgain } from "../parts/again.js";
+import { asked, devices, moment, number, range, span, typed } from "../parts/format.js";
 import { Curves } from "../parts/job-curves.js";
-import { JobLink, Name, Swatch } from "../parts/job-name.js";
+import { JobLink, Name, Owner, Swatch } from "../parts/job-name.js";
 import { OrderButtons } from "../parts/job-orders.js";
 import { Profile } from "../parts/job-profile.js";
 import { Failure, Reasons } from "../parts/job-reasons.js";
@@ -15,8 +16,9 @@ import { Timeline } from "../parts/job-timeline.js";
 import { LogView } from "../parts/log-view.js";
 import { visible } from "../parts/safe-text.js";
 import { SubmitAgain } from "../parts/submit-again.js";
+import { Table } from "../parts/table.js";
 import { addJobs, ended, now, state, useNow, useTopic } from "../state.js";
-import { html, useEffect, useState } from "../vendor/preact-htm.js";
+import { html, useState } from "../vendor/preact-htm.js";
 
 const HISTORY_AGAIN_MS = 10000;
 
@@ -40,21 +42,21 @@ export default function JobPage({ args }) {
     <div class="job-title">
       <h1><${Swatch} id=${job.id} />${visible(job.id)} <${Name} text=${job.name} /></h1>
       <${JobState} state=${job.state} />
-      <span class="quiet grow"><${Name} text=${job.user} />${job.tenant && html` · <${Name} text=${job.tenant} />`}</span>
+      <span class="quiet grow"><${Owner} ...${job} /></span>
       <div class="row"><${OrderButtons} ids=${ended(job) ? [] : [job.id]} /></div>
     </div>
     <${Facts} job=${job} detail=${detail} />
     <div class="two">
       <div class="column">
         <${Failure} failure=${detail.failure} attempt=${failed} />
-        ${!(ended(job) && detail.failure) && html`<${Reasons} id=${id} turn=${turn} waiting=${job.state === "PENDING" || job.state === "HELD"} />`}
+        ${!(ended(job) && detail.failure) && html`<${Reasons} id=${id} turn=${turn} active=${!ended(job)} waiting=${job.state === "PENDING" || job.state === "HELD"} />`}
         <${Timeline} id=${id} company=${spells.company} />
         <${SubmitAgain} again=${detail.again} />
       </div>
       <div class="column">
-        ${job.attempts > 0 && html`<${LogView} key=${id} job=${id} attempts=${job.attempts} ended=${ended(job)} />`}
+        ${job.attempts > 0 && html`<${LogView} job=${id} attempts=${job.attempts} ended=${ended(job)} />`}
         <${DeviceBars} id=${id} spells=${spells.own} from_at=${from_at} to_at=${to_at} cut=${spells.cut} />
-        ${history && html`<${Profile} history=${history} />`}
+        ${history && html`<${Profile} history=${history} now_per_s=${job.devices.length ? job.progress?.per_s : null} />`}
         ${history && job.started_at && html`<${Curves} history=${history} from_at=${from_at} to_at=${to_at} />`}
         <${Company} attempts=${detail.attempts} />
       </div>
@@ -65,9 +67,10 @@ export default function JobPage({ args }) {
 function Facts({ job, detail }) {
   const at = useNow();
   const running = job.started_at && !job.ended_at;
-  const asked = job.sizes.length > 1 ? `${job.sizes[0]} to ${job.sizes.at(-1)}` : job.sizes[0];
+  const last = ended(job) && detail.attempts.findLast((attempt) => attempt.devices.length)?.devices;
+  const held = last || job.devices;
   const facts = [
-    ["Devices", job.devices.length ? html`${job.devices.length} of ${asked} <span class="quiet">${visible(devices(job.devices))}</span>` : `asks for ${asked}`],
+    ["Devices", held.length ? html`${last ? "had " : ""}${held.length} of ${asked(job.sizes)} <span class="quiet">${visible(devices(held))}</span>` : `${ended(job) ? "had none, asked" : "asks"} for ${asked(job.sizes)}`],
     job.beside.length && ["Beside", job.beside.map((each) => html`<${JobLink} id=${each} /> `)],
     job.plan && ["Plan", html`<code>${visible(job.plan)}</code>`],
     job.progress && ["Progress", html`<${Progress} job=${job} />`],
@@ -81,7 +84,7 @@ function Facts({ job, detail }) {
     job.resizes > 0 && ["Resizes", job.resizes],
     job.priority !== 0 && ["Priority", job.priority],
     detail.alone_because && ["Runs alone", visible(detail.alone_because)],
-    ["Command", html`<code>${visible(job.command.join(" "))}</code>`],
+    ["Command", html`<code>${visible(typed(job.command))}</code>`],
   ];
   return html`<dl class="job-facts card">${facts.filter(Boolean).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
 }
@@ -90,36 +93,25 @@ function Facts({ job, detail }) {
 function Company({ attempts }) {
   const spells = attempts.flatMap((attempt) => attempt.company.map((each) => ({ ...each, attempt: attempt.number }))).filter((each) => each.seconds >= 1);
   if (!spells.length) return null;
-  return html`<section class="card" aria-label="Company"><h2>Shared its devices</h2><table>
-    <thead><tr><th scope="col">Attempt</th><th scope="col">With</th><th scope="col" class="number">For</th><th scope="col" class="number">Speed, of that alone</th></tr></thead>
-    <tbody>${spells.map((each) => html`<tr><td>${each.attempt}</td><td>${each.jobs.map((job) => html`<${JobLink} id=${job} /> `)}</td>
-      <td class="number">${span(each.seconds)}</td><td class="number">${each.relative === null ? html`<span class="quiet">not measured</span>` : each.relative.toFixed(2)}</td></tr>`)}</tbody>
-  </table></section>`;
+  return html`<section class="card" aria-label="Company"><h2>Shared its devices</h2><${Table} label="Company" heads=${["Attempt", "With", "#For", "#Speed, of that alone"]}>
+    ${spells.map((each) => html`<tr><td>${each.attempt}</td><td>${each.jobs.map((job) => html`<${JobLink} id=${job} /> `)}</td>
+      <td class="number">${span(each.seconds)}</td><td class="number">${each.relative === null ? html`<span class="quiet">not measured</span>` : each.relative.toFixed(2)}</td></tr>`)}<//></section>`;
 }
 
 /** The job's full record and its measurements, read again while it runs. */
 function useRecord(id, turn, active) {
   const [record, setRecord] = useState({ detail: null, history: null, problem: "" });
-  useEffect(() => setRecord({ detail: null, history: null, problem: "" }), [id]);
-  useEffect(() => {
-    let wanted = true;
-    const path = `/jobs/${encodeURIComponent(id)}`;
-    const read = async () => {
-      try {
-        const [detail, history] = await Promise.all([get(path), get(`${path}/history`)]);
-        if (!wanted) return;
-        setRecord({ detail, history, problem: "" });
-        addJobs([detail.job]);
-      } catch (error) {
-        if (wanted) setRecord((before) => ({ ...before, problem: error.sentence ?? String(error) }));
-      }
-    };
-    read();
-    const timer = active ? setInterval(() => !document.hidden && read(), HISTORY_AGAIN_MS) : 0;
-    return () => {
-      wanted = false;
-      clearInterval(timer);
-    };
-  }, [id, turn, active]);
+  const path = `/jobs/${encodeURIComponent(id)}`;
+  const read = async (isWanted) => {
+    try {
+      const [detail, history] = await Promise.all([get(path), get(`${path}/history`)]);
+      if (!isWanted()) return;
+      setRecord({ detail, history, problem: "" });
+      addJobs([detail.job]);
+    } catch (error) {
+      if (isWanted()) setRecord((before) => ({ ...before, problem: error.sentence ?? String(error) }));
+    }
+  };
+  useAgain(read, active ? HISTORY_AGAIN_MS : 0, [id, turn, active]);
   return record;
 }

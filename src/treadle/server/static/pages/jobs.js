@@ -20,10 +20,14 @@ const COLUMNS = [
 
 export default function Jobs({ query }) {
   useTopic("jobs");
-  const [view, setView] = useView(query);
+  const [view, change] = useView(query);
   const [selected, setSelected] = useState(new Set());
   const [closed, setClosed] = useState(new Set());
   const [active, activate] = useState({ index: 0 });
+  const setView = (part) => {
+    change(part);
+    activate({ index: 0 }); // Another order or choice is read from its top.
+  };
   const search = useRef();
   const height = useRowHeight();
   useEndedJobs(view.show === "ended" || view.show === "all");
@@ -76,6 +80,8 @@ export default function Jobs({ query }) {
         onInput=${(event) => setView({ filter: event.target.value })} />
       <${Choice} label="Show" value=${view.show} choices=${Object.entries(SHOWN).map(([name, each]) => [name, each.words])} onChoose=${(show) => setView({ show })} />
       <${Choice} label="Group by" value=${view.group} choices=${Object.entries(GROUPS)} onChoose=${(group) => setView({ group })} />
+      <span class="row narrow"><${Choice} label="Sort by" value=${view.sort} choices=${COLUMNS} onChoose=${(sort) => setView({ sort })} />
+        <button aria-label=${view.down ? "Descending" : "Ascending"} onClick=${() => setView({ down: !view.down })}>${view.down ? "↓" : "↑"}</button></span>
     </div>
     <div class="row toolbar second">
       <span class="quiet grow" role="status">${count(jobs.length, "job")}${selected.size > 0 && `, ${selected.size} selected`}</span>
@@ -158,9 +164,10 @@ function useEndedJobs(shown) {
 
 function useRowHeight() {
   const narrow = useMemo(() => matchMedia("(max-width: 820px)"), []);
-  const [height, setHeight] = useState(narrow.matches ? 68 : 34);
+  const tall = () => (narrow.matches ? 84 : 34);
+  const [height, setHeight] = useState(tall());
   useEffect(() => {
-    const follow = () => setHeight(narrow.matches ? 68 : 34);
+    const follow = () => setHeight(tall());
     narrow.addEventListener("change", follow);
     return () => narrow.removeEventListener("change", follow);
   }, []);

@@ -2,8 +2,10 @@
 
 import { get } from "../api.js";
 import { count, number, range } from "../parts/format.js";
-import { JobLink, Name } from "../parts/job-name.js";
-import { visible } from "../parts/safe-text.js";
+import { JobLink, Name, Owner } from "../parts/job-name.js";
+import { sentence as said, visible } from "../parts/safe-text.js";
+import { Card, Table } from "../parts/table.js";
+import { state } from "../state.js";
 import { html } from "../vendor/preact-htm.js";
 import { useReading } from "./reading.js";
 
@@ -17,27 +19,24 @@ export default function Queue() {
       <span class="quiet">${waiting ? count(waiting, "job waits", "jobs wait") : "no job waits"}${back > 0 && `, ${back} of them in no line`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
     <div class="views">
-      <section class="card wide" aria-labelledby="queue-title"><h2 id="queue-title">Who waits for what</h2>
+      <${Card} name="queue" title="Who waits for what" wide>
         ${jobs.length > 0 && html`<${Waiting} jobs=${jobs} line=${waiting - back} />`}
         ${!waiting && html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free. <code>treadle submit --help</code></p>`}
-        ${back > 0 && html`<p class="quiet small">${count(back, "job is", "jobs are")} in no line: the limit of an array or a machine holds them back, or they can never run here as they are. <a href="#/jobs?show=waiting">Each says why</a>.</p>`}</section>
-      <section class="card" aria-labelledby="shares-title"><h2 id="shares-title">Shares of tenants</h2><${Shares} shares=${shares} /></section>
-      <section class="card" aria-labelledby="free-title"><h2 id="free-title">Free devices</h2><${Free} ...${fragmentation} /></section>
+        ${back > 0 && html`<p class="quiet small">${count(back, "job is", "jobs are")} in no line: the limit of an array or a machine holds them back, or they can never run here as they are. <a href="#/jobs?show=waiting">Each says why</a>.</p>`}<//>
+      <${Card} name="shares" title="Shares of tenants"><${Shares} shares=${shares} /><//>
+      <${Card} name="free" title="Free devices"><${Free} ...${fragmentation} /><//>
     </div>`;
 }
 
 function Waiting({ jobs, line }) {
-  return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="queue-title"><table class="queue-table">
-      <thead><tr><th scope="col" class="number">Place</th><th scope="col">Job</th><th scope="col">User</th><th scope="col">Asks for</th>
-        <th scope="col">Starts in</th><th scope="col">Because</th></tr></thead>
-      <tbody>${jobs.map((each) => html`<tr key=${each.job}>
+  return html`<${Table} name="queue" class="queue-table" heads=${["#Place", "Job", "User", "Asks for", "Starts in", "Because"]}>
+      ${jobs.map((each) => html`<tr key=${each.job}>
         <td class="number">${each.place}</td>
         <th scope="row"><${JobLink} id=${each.job} name=${each.name} /></th>
-        <td><${Name} text=${each.user} />${each.tenant && each.tenant !== each.user && html`<span class="quiet"> · <${Name} text=${each.tenant} /></span>`}</td>
+        <td><${Owner} ...${each} /></td>
         <td class="nowrap">${each.asks}</td>
         <td class="nowrap" title=${each.start?.sentence}>${startText(each.start)}</td>
-        <td class="because">${visible(each.because)}</td></tr>`)}</tbody>
-    </table></div>
+        <td class="because">${visible(each.because)}</td></tr>`)}<//>
     ${line > jobs.length && html`<p class="quiet small">The first ${jobs.length} of ${count(line, "job")}.</p>`}`;
 }
 
@@ -52,18 +51,15 @@ export function startText(start) {
 function Shares({ shares }) {
   if (!shares.length) return html`<p class="quiet">No tenant has a job now.</p>`;
   const hasQuotas = shares.some(({ deserved }) => deserved !== null);
-  const most = Math.max(...shares.flatMap(({ used, deserved }) => [used, deserved ?? 0]), 1e-9);
+  // A full bar is the whole cluster.
+  const most = Math.max(state.status?.devices ?? 0, ...shares.flatMap(({ used, deserved }) => [used, deserved ?? 0]), 1e-9);
   const amount = (value) => (value === null ? "–" : number(value));
   return html`${!hasQuotas && html`<p class="quiet">The policy has no quotas: nothing is deserved, borrowed or lent.</p>`}
-    <div class="scroll" tabindex="0" role="region" aria-labelledby="shares-title"><table>
-      <thead><tr><th scope="col">Tenant</th><th scope="col" class="share-bar">Devices</th><th scope="col" class="number">Used</th>
-        ${hasQuotas && html`<th scope="col" class="number">Deserved</th><th scope="col" class="number">Borrowed</th><th scope="col" class="number">Lent</th>`}
-        <th scope="col" class="number">Waiting</th></tr></thead>
-      <tbody>${shares.map((each) => html`<tr key=${each.tenant}><th scope="row">${each.tenant ? html`<${Name} text=${each.tenant} />` : "(none)"}</th>
+    <${Table} name="shares" heads=${["Tenant", "Of all devices", "#Used", ...(hasQuotas ? ["#Deserved", "#Borrowed", "#Lent"] : []), "#Waiting"]}>
+      ${shares.map((each) => html`<tr key=${each.tenant}><th scope="row">${each.tenant ? html`<${Name} text=${each.tenant} />` : "(none)"}</th>
         <td class="share-bar"><${ShareBar} ...${each} most=${most} /></td><td class="number">${amount(each.used)}</td>
         ${hasQuotas && html`<td class="number">${amount(each.deserved)}</td><td class="number">${amount(each.borrowed)}</td><td class="number">${amount(each.lent)}</td>`}
-        <td class="number">${each.waiting}</td></tr>`)}</tbody>
-    </table></div>
+        <td class="number">${each.waiting}</td></tr>`)}<//>
     ${hasQuotas && html`<p class="quiet small">The line in a bar is what the tenant deserves; beyond it, devices are borrowed.</p>`}`;
 }
 
@@ -76,7 +72,7 @@ function ShareBar({ used, deserved, most }) {
 }
 
 function Free({ free, largest_gang: largest, nodes, sentence }) {
-  return html`<p>${visible(sentence.charAt(0).toUpperCase() + sentence.slice(1))}.</p>
+  return html`<p>${said(sentence)}.</p>
     ${free > 0 && html`<dl><dt>Free</dt><dd>${count(free, "device")}</dd><dt>Largest on one node</dt><dd>${count(largest, "device")}</dd></dl>
       <ul class="free-nodes">${nodes.slice(0, NODES_MAX).map((node) => html`<li key=${node.node}>
         <span class="free-name"><${Name} text=${node.node} /></span>

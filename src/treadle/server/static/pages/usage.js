@@ -5,6 +5,7 @@ import { DayBars, Key, StackedRows } from "../charts/bars.js";
 import { download } from "../parts/download.js";
 import { number } from "../parts/format.js";
 import { Name } from "../parts/job-name.js";
+import { Card, Table } from "../parts/table.js";
 import { toastProblem } from "../parts/toast.js";
 import { now, useTopic } from "../state.js";
 import { html, useMemo, useState } from "../vendor/preact-htm.js";
@@ -42,10 +43,10 @@ function Shown({ usage, by, since_at, isReading }) {
   const all = total(usage.rows);
   const capacity = sum(usage.days.map(({ capacity_h: each }) => each));
   return html`<div class="views" aria-busy=${isReading}>
-    <section class="card wide" aria-labelledby="days-title"><h2 id="days-title">Allocated by day</h2><${Days} usage=${usage} by=${by} groups=${groups} since_at=${since_at} /></section>
-    <section class="card" aria-labelledby="sums-title"><h2 id="sums-title">In all</h2><${Sums} all=${all} capacity=${capacity} /></section>
-    <section class="card" aria-labelledby="waste-title"><h2 id="waste-title">Waste by cause</h2><${Waste} groups=${groups} /></section>
-    <section class="card wide" aria-labelledby="rows-title"><h2 id="rows-title">By ${by}</h2><${Rows} groups=${groups} by=${by} /></section></div>`;
+    <${Card} name="days" title="Allocated by day" wide><${Days} usage=${usage} by=${by} groups=${groups} since_at=${since_at} /><//>
+    <${Card} name="sums" title="In all"><${Sums} all=${all} capacity=${capacity} /><//>
+    <${Card} name="waste" title="Waste by cause"><${Waste} groups=${groups} /><//>
+    <${Card} name="rows" title=${`By ${by}`} wide><${Rows} groups=${groups} by=${by} /><//></div>`;
 }
 
 // -- sums ---------------------------------------------------------------------------------------
@@ -123,13 +124,10 @@ function Waste({ groups }) {
 function Rows({ groups, by }) {
   const other = by === "user" ? "tenant" : "user";
   const cell = (value) => (value === null ? html`<span class="quiet" title="Not measured">–</span>` : amount(value));
-  return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="rows-title"><table>
-    <thead><tr><th scope="col">${by === "user" ? "User" : "Tenant"}</th><th scope="col">${by === "user" ? "Tenants" : "Users"}</th>
-      ${["Jobs", "Allocated h", "Used h", "Failed h", "Idle h", "Starting h"].map((title) => html`<th scope="col" class="number" key=${title}>${title}</th>`)}</tr></thead>
-    <tbody>${groups.map((group) => html`<tr key=${group.name}><th scope="row">${group.name ? html`<${Name} text=${group.name} />` : "(none)"}</th>
+  return html`<${Table} name="rows" heads=${[...(by === "user" ? ["User", "Tenants"] : ["Tenant", "Users"]), "#Jobs", "#Allocated h", "#Used h", "#Failed h", "#Idle h", "#Starting h"]}>
+    ${groups.map((group) => html`<tr key=${group.name}><th scope="row">${group.name ? html`<${Name} text=${group.name} />` : "(none)"}</th>
       <td class="quiet">${[...new Set(group.rows.map((row) => row[other]))].filter(Boolean).slice(0, 6).map((name, index) => [index ? ", " : "", html`<${Name} text=${name} />`])}</td>
       <td class="number">${group.jobs}</td><td class="number">${cell(group.allocated_h)}</td><td class="number">${cell(group.used_h)}</td>
-      <td class="number">${cell(group.failed_h)}</td><td class="number">${cell(group.idle_h)}</td><td class="number">${cell(group.restart_h)}</td></tr>`)}</tbody>
-  </table></div>
+      <td class="number">${cell(group.failed_h)}</td><td class="number">${cell(group.idle_h)}</td><td class="number">${cell(group.restart_h)}</td></tr>`)}<//>
   <p class="quiet small">A job that ran on several days is counted on each of them.</p>`;
 }

@@ -9,13 +9,14 @@ import { Gantt, TimeControls, clamped } from "../charts/gantt.js";
 import { lookOf } from "../parts/colour.js";
 import { download } from "../parts/download.js";
 import { count, moment, span } from "../parts/format.js";
-import { JobLink, Name } from "../parts/job-name.js";
+import { JobLink, JobOptions, Name } from "../parts/job-name.js";
 import { visible } from "../parts/safe-text.js";
-import { ended, state, useTopic } from "../state.js";
+import { Card, Table } from "../parts/table.js";
+import { state, useTopic } from "../state.js";
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/preact-htm.js";
 import { opened } from "./journal.js";
 import { useReading } from "./reading.js";
-import { Report } from "./report.js";
+import { NOT_SIMULATED, Notes, Report } from "./report.js";
 
 const ROWS_MAX = 200;
 
@@ -63,14 +64,13 @@ function Form({ asked, setAsked, onRun, onOpen, isRunning }) {
   const input = useRef();
   const { value: policy } = useReading((signal) => get("/policy", {}, signal), []);
   const field = (name) => ({ value: asked[name], onInput: (event) => setAsked({ ...asked, [name]: event.target.value }) });
-  const active = [...state.jobs.values()].filter((each) => !ended(each)).slice(0, 500);
   const isViewer = state.session?.role === "viewer";
   return html`<form class="card what-if-form" onSubmit=${onRun}>
     <label>Policy <input type="text" list="policies" placeholder=${state.status?.policy ?? "as it is"} ...${field("policy")} /></label>
     <datalist id="policies">${(policy?.offered ?? []).map((name) => html`<option value=${name} key=${name} />`)}</datalist>
     <label>Machines <input type="text" placeholder="as they are, or 2x8" ...${field("cluster")} /></label>
     <label class="grow">Without jobs <input type="text" placeholder="none, or ids: 12, 15" list="what-if-jobs" ...${field("without")} /></label>
-    <datalist id="what-if-jobs">${active.map(({ id, name }) => html`<option value=${id} key=${id}>${name ?? ""}</option>`)}</datalist>
+    <${JobOptions} id="what-if-jobs" />
     <button class="primary" disabled=${isRunning || isViewer} title=${isViewer ? "Viewers may not run simulations" : undefined}>Simulate</button>
     <input type="file" hidden ref=${input} accept=".json,.jsonl,.txt,.journal"
       onChange=${(event) => { onOpen(event.target.files[0]); event.target.value = ""; }} />
@@ -97,12 +97,12 @@ function Answer({ answer, file }) {
       ${file ? html`From <bdi>${file}</bdi>: the` : "The"} queue of ${moment(answer.at)}</h2>
       ${!file && html`<button class="plain" onClick=${() => save(answer)}>Save as a file</button>`}</div>
       <div class="outcomes">${NUMBERS.map(([key, title]) => html`<${Compared} key=${key} title=${title} now=${now[key]} then=${then[key]} />`)}</div>
-      <div class="scroll" tabindex="0" role="region" aria-label="Both simulations"><table class="outcome-names"><thead><tr><th scope="col"></th><th scope="col">Policy</th><th scope="col">Machines</th><th scope="col" class="number">Jobs</th><th scope="col" class="number">Ended</th></tr></thead>
-        <tbody>${[["as it is", now], ["what if", then]].map(([name, each]) => html`<tr key=${name}><th scope="row">${name}</th><td>${broken(each.policy)}</td><td>${each.cluster}</td>
-          <td class="number">${each.jobs}</td><td class="number">${each.ended}</td></tr>`)}</tbody></table></div>
-      ${notes.length > 0 && html`<h3 class="notes-title">What was assumed</h3><ul class="notes">${notes.map((note) => html`<li key=${note}>${visible(note)}</li>`)}</ul>`}</section>
+      <${Table} label="Both simulations" class="outcome-names" heads=${["", "Policy", "Machines", "#Jobs", "#Ended"]}>
+        ${[["as it is", now], ["what if", then]].map(([name, each]) => html`<tr key=${name}><th scope="row">${name}</th><td>${broken(each.policy)}</td><td>${each.cluster}</td>
+          <td class="number">${each.jobs}</td><td class="number">${each.ended}</td></tr>`)}<//>
+      <${Notes} notes=${notes} /></section>
     <${Pair} answer=${answer} />
-    <section class="card" aria-labelledby="jobs-title"><h2 id="jobs-title">Jobs</h2><${Jobs} jobs=${jobs} /></section>`;
+    <${Card} name="jobs" title="Jobs"><${Jobs} jobs=${jobs} /><//>`;
 }
 
 function save(answer) {
@@ -125,11 +125,10 @@ function Jobs({ jobs }) {
   const gain = ({ now_s: now, then_s: then }) => (now === null || then === null ? (now === then ? 0 : Infinity) : Math.abs(then - now));
   const sorted = useMemo(() => [...jobs].sort((one, other) => gain(other) - gain(one)), [jobs]);
   const ends = (value) => (value === null ? html`<span class="quiet">not within it</span>` : span(value));
-  return html`<div class="scroll" tabindex="0" role="region" aria-labelledby="jobs-title"><table>
-    <thead><tr><th scope="col">Job</th><th scope="col">User</th><th scope="col" class="number">Ends in, as it is</th><th scope="col" class="number">what if</th><th scope="col" class="number">Difference</th></tr></thead>
-    <tbody>${sorted.slice(0, ROWS_MAX).map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} id=${each.job} name=${each.name} /></th><td><${Name} text=${each.user} /></td>
+  return html`<${Table} name="jobs" heads=${["Job", "User", "#Ends in, as it is", "#what if", "#Difference"]}>
+    ${sorted.slice(0, ROWS_MAX).map((each) => html`<tr key=${each.job}><th scope="row"><${JobLink} id=${each.job} name=${each.name} /></th><td><${Name} text=${each.user} /></td>
       <td class="number">${ends(each.now_s)}${each.assumed && html`<abbr class="quiet" title="Its length is not known and was assumed">*</abbr>`}</td><td class="number">${ends(each.then_s)}</td>
-      <td class="number">${difference(each)}</td></tr>`)}</tbody></table></div>
+      <td class="number">${difference(each)}</td></tr>`)}<//>
     ${jobs.some((each) => each.assumed) && html`<p class="quiet small">* Its length is not known and was assumed.</p>`}
     ${jobs.length > ROWS_MAX && html`<p class="quiet small">The ${ROWS_MAX} with the largest difference of ${count(jobs.length, "job")}.</p>`}`;
 }
@@ -178,6 +177,6 @@ function Journal({ journal, file }) {
   useEffect(() => setView(journal.whole), [journal]);
   const shared = { view, whole: journal.whole, onView: (from, to) => setView(clamped(from, to, journal.whole)), onReset: () => setView(journal.whole) };
   return html`<section class="card" aria-labelledby="journal-title"><div class="row"><h2 id="journal-title" class="grow"><bdi>${file}</bdi>: ${journal.title}</h2><${TimeControls} ...${shared} /></div>
-    <p class="quiet">${count(columns.jobs.length, "job")} in ${count(journal.spells.length, "spell")} on ${count(columns.rows, "device")}, over ${span(journal.whole.to)}. Read in this browser; nothing was sent.</p>
+    <p class="quiet">${count(columns.jobs.length, "job")} in ${count(journal.spells.length, "spell")} on ${count(columns.rows, "device")}, over ${span(journal.whole.to)}. ${NOT_SIMULATED}</p>
     <${Chart} ...${shared} columns=${columns} names=${journal.jobs} labelledby="journal-title" /></section>`;
 }

@@ -1,7 +1,8 @@
 // How fast jobs run beside others, where it was measured: asked for those that share a device.
 
 import { get } from "../api.js";
-import { useEffect, useState } from "../vendor/preact-htm.js";
+import { useState } from "../vendor/preact-htm.js";
+import { useAgain } from "./again.js";
 
 const ASKED_MAX = 24;
 const AGAIN_MS = 15000;
@@ -10,20 +11,11 @@ const AGAIN_MS = 15000;
 export function useSpeeds(jobs) {
   const [speeds, setSpeeds] = useState(new Map());
   const asked = jobs.slice(0, ASKED_MAX);
-  useEffect(() => {
-    let wanted = true;
-    const read = async () => {
-      const found = await Promise.all(asked.map((job) => speedOf(job)));
-      if (wanted) setSpeeds(new Map(asked.map((job, index) => [job, found[index]]).filter(([, speed]) => speed)));
-    };
-    if (asked.length) read();
-    else setSpeeds(new Map()); // Of a past moment no speed is known.
-    const timer = asked.length ? setInterval(() => !document.hidden && read(), AGAIN_MS) : 0;
-    return () => {
-      wanted = false;
-      clearInterval(timer);
-    };
-  }, [asked.join()]);
+  const read = async (isWanted) => {
+    const found = await Promise.all(asked.map(speedOf));
+    if (isWanted()) setSpeeds(new Map(asked.map((job, index) => [job, found[index]]).filter(([, speed]) => speed)));
+  };
+  useAgain(read, asked.length ? AGAIN_MS : 0, [asked.join()]);
   return speeds;
 }
 

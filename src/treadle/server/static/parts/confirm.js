@@ -23,6 +23,11 @@ export function ConfirmDialog() {
   useEffect(() => {
     if (question && !dialog.current.open) dialog.current.showModal();
   });
+  useEffect(() => {
+    const leave = () => close(false); // The question was about another page.
+    addEventListener("popstate", leave);
+    return () => removeEventListener("popstate", leave);
+  }, []);
   const close = (answer) => {
     question?.answer(answer);
     question = null;

@@ -2,15 +2,15 @@
 
 import { state, useTopic } from "../state.js";
 import { html } from "../vendor/preact-htm.js";
-import { gib, percent, range, span } from "./format.js";
-import { JobLink, Name } from "./job-name.js";
+import { asked, gib, percent, range, span } from "./format.js";
+import { JobLink, Name, Owner } from "./job-name.js";
 import { JobState } from "./job-state.js";
 import { visible } from "./safe-text.js";
 
 export function DeviceCard({ device, speeds, past }) {
   useTopic(...(device?.jobs ?? []).map((job) => `job:${job}`));
   if (!device) {
-    return html`<section class="device-card card" aria-label="Device"><p class="quiet">Point at a device, or move to it with the keyboard, to see what it does. Enter opens its job.</p></section>`;
+    return html`<section class="device-card card" aria-label="Device"><p class="quiet">${matchMedia("(hover: none)").matches ? "Tap a device to open its job." : "Point at a device, or move to it with the keyboard, to see what it does. Enter opens its job."}</p></section>`;
   }
   const used = device.memory_used_gib;
   return html`<section class="device-card card" aria-label="Device" aria-live="polite">
@@ -34,8 +34,8 @@ function JobHere({ id, speed, shared }) {
   return html`<div class="job-here">
     <div class="row"><span class="grow"><${JobLink} id=${id} /></span><${JobState} state=${job.state} /></div>
     <dl>
-      <dt>User</dt><dd><${Name} text=${job.user} />${job.tenant && html` · <${Name} text=${job.tenant} />`}</dd>
-      <dt>Devices</dt><dd>${job.devices.length} of ${job.sizes.length > 1 ? `${job.sizes[0]} to ${job.sizes.at(-1)}` : job.sizes[0]}</dd>
+      <dt>User</dt><dd><${Owner} ...${job} /></dd>
+      <dt>Devices</dt><dd>${job.devices.length} of ${asked(job.sizes)}</dd>
       ${job.plan && html`<dt>Plan</dt><dd><code>${visible(job.plan)}</code></dd>`}
       ${shared && html`<dt>Speed</dt><dd>${speed ? `${speed.toFixed(2)} of its speed alone` : html`<span class="quiet">beside others: not measured</span>`}</dd>`}
       ${job.end?.known && html`<dt>Ends in</dt><dd>${range(job.end.low_s, job.end.high_s)}</dd>`}
@@ -46,7 +46,7 @@ function JobHere({ id, speed, shared }) {
 
 function PastJob({ spell }) {
   return html`<div class="job-here"><${JobLink} id=${spell.job} name=${spell.name} />
-    <dl><dt>User</dt><dd><${Name} text=${spell.user} />${spell.tenant && html` · <${Name} text=${spell.tenant} />`}</dd>
+    <dl><dt>User</dt><dd><${Owner} ...${spell} /></dd>
       <dt>Devices</dt><dd>${spell.devices.length}</dd>
       ${spell.plan && html`<dt>Plan</dt><dd><code>${visible(spell.plan)}</code></dd>`}
       <dt>Attempt</dt><dd>${spell.attempt}</dd></dl></div>`;

@@ -66,14 +66,24 @@ export function number(value) {
 
 export const percent = (share) => (share === null || share === undefined ? "" : `${Math.round(share * 100)} %`);
 
-/** Memory in GiB, in smaller units below that. */
+/** Memory in GiB, in smaller units below that; nothing has no unit. */
 export function gib(value) {
   if (value === null || value === undefined) return "";
-  if (value === 0 || value >= 1) return `${number(value)} GiB`;
+  if (value === 0) return "0";
+  if (value >= 1) return `${number(value)} GiB`;
   return value >= 0.001 ? `${Math.round(value * 1024)} MiB` : `${Math.round(value * 1048576)} KiB`;
 }
 
 export const count = (many, one, more = `${one}s`) => `${many.toLocaleString("en")} ${many === 1 ? one : more}`;
+
+/** The sizes that a job may have: "1 to 4". */
+export const asked = (sizes, to = " to ") => (sizes.length > 1 ? `${sizes[0]}${to}${sizes.at(-1)}` : sizes[0]);
+
+/** A command as it would be typed, quoted as Python's shlex does. */
+export function typed(command) {
+  if (command.length === 3 && command[0] === "/bin/bash" && command[1] === "-c") return command[2];
+  return command.map((word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`)).join(" ");
+}
 
 /** "host:0-3, host:6": devices of a node in runs. */
 export function devices(names) {

@@ -5,6 +5,7 @@ import { html, useMemo } from "../vendor/preact-htm.js";
 import { gib, number, percent, span } from "./format.js";
 
 const HEIGHT = 170;
+const GAP_MIN_S = 15; // without a measurement, while they come every few seconds
 
 /** Seconds count from the job's first start. A curve without a measurement is not shown. */
 export function Curves({ history, from_at, to_at }) {
@@ -18,9 +19,14 @@ export function Curves({ history, from_at, to_at }) {
 }
 
 function chartsOf(history, from_at) {
-  const points = history.attempts.flatMap((attempt) => attempt.points);
-  const load = (name, read) => series(name, points.map((point) => [point.at + point.span_s / 2 - from_at, read(point.mean)]));
-  const said = (name, read) => series(name, (history.progress ?? []).map((point) => [point.at - from_at, read(point)]));
+  const points = history.attempts.flatMap((attempt) => attempt.points).sort((a, b) => a.at - b.at);
+  // Where nothing was measured, as while the daemon was down, no curve goes on.
+  const gaps = points.slice(1).flatMap(({ at, span_s }, index) => {
+    const { at: before, span_s: its_s } = points[index];
+    return at - before - its_s > Math.max(GAP_MIN_S, 2 * span_s, 2 * its_s) ? [(before + its_s + at) / 2 - from_at] : [];
+  });
+  const load = (name, read) => series(name, points.map((point) => [point.at + point.span_s / 2 - from_at, read(point.mean)]), gaps);
+  const said = (name, read) => series(name, (history.progress ?? []).map((point) => [point.at - from_at, read(point)]), gaps);
   const all = [
     { label: "Devices busy", y: { format: percent, exactly: 1 }, series: [load("busy", (mean) => mean.busy), load("multiprocessors", (mean) => mean.active)] },
     { label: "Device memory", y: { format: gib }, series: [load("most of a device", (mean) => mean.device_memory_gib)] },
@@ -34,7 +40,9 @@ function chartsOf(history, from_at) {
 
 const coloured = (all) => all.map((each, index) => ({ ...each, colour: index ? "--info" : "--accent", dash: index ? [6, 3] : undefined }));
 
-function series(name, pairs) {
-  const known = pairs.filter(([, value]) => value !== null && value !== undefined).sort((a, b) => a[0] - b[0]);
+function series(name, pairs, gaps) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined);
+  if (known.length) known.push(...gaps.map((x) => [x, null]));
+  known.sort((a, b) => a[0] - b[0]);
   return { name, xs: known.map(([x]) => Math.max(0, x)), ys: known.map(([, y]) => y) };
 }

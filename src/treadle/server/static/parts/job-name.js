@@ -1,6 +1,6 @@
 // A job wherever it is mentioned: its colour, its id and its name, as a link.
 
-import { state } from "../state.js";
+import { ended, state } from "../state.js";
 import { html } from "../vendor/preact-htm.js";
 import { lookClass } from "./colour.js";
 import { visible } from "./safe-text.js";
@@ -14,6 +14,16 @@ export function Swatch({ id }) {
 /** Names are users' text: isolated, so that their direction cannot leak. */
 export function Name({ text }) {
   return html`<bdi>${visible(text)}</bdi>`;
+}
+
+export function Owner({ user, tenant }) {
+  return html`<${Name} text=${user} />${tenant && tenant !== user && html`<span class="quiet"> · <${Name} text=${tenant} /></span>`}`;
+}
+
+/** What a field for a job offers. */
+export function JobOptions({ id }) {
+  const active = [...state.jobs.values()].filter((each) => !ended(each)).slice(0, 500);
+  return html`<datalist id=${id}>${active.map((each) => html`<option value=${each.id} key=${each.id}>${each.name ?? ""}</option>`)}</datalist>`;
 }
 
 export function JobLink({ id, name = state.jobs.get(id)?.name }) {

@@ -5,14 +5,18 @@ import { count, number, percent } from "./format.js";
 import { visible } from "./safe-text.js";
 
 const ORDER = ["load", "prepare", "compute", "sync", "turns"];
-const WORDS = { load: "loading data", prepare: "preparing", compute: "computing", sync: "synchronising", turns: "waiting for turns" };
+const WORDS = { load: "loading data", prepare: "preparing", compute: "computing", sync: "synchronising", turns: "waiting for turns", other: "the rest" };
 
 const speed = (per_s, size) => `${number(per_s)} steps a second on ${count(size, "device")}`;
 
-export function Profile({ history }) {
+/** `now_per_s`: of a job that runs, newer than its history. */
+export function Profile({ history, now_per_s }) {
   const stages = ORDER.filter((name) => history.stages?.[name] > 0).map((name) => [name, history.stages[name]]);
-  const whole = stages.reduce((sum, [, seconds]) => sum + seconds, 0);
-  const { observed_per_s: observed, predicted_per_s: predicted } = history;
+  const sum = stages.reduce((before, [, seconds]) => before + seconds, 0);
+  const whole = Math.max(history.stages?.step ?? 0, sum);
+  if (stages.length && whole > sum * 1.005) stages.push(["other", whole - sum]);
+  const { predicted_per_s: predicted } = history;
+  const observed = now_per_s ?? history.observed_per_s;
   const known = (value) => value !== null && value !== undefined;
   if (!stages.length && !history.bottleneck && !known(observed) && !known(predicted)) return null;
   return html`<section class="card profile" aria-label="Resource profile">

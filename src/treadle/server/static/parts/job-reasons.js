@@ -1,25 +1,18 @@
 // Why a job waits, runs or failed, with the evidence.
 
 import { get } from "../api.js";
-import { html, useEffect, useState } from "../vendor/preact-htm.js";
+import { html, useState } from "../vendor/preact-htm.js";
+import { useAgain } from "./again.js";
 import { count, range } from "./format.js";
 import { sentence, visible } from "./safe-text.js";
 
 const AGAIN_MS = 10000;
 
-/** `turn` changes when the job's state does; a waiting job is asked again now and then. */
-export function Reasons({ id, turn, waiting }) {
+/** `turn` changes when the job's state does; until it has ended it is asked again now and then. */
+export function Reasons({ id, turn, waiting, active }) {
   const [why, setWhy] = useState(null);
-  useEffect(() => {
-    let wanted = true;
-    const read = () => get(`/jobs/${encodeURIComponent(id)}/why`).then((found) => wanted && setWhy(found), () => {});
-    read();
-    const timer = waiting ? setInterval(() => !document.hidden && read(), AGAIN_MS) : 0;
-    return () => {
-      wanted = false;
-      clearInterval(timer);
-    };
-  }, [id, turn]);
+  const read = (isWanted) => get(`/jobs/${encodeURIComponent(id)}/why`).then((found) => isWanted() && setWhy(found), () => {});
+  useAgain(read, active ? AGAIN_MS : 0, [id, turn, active]);
   if (!why) return null;
   const { estimate } = why;
   const more = [...why.evidence, why.company, why.reservation].filter(Boolean);

@@ -1,10 +1,10 @@
 // Rows of the table of jobs.
 
-import { state, useTopic } from "../state.js";
+import { ended, state, useTopic } from "../state.js";
 import { html } from "../vendor/preact-htm.js";
-import { count, devices, moment, number, percent, range, span } from "./format.js";
+import { asked, count, devices, moment, number, percent, range, span } from "./format.js";
 import { done } from "./job-filter.js";
-import { JobLink, Name } from "./job-name.js";
+import { JobLink, Name, Owner } from "./job-name.js";
 import { JobState } from "./job-state.js";
 import { memo } from "./memo.js";
 import { visible } from "./safe-text.js";
@@ -19,20 +19,22 @@ export const JobRow = memo(({ id, index, active, selected, onSelect, onActive })
     aria-rowindex=${index + 2} aria-selected=${selected} onMouseDown=${() => onActive(index)}>
     <span role="gridcell" class="check"><input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} /></span>
     <span role="gridcell" class="name"><${JobLink} id=${id} name=${job.name} /></span>
-    <span role="gridcell" class="user"><${Name} text=${job.user} />${job.tenant && html`<span class="quiet"> · <${Name} text=${job.tenant} /></span>`}</span>
+    <span role="gridcell" class="user"><${Owner} ...${job} /></span>
     <span role="gridcell" class="state-cell"><${JobState} state=${job.state} /></span>
-    <span role="gridcell" class="reason" title=${visible(job.because)}>${visible(job.because)}</span>
-    <span role="gridcell" class="devices" title=${visible(devices(job.devices))}>${held(job)}</span>
+    <span role="gridcell" class="reason" title=${visible(reason(job))}>${visible(reason(job))}</span>
+    <span role="gridcell" class="devices" title=${ended(job) ? "Devices on average while it ran, of those that it asked for" : visible(devices(job.devices))}>${held(job)}</span>
     <span role="gridcell" class="progress-cell"><${Progress} job=${job} /></span>
     <span role="gridcell" class="eta" title=${visible(job.end?.because ?? "")}>${job.end?.known ? range(job.end.low_s, job.end.high_s) : ""}</span>
     <span role="gridcell" class="when"><time title="Submitted">${moment(job.submitted_at, { seconds: false })}</time></span>
   </div>`;
 });
 
+const reason = (job) => job.because || (job.state === "TIMEOUT" ? "its time limit was over" : "");
+
 function held(job) {
-  const asked = job.sizes.length > 1 ? `${job.sizes[0]}–${job.sizes.at(-1)}` : job.sizes[0];
+  const many = ended(job) && job.running_s > 0 ? number(job.device_s / job.running_s) : job.devices.length;
   const beside = job.beside.length ? html`<span class="beside" title=${`Shares its devices with ${job.beside.join(", ")}`}> + ${job.beside.map(visible).join(", ")}</span>` : "";
-  return html`<b>${job.devices.length}</b><span class="quiet">/${asked}</span>${beside}`;
+  return html`<b>${many}</b><span class="quiet">/${asked(job.sizes, "–")}</span>${beside}`;
 }
 
 /** A bar only where the job said how many steps there are; otherwise what it did say. */

@@ -1,24 +1,20 @@
 // Who held which devices during a job's life: its own spells, and who came and went beside it.
 
 import { get } from "../api.js";
-import { useEffect, useState } from "../vendor/preact-htm.js";
+import { useState } from "../vendor/preact-htm.js";
+import { useAgain } from "./again.js";
 
 const NONE = { own: [], company: [], cut: false };
 
 /** `turn` changes when the job's devices do; nothing is read before it first started. */
 export function useJobSpells(id, { from_at, to_at, turn, started }) {
-  const [found, setFound] = useState({ id, ...NONE });
-  useEffect(() => {
-    let wanted = started;
-    if (started) {
-      get("/spells", { since_at: from_at, until_at: to_at }).then(
-        (page) => wanted && setFound({ id, ...foundIn(page, id) }),
-        () => {}, // What was known stays; the frame says that the daemon does not answer.
-      );
-    }
-    return () => (wanted = false);
-  }, [id, turn, started]);
-  return found.id === id ? found : NONE;
+  const [found, setFound] = useState(NONE);
+  const read = (isWanted) => started && get("/spells", { since_at: from_at, until_at: to_at }).then(
+    (page) => isWanted() && setFound(foundIn(page, id)),
+    () => {}, // What was known stays; the frame says that the daemon does not answer.
+  );
+  useAgain(read, 0, [id, turn, started]);
+  return found;
 }
 
 /** `company` has the shape of events, for the timeline. */

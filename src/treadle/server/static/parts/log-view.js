@@ -17,7 +17,7 @@ export function LogView({ job, attempts, ended }) {
   const [rank, setRank] = useState(0);
   const [sought, setSought] = useState("");
   const [stick, setStick] = useState(true);
-  const [hit, setHit] = useState(-1);
+  const [hit, setHit] = useState(0);
   const log = useLog(job, attempt || attempts, rank, ended);
   const hits = useMemo(() => found(log.lines, sought), [log.lines, log.version, sought]);
   const go = (by) => {
@@ -27,11 +27,16 @@ export function LogView({ job, attempts, ended }) {
   };
   const seek = (text) => {
     setSought(text);
-    setHit(-1);
+    setHit(0);
+    if (text) setStick(false);
+  };
+  const readAll = () => {
+    setStick(false);
+    log.whole();
   };
   const marked = hits[hit] ?? -1;
   const draw = (index) => html`<div class="log-line ${index === marked ? "marked" : ""}" key=${index + log.lines.dropped}>
-    <span class="line-number" aria-hidden="true">${index + log.lines.dropped + 1}</span>${log.lines.spans(index).map((span) => html`<span class=${span.classes}>${span.text}</span>`)}</div>`;
+    ${!log.from && html`<span class="line-number" aria-hidden="true">${index + log.lines.dropped + 1}</span>`}${log.lines.spans(index).map((span) => html`<span class=${span.classes}>${span.text}</span>`)}</div>`;
   return html`<section class="card log" aria-label="Output">
     <div class="row">
       <h2 class="grow">Output</h2>
@@ -39,12 +44,12 @@ export function LogView({ job, attempts, ended }) {
       ${log.ranks > 1 && html`<${Numbers} label="Rank" most=${log.ranks - 1} from=${0} value=${rank} onChoose=${setRank} />`}
       <input type="search" placeholder="Search" aria-label="Search the output" value=${sought} onInput=${(event) => seek(event.target.value)}
         onKeyDown=${(event) => event.key === "Enter" && (event.preventDefault(), go(event.shiftKey ? -1 : 1))} />
-      ${sought && html`<span class="quiet number">${hits.length ? `${hit + 1} of ${hits.length}` : "not found"}</span>
+      ${sought && html`<span class="quiet number">${hits.length ? `${hit + 1} of ${hits.length}` : "not found"}${log.from > 0 && " in these lines"}</span>
         <button onClick=${() => go(-1)} disabled=${!hits.length} aria-label="Previous hit">↑</button><button onClick=${() => go(1)} disabled=${!hits.length} aria-label="Next hit">↓</button>`}
       <button aria-pressed=${stick} onClick=${() => setStick(!stick)}>Follow</button>
     </div>
     ${log.problem && html`<p class="problem">${log.problem}</p>`}
-    ${log.from > 0 && html`<p class="quiet small">The last ${count(log.lines.length, "line")}. <button class="plain inline" onClick=${log.whole}>Read it from the beginning</button></p>`}
+    ${log.from > 0 && html`<p class="quiet small">The last ${count(log.lines.length, "line")}. <button class="plain inline" onClick=${readAll}>Read it from the beginning</button></p>`}
     ${log.lost > 0 && html`<p class="warned small">${count(log.lost, "byte")} in the middle were kept out by the limit on logs.</p>`}
     ${log.lines.length
       ? html`<${WindowList} rows=${log.lines.length} height=${HEIGHT} draw=${draw} active=${marked} stick=${stick} onStick=${setStick} label="Output of the job" />`

@@ -13,9 +13,9 @@ export function visible(text) {
   return String(text ?? "").replace(TRICKS, signOf);
 }
 
-/** The same with a capital letter first, unless it begins with a name such as node:0. */
+/** The same with a capital letter first, unless it begins with a name such as node:0 or a command. */
 export function sentence(text) {
-  const named = /^\S*[\d:_/]/.test(text);
+  const named = /^(\S*[\d:_/]|treadle )/.test(text);
   return visible(named ? text : text.charAt(0).toUpperCase() + text.slice(1));
 }
 

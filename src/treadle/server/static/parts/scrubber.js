@@ -15,10 +15,12 @@ const WINDOWS = [
 ];
 const FRESH_MS = 30000;
 const STEPS = 1000;
+const KEY_STEPS = 10; // of one arrow key
 
 /** `at` is null while the page is live; `onMove(at, page)` is given the moment and its spells. */
 export function Scrubber({ at, onMove }) {
   const [length_s, setLength] = useState(3600);
+  const usual_s = useRef(3600); // as it was before a typed moment made it wider
   const [page, setPage] = useState(null);
   const [problem, setProblem] = useState("");
   const newest = useRef(0);
@@ -47,6 +49,7 @@ export function Scrubber({ at, onMove }) {
   // The answer for a typed moment comes late: what was chosen since holds.
   const choose = (moment_at, its) => {
     chosen.current += 1;
+    if (moment_at === null) setLength(usual_s.current);
     onMove(moment_at, its);
   };
   const goTo = async (text) => {
@@ -65,20 +68,26 @@ export function Scrubber({ at, onMove }) {
     if (step >= STEPS) return choose(null, null);
     choose(Math.max(page.from_at + (step / STEPS) * length_s, page.since_at), page);
   };
+  const key = (event) => {
+    const by = { ArrowLeft: -KEY_STEPS, ArrowDown: -KEY_STEPS, ArrowRight: KEY_STEPS, ArrowUp: KEY_STEPS }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    move(Math.max(0, place + by));
+  };
   return html`<section class="scrubber card" aria-label="History">
     <div class="row">
       <h2 class="grow">${at === null ? "Now" : html`At <time>${moment(at)}</time> <span class="quiet">${span(now() - at)} ago</span>`}</h2>
       <label class="row quiet">Go to <input type="datetime-local" step="1" value=${at === null ? "" : local(at)}
         onChange=${(event) => goTo(event.target.value)} /></label>
       <div class="row tight" role="group" aria-label="How far back">
-        ${WINDOWS.map(([each, words]) => html`<button aria-pressed=${each === length_s} onClick=${() => setLength(each)}>${words}</button>`)}
+        ${WINDOWS.map(([each, words]) => html`<button aria-pressed=${each === length_s} onClick=${() => setLength((usual_s.current = each))}>${words}</button>`)}
       </div>
       <button class=${at === null ? "" : "primary"} disabled=${at === null} onClick=${() => choose(null, null)}>Back to live</button>
     </div>
     <div class="track">
       <${Strip} page=${page} length_s=${length_s} at=${at} />
       <input type="range" min="0" max=${STEPS} value=${place} aria-label="Moment shown"
-        aria-valuetext=${at === null ? "now" : moment(at)} onInput=${(event) => move(Number(event.target.value))} />
+        aria-valuetext=${at === null ? "now" : moment(at)} onKeyDown=${key} onInput=${(event) => move(Number(event.target.value))} />
     </div>
     <div class="row quiet small"><span class="grow">${moment(page.from_at, { seconds: false })}</span>
       ${page.since_at > page.from_at && html`<span>The history begins at ${moment(page.since_at, { seconds: false })}</span>`}
