@@ -55,6 +55,7 @@ from treadle.policies.weave.worth import worths
 _FIRST = -1.0  # what jobs are ordered by that have waited too long
 _NEWER = 1 / 16  # weight of the newest figure in what is carried on
 _SETTLED = 4.0  # restarts: after so long, one counts for little
+_LOOKS = 2  # at that age, and at twice that
 _LOOK = 6.0  # times the devices: so much demand is looked at in the queue
 
 
@@ -159,9 +160,16 @@ class Weave(Sharing):
         return job.spec.profile.restart_s or self._levers.restart_s
 
     def _settles_at(self, job: Job, now: float, *, changed: bool) -> float:
-        """When another change of the job costs much less than now; inf: it does not."""
-        at = (now if changed else job.begun_at) + _SETTLED * self._restart_s(job)
-        return at if at > now else inf
+        """When another change of the job costs much less than now; inf: it does not.
+
+        A restart weighs half as much when twice the time has passed since the last one.
+        """
+        begun, after = now if changed else job.begun_at, _SETTLED * self._restart_s(job)
+        for _ in range(_LOOKS):
+            if begun + after > now:
+                return begun + after
+            after *= 2.0
+        return inf
 
     def _class_ends_at(self, job: Job, size: int, now: float) -> float:
         """When it has been given so much on so many devices that it is of the next class."""
