@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.control.daemons import Daemon
-from tests.page.visiting import Visitor, bash, visiting
+from tests.page.visiting import LONG, Visitor, bash, visiting
 from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
@@ -222,12 +222,24 @@ def test_a_job_that_waits_shows_no_devices_of_the_job_looked_at_before(
     first = here.client.submit(bash(name="holds", devices="3")).id
     here.reached(State.RUNNING, first)
     second = here.client.submit(bash(name="stands-by", devices="4")).id
+    visitor.expected.add("404 (Not Found)")  # It may have written nothing yet.
     visitor.go(f"/jobs/{first}")
     expect(visitor.page.get_by_label("Devices over time")).to_be_visible()
     visitor.go(f"/jobs/{second}")
     expect(visitor.page.get_by_role("heading", name="stands-by")).to_be_visible()
     expect(visitor.page.get_by_label("Why", exact=True)).to_contain_text("Why it waits")
     expect(visitor.page.get_by_label("Devices over time")).to_have_count(0)
+
+
+def test_output_is_followed_that_was_not_there_yet(here: Daemon, visitor: Visitor):
+    job = here.client.submit(bash(f"echo first words; {LONG}", name="speaks")).id
+    here.reached(State.RUNNING, job)
+    visitor.expected.add("404 (Not Found)")
+    refused = {"detail": "nothing is written"}
+    visitor.page.route("**/log?*", lambda route: route.fulfill(status=404, json=refused))
+    visitor.go(f"/jobs/{job}")
+    expect(visitor.page.get_by_role("log")).to_contain_text("first words")
+    expect(visitor.page.locator(".problem")).to_have_count(0)
 
 
 def test_words_that_every_object_has_are_only_words(here: Daemon, visitor: Visitor):

@@ -235,6 +235,14 @@ def test_a_deadline_that_can_be_made_goes_before_a_job_a_little_shorter(
     }
 
 
+def test_a_deadline_counts_by_the_fastest_size_for_which_there_are_devices() -> None:
+    """On eight devices the job would have plenty of time; on the one that there is it has not."""
+    world = World("weave?power=1&deadline=3", 1)
+    late = replace(spec("late", 1000.0, (1, 2, 4, 8)), asked=1, deadline_at=1400.0)
+    world.step(0.0, JobSubmitted(late), JobSubmitted(spec("soon", 900.0)))
+    assert (world.size("late"), world.size("soon")) == (1, 0)
+
+
 def test_without_lengths_a_deadline_counts_by_what_the_user_said() -> None:
     world = World("weave-l?power=1&deadline=3", 1)
     late = replace(spec("late", 1000.0), deadline_at=1400.0, estimate_s=1000.0)

@@ -28,13 +28,13 @@ _JOINED_MAX = 64  # kinds of groups that a job may join are looked at
 class Levers(NamedTuple):
     """What may be decided, and how much is asked of a change."""
 
-    power: float
-    group: int
-    least: float
-    stay: float
-    keep: float
-    restart_s: float
-    patience: float
+    power: float = inf  # the elasticity of work to devices; inf: measured
+    group: int = 4  # most jobs on the same devices
+    least: float = 1.05  # what company must get done, where one job alone gets 1 done
+    stay: float = 0.02  # so much better another fold must be before all is regrouped
+    keep: float = 1.0  # weight of restarts
+    restart_s: float = 30.0  # what a restart takes, where it was not measured
+    patience: float = 20.0  # times what it still runs, after which a waiting job goes first; 0: off
     quantum_s: float = 3600.0  # without lengths: where the first class ends, in device-seconds
     ratio: float = 4.0  # of the ends of two classes
     deadline: float = 0.5  # what a job gains in worth that has no time to lose

@@ -184,24 +184,29 @@ class Search:
 
     def _beside(self, job: int, place: int, other: int, leaves: float, best: _Change) -> _Change:
         """The job joins another group, or changes places with one of its members."""
-        size, members, mask, have = self._rows[place] if place >= 0 else _NOWHERE
-        their_size, theirs, their_mask, had = self._rows[other]
-        known, bit = self._values.at(their_size), 1 << job
+        size, members, _, _ = self._rows[place] if place >= 0 else _NOWHERE
+        their_size, theirs, mask, had = self._rows[other]
         if len(theirs) < self._largest:
-            value = known.get(their_mask | bit)
-            if value is None:
-                value = self._values.of(their_size, their_mask | bit)
-            gain = value - had + leaves
+            gain = self._values.of(their_size, mask | 1 << job) - had + leaves
             if gain > best.gain:
                 best = _Change(gain, other)
         if other < place or (size == their_size and len(members) == len(theirs) == 1):
             return best  # Two jobs that change places are looked at once; or nothing changes.
+        return self._exchanged(job, place, other, best)
+
+    def _exchanged(self, job: int, place: int, other: int, best: _Change) -> _Change:
+        """The job changes places with a member of another group."""
+        size, _, mask, have = self._rows[place] if place >= 0 else _NOWHERE
+        their_size, theirs, their_mask, had = self._rows[other]
+        known, bit = self._values.at(their_size), 1 << job
         without, here = mask & ~bit, self._values.at(size)
         for one in theirs:
             swapped = their_mask ^ (1 << one) | bit
             value = known.get(swapped)
             if value is None:
                 value = self._values.of(their_size, swapped)
+            if value == -inf:
+                continue
             gain = value - had
             if place < 0:
                 gain -= self._jobs.stop_cost(one)

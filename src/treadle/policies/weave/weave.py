@@ -317,7 +317,8 @@ class Weave(Sharing):
                 bound(job, promises[job.id], grows=grows) if job.id in promises else job
                 for job in jobs
             ]
-        worth = [own * self._haste(job, now) for own, job in zip(worth, jobs, strict=True)]
+        most = snapshot.supply
+        worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
         left = [self._to_gain(job, now) for job in jobs]
         curves = self._curves
         if instead is not None:
@@ -349,12 +350,12 @@ class Weave(Sharing):
             overdue = [row for row in others if room.fits(row[1])]
         return Owed(first(overdue, supply), promises)
 
-    def _haste(self, job: Job, now: float) -> float:
-        """What its deadline makes of a job's worth, as a factor."""
+    def _haste(self, job: Job, now: float, most: int) -> float:
+        """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
         deadline_at = job.spec.deadline_at
         if deadline_at is None or not self._levers.deadline:
             return 1.0
-        curve = self._curves.of(job.spec)
+        curve = self._curves.of(job.spec, most)
         if self._known:
             left_s = job.remaining_at(now) / (max(curve.rates.values()) * curve.unit)
         else:
@@ -422,20 +423,23 @@ def _checked(policy: str, levers: Levers) -> Levers:
     return levers
 
 
+_LEVERS = Levers()
+
+
 def weave(  # noqa: PLR0913  # one for each thing that a user may set
     placement: Placement,
     belief: InterleavingModel,
     *,
-    power: float = inf,
-    group: int = 4,
-    least: float = 1.05,
-    stay: float = 0.02,
-    keep: float = 1.0,
-    restart_s: float = 30.0,
-    patience: float = 20.0,
-    deadline: float = 0.5,
+    power: float = _LEVERS.power,
+    group: int = _LEVERS.group,
+    least: float = _LEVERS.least,
+    stay: float = _LEVERS.stay,
+    keep: float = _LEVERS.keep,
+    restart_s: float = _LEVERS.restart_s,
+    patience: float = _LEVERS.patience,
+    deadline: float = _LEVERS.deadline,
     quotas: str = "",
-    sizes: bool = True,
+    sizes: bool = _LEVERS.sizes,
 ) -> Weave:
     """Sizes, company, order and place by one price for a device; lengths known or believed.
 
@@ -455,18 +459,18 @@ def weave_l(  # noqa: PLR0913  # one for each thing that a user may set
     placement: Placement,
     belief: InterleavingModel,
     *,
-    power: float = inf,
-    group: int = 4,
-    least: float = 1.05,
-    stay: float = 0.02,
-    keep: float = 1.0,
-    restart_s: float = 30.0,
-    patience: float = 20.0,
-    deadline: float = 0.5,
+    power: float = _LEVERS.power,
+    group: int = _LEVERS.group,
+    least: float = _LEVERS.least,
+    stay: float = _LEVERS.stay,
+    keep: float = _LEVERS.keep,
+    restart_s: float = _LEVERS.restart_s,
+    patience: float = _LEVERS.patience,
+    deadline: float = _LEVERS.deadline,
     quotas: str = "",
-    quantum_s: float = 3600.0,
-    ratio: float = 4.0,
-    sizes: bool = True,
+    quantum_s: float = _LEVERS.quantum_s,
+    ratio: float = _LEVERS.ratio,
+    sizes: bool = _LEVERS.sizes,
 ) -> Weave:
     """The same without lengths: by classes of what jobs were given.
 

@@ -38,7 +38,7 @@ function App() {
       timer = setTimeout(ask, AGAIN_MS);
     });
     ask();
-    pageOf(route.name, route.args)?.load().catch(() => {}); // Its modules come while the answer does.
+    pageOf(route.name, route.args)?.load().catch(() => {});
     return () => clearTimeout(timer);
   }, []);
   const who = state.session?.user;

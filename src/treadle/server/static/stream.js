@@ -116,7 +116,7 @@ async function readFrames(mine, signal, onOpen) {
   }
 }
 
-/** What is read; given up when it takes too long. That the stream was stopped ends the reading too. */
+/** What is read, unless it takes too long. */
 function withLimit(reading) {
   let timer;
   const silence = new Promise((_, refuse) => {

@@ -21,7 +21,7 @@ export default function Decisions({ query }) {
   const [job, setJob] = useState(query.job ?? "");
   const newest = useMemo(() => [...state.decisions].reverse(), [state.version.decisions]);
   const wanted = job.trim();
-  // Those of jobs that ended before this tab was opened are known from here alone.
+  // Also of jobs that ended before this tab was opened.
   const names = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes.map(({ job: id, name }) => [id, name]))), [state.version.decisions]);
   const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted)) : newest;
   return html`<div class="heading"><h1>Decisions</h1>

@@ -23,7 +23,7 @@ export default function WhatIf() {
   const [asked, setAsked] = useState({ policy: "", cluster: "", without: "" });
   const [found, setFound] = useState(null); // { answer }, { journal }, { report }, { problem } or { isRunning }
   const asks = useRef(0);
-  // A simulation takes long: a file that was opened meanwhile is not replaced by its answer.
+  // A late answer does not replace a file that was opened meanwhile.
   const begun = () => {
     asks.current += 1;
     const mine = asks.current;

@@ -4,7 +4,7 @@ import { PLAIN, spansOf } from "./ansi.js";
 
 const LINES_MAX = 100000;
 const LINE_LENGTH_MAX = 4000; // characters; longer lines are cut where they are shown
-const LINE_KEPT_MAX = 100000; // characters; of a line that never ends only the newest are kept
+const LINE_KEPT_MAX = 100000; // of a line that never ends
 
 export class LogLines {
   constructor() {

@@ -80,8 +80,15 @@ function useLog(job, attempt, rank, ended) {
     const read = async () => {
       let offset = start;
       for (;;) {
-        const piece = await get(`/jobs/${encodeURIComponent(job)}/log`, { attempt, rank, offset, limit: PIECE_BYTES });
+        const piece = await get(`/jobs/${encodeURIComponent(job)}/log`, { attempt, rank, offset, limit: PIECE_BYTES }).catch((error) => {
+          if (ended || error.status !== 404) throw error; // Else nothing is written yet.
+        });
         if (!wanted) return;
+        if (!piece) {
+          [offset, log.read] = [Math.max(0, offset), true];
+          draw();
+          break;
+        }
         if (!log.read) log.from = piece.offset;
         log.read = true;
         take(piece);

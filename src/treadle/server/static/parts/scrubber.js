@@ -44,7 +44,7 @@ export function Scrubber({ at, onMove }) {
   }, [length_s, at === null]);
   if (!page) return html`<section class="scrubber card" aria-label="History"><p class="quiet">${problem || "Reading the history…"}</p></section>`;
   const place = at === null ? STEPS : Math.round(((at - page.from_at) / length_s) * STEPS);
-  // The answer for a moment that was typed comes late: what was chosen since then holds.
+  // The answer for a typed moment comes late: what was chosen since holds.
   const choose = (moment_at, its) => {
     chosen.current += 1;
     onMove(moment_at, its);

@@ -2,7 +2,7 @@
 //
 // Rows have one height. The list keeps one active row for the keyboard; the rows are drawn by the
 // caller, who gets the number of the row and whether it is active. Rows come and go several at a
-// time: most frames of a scroll then change nothing in the document, and nothing is painted anew.
+// time, so that most frames of a scroll paint nothing anew.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor/preact-htm.js";
 
