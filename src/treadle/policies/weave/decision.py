@@ -19,6 +19,7 @@ from treadle.policies.weave.promises import Owed
 from treadle.policies.weave.values import Values
 
 FOLDS = (1.0, 1.5, 2.2, 4.0)
+_HOPE = 1.01  # what small changes make of a new plan, or it is not looked at
 _COMPLETED = 2  # plans
 _SEARCHED_MAX = 60  # jobs
 _WAITING_MAX = 12
@@ -103,9 +104,11 @@ class Decision:
         if plans[0].all_served or len(plans[best].jobs) > _SEARCHED_MAX:
             # No change is better, or they bring less and take long.
             return best, plans[best]
-        plans[best] = self._improved(plans[best], supply)
         as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
-        if self._net(as_it_is) >= self._net(plans[best]) and self._serves_all_owed(as_it_is):
+        stays = self._serves_all_owed(as_it_is)
+        if not stays or self._net(plans[best]) * _HOPE > self._net(as_it_is):
+            plans[best] = self._improved(plans[best], supply)
+        if stays and self._net(as_it_is) >= self._net(plans[best]):
             return last, as_it_is._replace(marginal=plans[best].marginal)
         return best, plans[best]
 

@@ -56,6 +56,8 @@ from treadle.policies.weave.worth import worths
 _FIRST = -1.0  # what jobs are ordered by that have waited too long
 _NEWER = 1 / 16  # weight of the newest figure in what is carried on
 _SETTLED = 4.0  # restarts: after so long, one counts for little
+_LOOKS = 2  # at that age, and at twice that if one of the next jobs has never run
+_NEXT = 4
 _LOOK = 6.0  # times the devices: so much demand is looked at in the queue
 
 
@@ -159,10 +161,17 @@ class Weave(Sharing):
     def _restart_s(self, job: Job) -> float:
         return job.spec.profile.restart_s or self._levers.restart_s
 
-    def _settles_at(self, job: Job, now: float, *, changed: bool) -> float:
-        """When another change of the job costs much less than now; inf: it does not."""
-        at = (now if changed else job.begun_at) + _SETTLED * self._restart_s(job)
-        return at if at > now else inf
+    def _settles_at(self, job: Job, now: float, *, changed: bool, looks: int) -> float:
+        """When another change of the job costs much less than now; inf: it does not.
+
+        A restart weighs half as much when twice the time has passed since the last one.
+        """
+        begun, after = now if changed else job.begun_at, _SETTLED * self._restart_s(job)
+        for _ in range(looks):
+            if begun + after > now:
+                return begun + after
+            after *= 2.0
+        return inf
 
     def _class_ends_at(self, job: Job, size: int, now: float) -> float:
         """When it has been given so much on so many devices that it is of the next class."""
@@ -237,7 +246,12 @@ class Weave(Sharing):
             until = now + max(self._levers.patience * LEAST_S / 2, 1.0)
         if queue:  # What was not worth a restart may be so soon.
             jobs_held = [snapshot.jobs[identity] for identity in allocations]
-            settle = [self._settles_at(job, now, changed=job.id in changes) for job in jobs_held]
+            first = (snapshot.jobs[row[2]] for row in queue[:_NEXT])
+            looks = _LOOKS if any(not job.service_at(now) for job in first) else 1
+            settle = [
+                self._settles_at(job, now, changed=job.id in changes, looks=looks)
+                for job in jobs_held
+            ]
             until = min([until, *settle])
         if queue and not self._known:
             for identity, allocation in allocations.items():
