@@ -9,10 +9,10 @@ import asyncio
 import fcntl
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -27,7 +27,7 @@ from treadle.engines.registry import EngineOptions
 from treadle.version import __version__
 
 CONFIRMATIONS = 5  # in one lease
-LOCK_WITHIN_S = 10.0
+LOCK_TRIES = 200  # in ten seconds
 OTHER_AGENT, ANSWERED = b"\0", b"\1"
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class AgentHost:
         return ANSWERED + await agent.call(verb, document)
 
     async def _made(self, post: Post) -> Agent:
-        self._lock = await asyncio.to_thread(_locked, post.folder)
+        self._lock = await _locked(post.folder)
         devices = await asyncio.to_thread(devices_of, post.options)
         agent = Agent(
             post.folder,
@@ -165,18 +165,14 @@ class AgentHost:
             await asyncio.sleep(every_s)
 
 
-def _locked(folder: Path) -> IO[bytes]:
+async def _locked(folder: Path) -> IO[bytes]:
     """Two agents on one folder would stop each other's jobs: the one before may be about to end."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = (folder / "agent.lock").open("ab")
-    deadline = time.monotonic() + LOCK_WITHIN_S
-    while True:
-        try:
+    for _ in range(LOCK_TRIES):
+        with suppress(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                file.close()
-                raise EngineError(f"another agent works in {folder}", retryable=True) from None
-            time.sleep(0.05)
-        else:
             return file
+        await asyncio.sleep(0.05)
+    file.close()
+    raise EngineError(f"another agent works in {folder}", retryable=True)

@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 import sys
+import threading
 from typing import Any
 
 import msgspec
@@ -75,7 +76,11 @@ class Driver:
         holder = lease.Holder(text=settings.holder, instance=settings.instance)
         taken = await asyncio.to_thread(
             lambda: lease.take(
-                self._store, holder, above=settings.epoch_min, resumes=settings.resumes
+                self._store,
+                holder,
+                above=settings.epoch_min,
+                resumes=settings.resumes,
+                pause=threading.Event().wait,
             )
         )
         await asyncio.to_thread(lease.renew, self._store, taken, 0)

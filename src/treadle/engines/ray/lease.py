@@ -8,7 +8,6 @@ lives and the newcomer is refused; if it does not for LEASE_S, the lease has run
 so at the same moment try to create the same key, and one of them does.
 """
 
-import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
@@ -57,7 +56,7 @@ def take(
     above: int = 0,
     resumes: int = 0,
     lease_s: float = LEASE_S,
-    pause: Callable[[float], None] = time.sleep,
+    pause: Callable[[float], object],
 ) -> Lease:
     """Take the next epoch, or the one that this controller has; refuses while another lives.
 
@@ -102,7 +101,7 @@ def _wait_out(
     holder: Holder,
     *,
     lease_s: float,
-    pause: Callable[[float], None],
+    pause: Callable[[float], object],
 ) -> None:
     """Return when that lease has run out; raise InvalidInputError when its holder is seen alive."""
     first, waited_s, step_s = store.get(_beat(epoch)), 0.0, min(0.25, lease_s / 8)
