@@ -22,7 +22,6 @@ UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
 
 class LocalBench(EngineBench):
     cannot: ClassVar = {
-        "drains": "the only node is not drained",
         "node loss": "the engine ends with its only node",
         "progress": "the controller fills in how far a job is",
     }

@@ -21,7 +21,7 @@ from treadle.core.events import (
 )
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder
+from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.ports import Engine
 from treadle.engines import memory_world
 from treadle.engines.memory import MemoryEngine, memory_engine
@@ -79,10 +79,6 @@ class MemoryBench(EngineBench):
 
     async def return_node(self, name: str) -> None:
         self.memory.add_node(Node(name, 1))
-
-    async def drain_node(self) -> str:
-        self.memory.drain_node("n1")
-        return "n1"
 
 
 class TestMemoryEngine(EngineContract):
@@ -206,7 +202,7 @@ def test_a_drained_node_takes_no_new_work_until_it_joins_again():
     async def story() -> None:
         trial = Trial("forever")
         (node,) = trial.engine.nodes()
-        trial.engine.drain_node("n0")
+        await trial.engine.order_node("n0", NodeOrder.DRAIN)
         await trial.start()
         assert trial.ends() == [(How.STOPPED, None)]
         trial.engine.add_node(node)
@@ -222,7 +218,7 @@ def test_a_drained_node_takes_no_new_work_until_it_joins_again():
 def test_a_drain_ends_with_the_node():
     async def story() -> None:
         trial = Trial("forever")
-        trial.engine.drain_node("n0")
+        await trial.engine.order_node("n0", NodeOrder.DRAIN)
         trial.engine.lose_node("n0")
         trial.controls.facts.clear()
         await trial.second().adopt([])

@@ -21,6 +21,21 @@ class AttemptId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The share that one node has in an attempt on several nodes. Its ranks are consecutive."""
+
+    node_rank: int
+    addresses: tuple[str, ...]  # of the nodes, in order of their node ranks
+    first_rank: int  # the global rank of its first process
+    world_size: int  # processes on all nodes
+    port: int  # of the first node, for the rendezvous
+
+    @property
+    def master(self) -> str:
+        return self.addresses[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """One attempt at a job. Its devices are in the order."""
 
@@ -47,6 +62,7 @@ class Launch:
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
     warm: bool = True  # it may be forked from an interpreter that has its modules imported
     resumed: bool = False  # an earlier attempt has run
+    part: Part | None = None  # if it runs on several nodes: `ranks` are those of this one
     # What the controller believes; an engine that does not measure puts it into JobStarted.
     iterations_done: float = 0.0
     iterations_per_s: float = 1.0

@@ -19,6 +19,13 @@ class DeviceOrder(StrEnum):
     MANAGE = "manage"  # use it again, also if it was quarantined
 
 
+class NodeOrder(StrEnum):
+    """What an admin may order about a node."""
+
+    DRAIN = "drain"  # start nothing new on it; what runs there runs on
+    UNDRAIN = "undrain"  # use it again
+
+
 class Output(NamedTuple):
     """A piece of what a rank wrote."""
 

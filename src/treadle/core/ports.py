@@ -10,7 +10,14 @@ from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
+from treadle.core.machine import (
+    DeviceOrder,
+    Leftovers,
+    Measurement,
+    NodeOrder,
+    NodeView,
+    Output,
+)
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import too_large
@@ -160,6 +167,13 @@ class Engine(Protocol):
 
     async def order_device(self, device: Device, order: DeviceOrder) -> None:
         """Avoid a device, or use it again. Raises InvalidInputError if there is none."""
+        ...
+
+    async def order_node(self, node: str, order: NodeOrder) -> None:
+        """Drain a node, or use it again: NodeDrained, NodeJoined. InvalidInputError: no such node.
+
+        A drain outlives the engine.
+        """
         ...
 
     def measurements(self) -> Sequence[Measurement]:

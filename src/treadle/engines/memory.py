@@ -36,7 +36,14 @@ from treadle.core.events import (
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
+from treadle.core.machine import (
+    DeviceOrder,
+    Leftovers,
+    Measurement,
+    NodeOrder,
+    NodeView,
+    Output,
+)
 from treadle.core.sighting import Load
 from treadle.engines.memory_world import STOPPED_CODE, MemoryAttempt, MemoryWorld
 from treadle.engines.registry import EngineContext
@@ -145,6 +152,16 @@ class MemoryEngine:
         elif self._ordered.pop(device, None) is not None:
             self._tell(self.world.closed.get(device, DeviceOpened(device)))
 
+    async def order_node(self, node: str, order: NodeOrder) -> None:
+        if node not in self.world.nodes:
+            raise InvalidInputError(f"there is no node {node}")
+        drained = node in self.world.drained
+        if order is NodeOrder.DRAIN and not drained:
+            self.world.drained.add(node)
+            self._tell(NodeDrained(node))
+        elif order is NodeOrder.UNDRAIN and drained:
+            self.add_node(self.world.nodes[node])
+
     def measurements(self) -> Sequence[Measurement]:
         running = [attempt for attempt in self.world.running() if attempt.started]
         held = Counter(device for each in running for device in each.allocation.devices)
@@ -207,10 +224,6 @@ class MemoryEngine:
         self.world.nodes[node.name] = node
         self.world.drained.discard(node.name)
         self._tell(NodeJoined(node))
-
-    def drain_node(self, name: str) -> None:
-        self.world.drained.add(name)
-        self._tell(NodeDrained(name))
 
     def lose_node(self, name: str) -> None:
         """Lose a node and all that runs there."""

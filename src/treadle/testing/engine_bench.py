@@ -125,10 +125,6 @@ class EngineBench(ABC):
         """Let a node return that was lost."""
         raise NotImplementedError
 
-    async def drain_node(self) -> str:
-        """Drain a node on which nothing runs; return its name."""
-        raise NotImplementedError
-
     async def more(self) -> None:
         """Wait until more facts may have been reported."""
         self.controls.arrived.clear()

@@ -15,7 +15,7 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
-from treadle.core.machine import DeviceOrder
+from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.testing.engine_bench import HERE, THERE, BenchTests, EngineBench, on
 
 DEVICE = Device("n0", 0)
@@ -131,22 +131,46 @@ class MachineRules(BenchTests):
 
     # -- rule 12: drains ------------------------------------------------------------------------
 
-    def test_12_a_drained_node_takes_no_new_work(self) -> None:
+    def test_12_a_drained_node_takes_no_new_work_until_it_is_used_again(self) -> None:
         async def story(bench: EngineBench) -> None:
-            name = await bench.drain_node()
-            await bench.fact(lambda fact: fact == NodeDrained(name))
-            await bench.order(Start(0, "short", on(name, 0)))
+            (node,) = [node for node in bench.engine.nodes() if node.name == "n0"]
+            await bench.engine.order_node("n0", NodeOrder.DRAIN)
+            await bench.engine.order_node("n0", NodeOrder.DRAIN)
+            assert bench.facts == [NodeDrained("n0")]
+            await bench.order(Start(0, "short", HERE))
             assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
+            await bench.engine.order_node("n0", NodeOrder.UNDRAIN)
+            assert bench.facts[-1] == NodeJoined(node)
+            await bench.order(Start(1, "short", HERE))
+            assert bench.meaning(await bench.end("short", 1)) == JobFinished("short", 1)
+
+        self.tell(story, "drains")
+
+    def test_12_what_runs_on_a_drained_node_runs_on(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "held", HERE))
+            await bench.started("held", 0)
+            await bench.engine.order_node("n0", NodeOrder.DRAIN)
+            assert bench.held() == {"held"}
+            await bench.release("held")
+            assert bench.meaning(await bench.end("held", 0)) == JobFinished("held", 0)
 
         self.tell(story, "drains")
 
     def test_12_a_drain_is_reported_again_after_a_restart(self) -> None:
         async def story(bench: EngineBench) -> None:
-            name = await bench.drain_node()
+            await bench.engine.order_node("n0", NodeOrder.DRAIN)
             await bench.crash()
             await bench.engine.adopt([])
-            assert bench.facts == [NodeDrained(name)]
-            await bench.order(Start(0, "short", on(name, 0)))
+            assert bench.facts == [NodeDrained("n0")]
+            await bench.order(Start(0, "short", HERE))
             assert await bench.end("short", 0) == AttemptEnded("short", 0, 0, How.STOPPED)
 
         self.tell(story, "drains")
+
+    def test_12_an_order_about_an_unknown_node_is_refused(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            with pytest.raises(InvalidInputError, match="elsewhere"):
+                await bench.engine.order_node("elsewhere", NodeOrder.DRAIN)
+
+        self.tell(story)

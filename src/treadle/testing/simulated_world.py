@@ -29,7 +29,15 @@ from treadle.core.events import (
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, DeviceView, Leftovers, Measurement, NodeView, Output
+from treadle.core.machine import (
+    DeviceOrder,
+    DeviceView,
+    Leftovers,
+    Measurement,
+    NodeOrder,
+    NodeView,
+    Output,
+)
 from treadle.core.ports import Controls
 from treadle.sim.engine import SimulatedEngine
 
@@ -174,6 +182,9 @@ class SimulatedWorld:
             self._report(self._closed[device])
         elif self._closed.pop(device, None) is not None:
             self._report(DeviceOpened(device))
+
+    async def order_node(self, node: str, order: NodeOrder) -> None:  # noqa: ARG002
+        raise InvalidInputError(f"node {node} is simulated and cannot be drained")
 
     def measurements(self) -> Sequence[Measurement]:
         """None: progress is reported by JobProgressed."""

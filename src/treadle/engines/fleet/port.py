@@ -4,12 +4,12 @@ A cluster (Ray, or a test bench) implements `Fleet` and `Link`. What crosses a l
 JSON document (messages.py): nothing is pickled.
 
 Rules
-1. The cluster says which nodes are members. A link that fails is only a link that fails: the call is
-   made again until it is answered or the cluster says that the node left.
-2. The cluster calls `Agent.confirm` every few seconds while the node is a member, and not once more
-   after it has told `Left`: the node's jobs are over when the last confirmation has run out.
-3. The cluster gives the epoch. Each controller that takes charge has a higher one, and agents refuse
-   the orders of older ones.
+1. The cluster says which nodes are members. A link that fails is only a link that fails: the call
+   is made again until it is answered or the cluster says that the node left.
+2. The cluster has `Agent.confirm` called every few seconds while the node is a member, and not once
+   more after it has told `Left`: the node's jobs end when the last confirmation has run out.
+3. The cluster gives the epoch. Each controller that takes charge has a higher one, and agents
+   refuse the orders of older ones.
 """
 
 from collections.abc import Callable
@@ -78,7 +78,7 @@ class Fencing:
 
 
 class Fleet(Protocol):
-    """The nodes of a cluster. It knows them from when it is made: `treadle up` needs them at once."""
+    """The nodes of a cluster, known from when it is made: `treadle up` needs them at once."""
 
     fencing: Fencing
 

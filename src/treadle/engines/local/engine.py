@@ -19,7 +19,14 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded, DeviceClosed, Event
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
+from treadle.core.machine import (
+    DeviceOrder,
+    Leftovers,
+    Measurement,
+    NodeOrder,
+    NodeView,
+    Output,
+)
 from treadle.engines.local import adoption, end_facts
 from treadle.engines.local.adoption import Adoption, Found
 from treadle.engines.local.attempt_groups import AttemptGroups
@@ -33,6 +40,7 @@ from treadle.engines.local.job_runner import JobRunner, Launching
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.local.live_changes import LiveChanges
 from treadle.engines.local.machine_pause import TROUBLE, MachinePause
+from treadle.engines.local.node_gate import NodeGate
 from treadle.engines.local.output_reader import Coming, OutputReader
 from treadle.engines.local.patient_looks import PatientLooks
 from treadle.engines.local.trial_launch import TrialLaunch
@@ -102,10 +110,11 @@ class LocalEngine:
         self.observer = Observer(
             devices, context.clock, lambda: watched(self._holders.by_slot, self._node, self.mps)
         )
-        self._checkpoints = CheckpointFolders(context.root)
+        self.gate = NodeGate(context.root, self._node, self.tell)
+        around = around or Surroundings.here()
+        self._checkpoints = CheckpointFolders(around.checkpoints or context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self._output = OutputReader(self.folders, context.clock, self._coming)
-        around = around or Surroundings.here()
         turns = TurnLink(context.options.turns)
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
@@ -145,6 +154,7 @@ class LocalEngine:
         first report down.
         """
         self.device_watch.restore(closed)
+        self.gate.begin()
         self.device_watch.begin()
         self.observer.begin()
         self._keep(self.mps.watch(self._clock))
@@ -190,6 +200,9 @@ class LocalEngine:
             self.device_watch.avoid(device.number)
         else:
             self.device_watch.manage(device.number)
+
+    async def order_node(self, node: str, order: NodeOrder) -> None:
+        self.gate.order(node, order)
 
     def measurements(self) -> Sequence[Measurement]:
         return self.observer.measurements()
@@ -343,9 +356,8 @@ class LocalEngine:
         return self._holders.are_stuck(order.allocation)
 
     async def objection(self, order: Launching) -> str:
-        self._check(order)
         numbers = [device.number for device in order.allocation.devices]
-        return await self.device_watch.objection(numbers)
+        return self.gate.objection(order) or await self.device_watch.objection(numbers)
 
     def attempt(self, order: Launching, launch: Launch) -> LiveAttempt:
         """The attempt that is launched next. It holds its devices from here on."""
@@ -383,11 +395,7 @@ class LocalEngine:
         found = await self._looks.seen(lambda: self._left_by(live))
         unsaid = found.status is None or not found.status.ended
         ended = ended_of(
-            found,
-            action=live.action,
-            failure=live.failure,
-            lacked=live.lacked,
-            ranks=live.ranks,
+            found, action=live.action, failure=live.failure, lacked=live.lacked, ranks=live.ranks
         )
         if ended.how is How.MACHINE_ERROR:
             await self.suspect()
@@ -490,11 +498,3 @@ class LocalEngine:
     def _supervisors(self) -> list[int]:
         lives = (runner.live for runner in self._runners.values())
         return [live.process.pid for live in lives if live is not None and live.process is not None]
-
-    def _check(self, order: Launching) -> None:
-        for device in order.allocation.devices:
-            if device.node != self._node.name or device.number >= len(self._devices.uuids):
-                raise EngineError(
-                    f"job {order.job} was given device {device}, which this machine does not have",
-                    retryable=False,
-                )

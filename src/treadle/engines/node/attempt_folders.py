@@ -50,6 +50,7 @@ class Supervisor:
     workdir: str = ""
     grace_s: float = 30.0
     time_limit_s: float | None = None
+    part: Mapping[str, Any] | None = None  # of an attempt on several nodes: this node's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +187,7 @@ def read_supervisor(folder: Path) -> Supervisor | None:
             workdir=str(found.get("workdir", "")),
             grace_s=float(found.get("grace_s", 30.0)),
             time_limit_s=_moment(found.get("time_limit_s")),
+            part=found.get("part"),
         )
     except (KeyError, TypeError, ValueError):
         return None

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 
 from treadle.core.allocation import Allocation
-from treadle.core.launch import Launch
+from treadle.core.launch import Launch, Part
 from treadle.engines.node.host_shares import Share
 
 TAG = "TREADLE_ATTEMPT_TAG"
@@ -30,12 +30,13 @@ HOST = "127.0.0.1"
 _ports: deque[int] = deque(maxlen=256)  # given to attempts lately, perhaps not yet in use
 
 
-def free_port() -> int:
-    """A free port of the loopback interface that was not given to another attempt just now."""
+def free_port(address: str = HOST) -> int:
+    """A free port of an address of this node that was not given to another attempt just now."""
     port = 0
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
     for _ in range(8):
-        with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-            probe.bind((HOST, 0))
+        with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
+            probe.bind((address, 0))
             port = int(probe.getsockname()[1])
         if port not in _ports:
             break
@@ -76,7 +77,11 @@ def common(
         **launch.env,
         **launch.secrets,
         **_devices(allocation, uuids),
-        **_rendezvous(launch, allocation),
+        **(
+            _rendezvous(launch, allocation)
+            if launch.part is None
+            else _rendezvous_of_part(launch, launch.part, allocation)
+        ),
         "TREADLE_JOB_ID": launch.job,
         "TREADLE_ATTEMPT": str(launch.attempt),
         "TREADLE_CHECKPOINT_DIR": checkpoints,
@@ -134,6 +139,41 @@ def _rendezvous(launch: Launch, allocation: Allocation) -> dict[str, str]:
     }
 
 
+def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> dict[str, str]:
+    """The same for one of several nodes, with the address of the first."""
+    nodes = str(len(part.addresses))
+    own = {
+        "TREADLE_NODE_RANK": str(part.node_rank),
+        "TREADLE_NUM_NODES": nodes,
+        "TREADLE_NODE_IPS": ",".join(part.addresses),
+    }
+    if launch.launcher:
+        return own | {
+            "PET_NNODES": nodes,
+            "PET_NODE_RANK": str(part.node_rank),
+            "PET_NPROC_PER_NODE": str(allocation.size),
+            "PET_RDZV_BACKEND": "c10d",
+            "PET_RDZV_ENDPOINT": f"{_in_url(part.master)}:{part.port}",
+            "PET_RDZV_ID": launch.job,
+        }
+    return own | {
+        "WORLD_SIZE": str(part.world_size),
+        "LOCAL_WORLD_SIZE": str(launch.ranks),
+        "ROLE_WORLD_SIZE": str(part.world_size),
+        "GROUP_RANK": str(part.node_rank),
+        "GROUP_WORLD_SIZE": nodes,
+        "MASTER_ADDR": part.master,
+        "MASTER_PORT": str(part.port),
+        "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": launch.job,
+    }
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
 def of_rank(launch: Launch, rank: int, share: Share) -> dict[str, str]:
     """What one rank has for itself."""
     found = {
@@ -142,5 +182,6 @@ def of_rank(launch: Launch, rank: int, share: Share) -> dict[str, str]:
         if name not in launch.env and name not in launch.secrets
     }
     if not launch.launcher:
-        found |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "ROLE_RANK": str(rank)}
+        among_all = str(rank if launch.part is None else launch.part.first_rank + rank)
+        found |= {"RANK": among_all, "LOCAL_RANK": str(rank), "ROLE_RANK": among_all}
     return found

@@ -4,7 +4,7 @@ import os
 import pwd
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -27,6 +27,9 @@ class Surroundings:
     environment: Mapping[str, str]
     cores: tuple[int, ...]
     cgroups: Cgroups | None = None  # groups for attempts; None: this machine lets us make none
+    # Where the agent of this node says until when ranks may run (fence.py); None: for ever.
+    lease: Path | None = None
+    checkpoints: Path | None = None  # the folder of all jobs' checkpoints; None: in the root
 
     @classmethod
     def here(cls) -> Self:
@@ -96,9 +99,11 @@ def order_document(
         "log_bytes_max": launch.log_bytes_max,
         "scope": (paths.scope or RecordedScope(paths.folder / RECORD)).document(),
         "memory_bytes": limits_of(launch).memory_bytes,
-        # A rank for each device can be a member that joins and leaves.
-        "members": launch.ranks == allocation.size and not launch.launcher,
+        # A rank for each device of this node alone can be a member that joins and leaves.
+        "members": launch.ranks == allocation.size and not launch.launcher and not launch.part,
         "ready_s": NEWCOMER_READY_S,
+        "lease": None if around.lease is None else str(around.lease),
+        "part": None if launch.part is None else asdict(launch.part),
     }
 
 

@@ -52,7 +52,7 @@ def supervise(orders: int, report: int, control: int | None = None) -> None:
     keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
     about = {key: order[key] for key in keys}
     about |= {"pid": os.getpid(), "start": start_ticks(), "boot": order["boot"]}
-    about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s")}
+    about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s", "part")}
     write_all(lock, json.dumps(about).encode())
     spare = open_new(folder / "status.spare")
     os.posix_fallocate(spare, 0, SPARE_BYTES)

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.engines.node import machine_probe
+from treadle.engines.node.fence import Fence
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.rank_start import RankStart
 from treadle.engines.node.ranks import (
@@ -85,6 +86,8 @@ class Attempt:
         self._began: float | None = None  # monotonic: the same moment
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
+        lease = order.get("lease")
+        self._fence = Fence(None if lease is None else Path(lease))
         self._stop_asked = False
         self._target_asked = False
         self._signalled = True  # a signal came: look at the children
@@ -159,7 +162,7 @@ class Attempt:
         number = len(self.ranks)
         if self._must_stop():
             # Without ranks there is nothing to watch, and it must not pass for a success.
-            self.cause = "stopped" if self._stop_asked else "time-limit"
+            self.cause = self._why_stop()
             return None
         rank, heard = self._starts.start(number, extra, channel)
         self.ranks.append(rank)
@@ -174,7 +177,7 @@ class Attempt:
             if int(why) in machine_probe.MACHINE_ERRORS:
                 self.cause = "machine-error"
         if complaint is None:
-            self.cause = "stopped" if self._stop_asked else "time-limit"
+            self.cause = self._why_stop()
         return rank if complaint == b"" else None
 
     def _hear(self, heard: int) -> bytes | None:
@@ -206,9 +209,16 @@ class Attempt:
         return None
 
     def _must_stop(self) -> bool:
-        return self._stop_asked or (
-            self._limit_at is not None and time.monotonic() >= self._limit_at
-        )
+        return bool(self._why_stop())
+
+    def _why_stop(self) -> str:
+        """Why ranks that have not begun must not; empty if they may."""
+        if self._fence.is_closed():
+            return "lost"
+        if self._stop_asked:
+            return "stopped"
+        late = self._limit_at is not None and time.monotonic() >= self._limit_at
+        return "time-limit" if late else ""
 
     # -- while it runs --------------------------------------------------------------------------
 
@@ -226,6 +236,8 @@ class Attempt:
                 self._stop("stopped", now)
             if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
                 self._stop("time-limit", now)
+            if self._fence.is_closed():  # Its job may run elsewhere from now on: no grace.
+                self.cause, self._kill_at = self.cause or "lost", now
             if self._kill_at is not None and now >= self._kill_at:
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0
@@ -254,6 +266,8 @@ class Attempt:
         due = [self._limit_at if self._kill_at is None else self._kill_at]
         due += [] if self._record is None else [self._look_at]
         due += [] if self._members is None else [self._members.due]
+        left_s = self._fence.left_s()
+        due += [] if left_s is None else [now + left_s]
         moments = [moment for moment in due if moment is not None]
         return max(0.0, min(moments) - now) if moments else None
 

@@ -1,0 +1,47 @@
+"""The lease of a node, as its agent keeps it (engines/node/fence.py says what it is for).
+
+A lease that has run out is never renewed: the next one is another file. So ranks that outlived it,
+because their machine slept perhaps, end when they wake, though the node is a member again.
+"""
+
+import re
+from contextlib import suppress
+from pathlib import Path
+
+from treadle.engines.node import fence
+
+_NAME = re.compile(r"([0-9]{1,9})\.lease", re.ASCII)
+
+
+class NodeLease:
+    """The newest lease under the root of an agent."""
+
+    def __init__(self, root: Path, lease_s: float) -> None:
+        self._folder = root / "leases"
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lease_s = lease_s
+        names = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
+        self._number = max((int(name[1]) for name in names if name), default=0)
+
+    @property
+    def path(self) -> Path:
+        return self._folder / f"{self._number}.lease"
+
+    @property
+    def is_over(self) -> bool:
+        return fence.now() >= fence.read(self.path)
+
+    def renew(self, asked_at: float | None = None) -> bool:
+        """Go on for lease_s from then; False if the one before has run out and another began.
+
+        asked_at: when the cluster was asked, by fence.now(); by default now.
+        """
+        moment = fence.now() if asked_at is None else asked_at
+        lasted = not self.is_over
+        old = self.path
+        self._number += not lasted
+        fence.write(self.path, moment + self._lease_s)
+        if not lasted:
+            with suppress(OSError):
+                old.unlink()
+        return lasted

@@ -1,0 +1,58 @@
+"""Whether the node takes new work: an admin may drain it, and orders may name what it lacks."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from treadle.core.actions import Change, Start
+from treadle.core.cluster import Node
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import NodeDrained, NodeJoined
+from treadle.core.machine import NodeOrder
+from treadle.files import replace
+
+
+class NodeGate:
+    """Knows if the node is drained, also after a restart: a file says so."""
+
+    def __init__(
+        self, root: Path, node: Node, report: Callable[[NodeDrained | NodeJoined], None]
+    ) -> None:
+        self._path = root / "drained"
+        self._node = node
+        self._report = report
+        self.drained = self._path.exists()
+
+    def begin(self) -> None:
+        """Report a drain again: a controller begins with all nodes open."""
+        if self.drained:
+            self._report(NodeDrained(self._node.name))
+
+    def order(self, node: str, order: NodeOrder) -> None:
+        if node != self._node.name:
+            raise InvalidInputError(f"there is no node {node}")
+        drain = order is NodeOrder.DRAIN
+        try:
+            if drain:
+                replace(self._path, b"", mode=0o600)
+            else:
+                with suppress(FileNotFoundError):
+                    self._path.unlink()
+        except OSError as error:
+            raise EngineError(
+                f"the order about node {node} cannot be written down: {error.strerror}",
+                retryable=True,
+            ) from None
+        if drain != self.drained:
+            self.drained = drain
+            self._report(NodeDrained(node) if drain else NodeJoined(self._node))
+
+    def objection(self, order: Start | Change) -> str:
+        """Why the node takes nothing new; empty if it does. Raises EngineError if it cannot."""
+        for device in order.allocation.devices:
+            if device.node != self._node.name or device.number >= self._node.device_count:
+                raise EngineError(
+                    f"job {order.job} was given device {device}, which this machine does not have",
+                    retryable=False,
+                )
+        return f"node {self._node.name} is drained" if self.drained else ""
