@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/ray_reservation.py
 
 Two nodes with 8 GPUs each on loopback; the GPUs are numbers to Ray and need not exist. Other work
-that wants all of them is queued from the start. Three ways to reserve are tried:
+that wants all of them is queued. Three ways to reserve are tried:
 
     custom resource    Treadle's agent takes a resource of its own, `treadle_gpu`
     actor's resources  the agent, an actor, asks for the GPUs of its node
@@ -48,6 +48,7 @@ def main() -> None:
 def measure(way: str) -> None:
     import ray  # noqa: PLC0415  # The environment must be set before.
     from ray.cluster_utils import Cluster  # noqa: PLC0415
+    from ray.util.placement_group import placement_group  # noqa: PLC0415
 
     cluster = Cluster(shutdown_at_exit=False)
     own = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
@@ -78,16 +79,12 @@ def measure(way: str) -> None:
         assert driver.stdin is not None
         took_s, *pids = driver.stdout.readline().split()
 
-        @ray.remote(num_cpus=0, num_gpus=1)
-        class Other:
-            def here(self) -> bool:
-                return True
-
-        others = [Other.remote() for _ in range(NODES * GPUS)]
-        begun = [other.here.remote() for other in others]
+        # Groups and not tasks: a task must wait for a process too.
+        others = [placement_group([{"GPU": 1}]) for _ in range(NODES * GPUS)]
 
         def claimed() -> int:
-            return len(ray.wait(begun, num_returns=len(begun), timeout=WATCH_S)[0])
+            time.sleep(WATCH_S)
+            return sum(other.wait(0) for other in others)
 
         at_rest = claimed()
         os.kill(int(pids[0]), signal.SIGKILL)
@@ -123,7 +120,7 @@ def reserve(way: str, address: str) -> None:
     sys.stdin.read()
 
 
-def agents(nodes: list[str], **options: Any) -> list[Any]:
+def agents(nodes: list[str], **options: object) -> list[Any]:
     import ray  # noqa: PLC0415
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # noqa: PLC0415
 
@@ -133,7 +130,7 @@ def agents(nodes: list[str], **options: Any) -> list[Any]:
             return os.getpid()
 
     return [
-        Agent.options(
+        Agent.options(  # type: ignore[attr-defined]
             name=f"agent-{node}",
             lifetime="detached",
             num_cpus=0,

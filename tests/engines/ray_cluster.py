@@ -24,11 +24,12 @@ ENVIRONMENT = {
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
 }
+NODES = {"head": 2, "n0": 3, "n1": 2, "n2": 2}  # CPU slots of each
 TOKEN = "a-token-of-the-tests-with-more-than-thirty-two-characters"
 
 
 class RayCluster:
-    """Four nodes: head, n0 (three CPU slots), n1 and n2."""
+    """Its nodes can be lost and given back."""
 
     def __init__(self, folder: Path, host: "subprocess.Popen[str]", address: str) -> None:
         self.folder, self._host, self.address = folder, host, address

@@ -18,6 +18,7 @@ from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
+from tests.engines.ray_cluster import NODES
 
 from treadle.engines.ray import cluster
 from treadle.engines.ray.driver import Driver
@@ -25,8 +26,6 @@ from treadle.engines.ray.driver import Driver
 # Ray writes to the standard output too: that goes to the log.
 ANSWERS = os.dup(1)
 os.dup2(2, 1)
-# The driver is attached to the head, so the head is never lost.
-CPUS = {"head": 2, "n0": 3, "n1": 2, "n2": 2}
 
 
 class Nodes:
@@ -36,7 +35,7 @@ class Nodes:
         # Ray's own reaper kills the group of this process when one node is lost.
         self._cluster = Cluster(shutdown_at_exit=False)
         self._by_name: dict[str, Any] = {}
-        for name in CPUS:
+        for name in NODES:  # The driver is attached to the first, so that one is never lost.
             self.add(name)
 
     @property
@@ -47,7 +46,7 @@ class Nodes:
         self._by_name[name] = self._cluster.add_node(
             node_ip_address="127.0.0.1",
             node_name=name,
-            num_cpus=CPUS[name],
+            num_cpus=NODES[name],
             labels={"rack": "r1" if name in ("n0", "n1") else "r2"},
             include_dashboard=False,
             include_log_monitor=False,

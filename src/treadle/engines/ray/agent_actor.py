@@ -13,6 +13,7 @@ from ray.experimental import internal_kv
 from treadle.engines.ray.agent_host import AgentHost, Post
 
 NAMESPACE = "treadle"
+POSTS = "post/"  # keys of the GCS: what the agent of each node was told, by id
 ASK_WITHIN_S = 2  # the GCS; less than the margin of fencing
 
 
@@ -47,4 +48,4 @@ class AgentActor:
         internal_kv._internal_kv_put(self._key(), document, namespace=NAMESPACE.encode())
 
     def _key(self) -> bytes:
-        return f"post/{self._node_id}".encode()
+        return f"{POSTS}{self._node_id}".encode()

@@ -23,6 +23,7 @@ from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.fleet.agent import Agent
 from treadle.engines.local.device_choice import devices_of, excluded_by
+from treadle.engines.node import fence
 from treadle.engines.registry import EngineOptions
 from treadle.version import __version__
 
@@ -134,8 +135,10 @@ class AgentHost:
             options=post.options,
             lease_s=post.lease_s,
         )
+        if why := await self._confirm(agent):
+            raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)
         self._incarnation = uuid.uuid4().hex
-        self._confirming = asyncio.create_task(self._confirm(agent, post.lease_s / CONFIRMATIONS))
+        self._confirming = asyncio.create_task(self._keep_confirming(agent, post.lease_s))
         return agent
 
     async def _leave(self) -> None:
@@ -148,21 +151,24 @@ class AgentHost:
             self._lock.close()
         self._confirming = self._agent = self._lock = self._post = None
 
-    async def _confirm(self, agent: Agent, every_s: float) -> None:
-        """Tell the agent that its node is a member, as long as the cluster says so."""
-        doubted = False
+    async def _keep_confirming(self, agent: Agent, lease_s: float) -> None:
+        said = ""
         while True:
-            try:
-                member = await asyncio.to_thread(self._is_member)
-                why = "the cluster says that this node is dead"
-            except Exception as error:  # Ray's client may raise anything.
-                member, why = False, str(error) or repr(error)
-            if member:
-                agent.confirm()
-            elif not doubted:
-                logger.warning("this node is not confirmed: %s", why)
-            doubted = not member
-            await asyncio.sleep(every_s)
+            await asyncio.sleep(lease_s / CONFIRMATIONS)
+            if (why := await self._confirm(agent)) and not said:
+                logger.warning("node %s is not confirmed: %s", agent.node.name, why)
+            said = why
+
+    async def _confirm(self, agent: Agent) -> str:
+        """Tell the agent that its node is a member if the cluster says so; else why not."""
+        asked_at = fence.now()
+        try:
+            if not await asyncio.to_thread(self._is_member):
+                return "the cluster says that it is dead"
+        except Exception as error:  # Ray's client may raise anything.
+            return str(error) or repr(error)
+        agent.confirm(asked_at)
+        return ""
 
 
 async def _locked(folder: Path) -> IO[bytes]:

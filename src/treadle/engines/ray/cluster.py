@@ -4,7 +4,7 @@ All functions block and raise RayError or what Ray raises; the driver calls them
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from treadle.core.errors import InvalidInputError
 from treadle.engines.ray.address import is_loopback
-from treadle.engines.ray.agent_actor import NAMESPACE, AgentActor
+from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
@@ -202,13 +202,21 @@ def replace_agent(node: RayNode) -> Any:  # noqa: ANN401
     return agent_of(node)
 
 
-def leave(ids: Collection[str]) -> None:
-    """Remove agents and reservations of these nodes; their jobs end when their leases have."""
-    for node_id in ids:
-        with suppress(ValueError):
-            ray.kill(ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE))
-        with suppress(ValueError):
-            remove_placement_group(get_placement_group(f"treadle-{node_id}"))
+def forget(node_id: str) -> None:
+    """Remove what is kept of a node: its agent, its reservation, and what its agent was told."""
+    with suppress(ValueError):
+        ray.kill(ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE))
+    with suppress(ValueError):
+        remove_placement_group(get_placement_group(f"treadle-{node_id}"))
+    GcsValues().delete(f"{POSTS}{node_id}")
+
+
+def forget_the_dead() -> None:
+    """Nodes that were lost while there was no controller."""
+    alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+    for key in GcsValues().keys(POSTS):
+        if key.removeprefix(POSTS) not in alive:
+            forget(key.removeprefix(POSTS))
 
 
 def first_line(error: Exception) -> str:

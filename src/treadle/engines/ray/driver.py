@@ -105,6 +105,7 @@ class Driver:
 
     async def _begin(self) -> None:
         """Agents on all nodes; those that take long come later."""
+        await asyncio.to_thread(cluster.forget_the_dead)
         await self._look()
         attending = [member.attending for member in self._members.values() if member.attending]
         if attending:
@@ -150,6 +151,7 @@ class Driver:
         if member.told:
             why = await asyncio.to_thread(cluster.death_of, member.node.id)
             await self._send(NodeLeft(member.node.name, why))
+        await asyncio.to_thread(cluster.forget, member.node.id)
 
     def _attend(self, member: Member) -> None:
         if member.attending is None or member.attending.done():

@@ -39,33 +39,33 @@ def ray_engine(context: EngineContext) -> Engine:
 
 
 def ray_fleet(
-    context: EngineContext, connect: Connect, *, fencing: Fencing | None = None
+    context: EngineContext,
+    connect: Connect,
+    *,
+    fencing: Fencing | None = None,
+    look_every_s: float = 1.0,
 ) -> RayFleet:
     """The fleet of this controller. Its epoch is above all that it had, in any cluster."""
     fencing = fencing or Fencing()
     kept = context.root / "ray" / "epoch"
-    settings = settings_of(context, lease_s=fencing.lease_s, epoch_min=_number(kept))
-    fleet = RayFleet(connect, settings, fencing=fencing)
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
-    return fleet
-
-
-def settings_of(context: EngineContext, *, lease_s: float, epoch_min: int = 0) -> Settings:
-    """What the driver is told."""
     options = context.options
-    return Settings(
+    settings = Settings(
         root=str(context.root),
         holder=f"{here()}, state folder {context.root}",
         instance=f"{socket.gethostname()}:{context.root}",
-        epoch_min=epoch_min,
+        epoch_min=_number(kept),
         devices=options.devices,
         gpus=options.gpus,
         avoid=options.avoid,
         warm=options.warm,
         turns=options.turns,
-        lease_s=lease_s,
+        lease_s=fencing.lease_s,
+        look_every_s=look_every_s,
     )
+    fleet = RayFleet(connect, settings, fencing=fencing)
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
+    return fleet
 
 
 def start_driver(address: str, environment: dict[str, str]) -> socket.socket:

@@ -1,0 +1,89 @@
+"""The engine on Ray keeps the contract of engines, on a real cluster of four nodes."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from tests.engines.ray_cluster import NODES, RayCluster
+from tests.engines.test_local_contract import UNTIL_RELEASED
+from treadle.engines.fleet.engine import FleetEngine
+
+from treadle.control.loop.clock import MonotonicClock
+from treadle.core.ports import Engine
+from treadle.engines.fleet.port import Fencing
+from treadle.engines.node import processes
+from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.engines.node.environment import TAG
+from treadle.engines.ray.engine import ray_fleet
+from treadle.engines.registry import EngineContext
+from treadle.testing.engine_bench import EngineBench
+from treadle.testing.engine_contract import EngineContract
+
+SOON = Fencing(lease_s=4.0, margin_s=1.0)
+
+
+class RayBench(EngineBench):
+    cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
+
+    def __init__(self, root: Path, cluster: RayCluster) -> None:
+        self.root, self.cluster = root, cluster
+        self.lost: set[str] = set()
+        commands = {
+            "short": ("true",),
+            "long": ("sleep", "86400"),
+            "held": ("sh", "-c", UNTIL_RELEASED + 'exit "$(cat "$0")"', str(root / "held")),
+            "slow": ("sh", "-c", UNTIL_RELEASED, str(root / "slow")),
+            "talker": (
+                "sh",
+                "-c",
+                'echo "rank $RANK one"; ' + UNTIL_RELEASED + "echo two",
+                str(root / "talker"),
+            ),
+            "flood": ("sh", "-c", "printf %8192s"),
+            "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
+            "missing": ("/no/such/program",),
+        }
+        super().__init__(commands)
+
+    def make(self) -> Engine:
+        context = EngineContext(
+            controls=self.controls, clock=MonotonicClock(), root=self.root / "engine"
+        )
+        fleet = ray_fleet(context, self.cluster.connect, fencing=SOON, look_every_s=0.1)
+        return FleetEngine(context, fleet)
+
+    async def lose_node(self) -> str:
+        self.lost.add("n0")
+        await asyncio.to_thread(self.cluster.lose, "n0")
+        return "n0"
+
+    async def return_node(self, name: str) -> None:
+        await asyncio.to_thread(self.cluster.give_back, name)
+        self.lost.discard(name)
+
+    async def clear_away(self) -> None:
+        await self.engine.close()
+        for name in list(self.lost):
+            await self.return_node(name)
+        for name in NODES:
+            instance = AttemptFolders(self.root / "engine" / "nodes" / name).instance
+            while processes.kill_tagged(TAG, f"{instance}*"):
+                await asyncio.sleep(0.002)
+
+    async def release(self, job: str, code: int = 0) -> None:
+        through = self.root / f"{job}.new"
+        through.write_text(str(code))
+        through.rename(self.root / job)
+
+
+class TestRayEngine(EngineContract):
+    __test__ = True
+
+    @pytest.fixture(autouse=True)
+    def _world(self, tmp_path: Path, ray_nodes: RayCluster) -> None:
+        self.root, self.cluster = tmp_path, ray_nodes
+
+    def bench(self) -> EngineBench:
+        return RayBench(self.root, self.cluster)
