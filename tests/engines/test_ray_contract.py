@@ -1,16 +1,16 @@
 """The engine on Ray keeps the contract of engines, on a real cluster of four nodes."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.engines.contract_jobs import commands, released
 from tests.engines.ray_cluster import NODES, RayCluster
-from tests.engines.test_local_contract import UNTIL_RELEASED
 from treadle.engines.fleet.engine import FleetEngine
 
 from treadle.control.loop.clock import MonotonicClock
+from treadle.core.actions import Start
 from treadle.core.ports import Engine
 from treadle.engines.fleet.port import Fencing
 from treadle.engines.node import processes
@@ -18,7 +18,7 @@ from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG
 from treadle.engines.ray.engine import ray_fleet
 from treadle.engines.registry import EngineContext
-from treadle.testing.engine_bench import EngineBench
+from treadle.testing.engine_bench import EngineBench, on
 from treadle.testing.engine_contract import EngineContract
 
 SOON = Fencing(lease_s=4.0, margin_s=1.0)
@@ -30,22 +30,7 @@ class RayBench(EngineBench):
     def __init__(self, root: Path, cluster: RayCluster) -> None:
         self.root, self.cluster = root, cluster
         self.lost: set[str] = set()
-        commands = {
-            "short": ("true",),
-            "long": ("sleep", "86400"),
-            "held": ("sh", "-c", UNTIL_RELEASED + 'exit "$(cat "$0")"', str(root / "held")),
-            "slow": ("sh", "-c", UNTIL_RELEASED, str(root / "slow")),
-            "talker": (
-                "sh",
-                "-c",
-                'echo "rank $RANK one"; ' + UNTIL_RELEASED + "echo two",
-                str(root / "talker"),
-            ),
-            "flood": ("sh", "-c", "printf %8192s"),
-            "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
-            "missing": ("/no/such/program",),
-        }
-        super().__init__(commands)
+        super().__init__(commands(root))
 
     def make(self) -> Engine:
         context = EngineContext(
@@ -55,9 +40,11 @@ class RayBench(EngineBench):
         return FleetEngine(context, fleet)
 
     async def lose_node(self) -> str:
-        self.lost.add("n0")
-        await asyncio.to_thread(self.cluster.lose, "n0")
-        return "n0"
+        await self.order(Start(0, "long", on("n1", 0)))
+        await self.started("long", 0)
+        self.lost.add("n1")
+        await asyncio.to_thread(self.cluster.lose, "n1")
+        return "n1"
 
     async def return_node(self, name: str) -> None:
         await asyncio.to_thread(self.cluster.give_back, name)
@@ -73,9 +60,7 @@ class RayBench(EngineBench):
                 await asyncio.sleep(0.002)
 
     async def release(self, job: str, code: int = 0) -> None:
-        through = self.root / f"{job}.new"
-        through.write_text(str(code))
-        through.rename(self.root / job)
+        released(self.root, job, code)
 
 
 class TestRayEngine(EngineContract):
