@@ -1,11 +1,11 @@
 """The local engine keeps the contract of engines, with real processes."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.engines.contract_jobs import commands, released
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.ports import Engine
@@ -17,8 +17,6 @@ from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import EngineBench
 from treadle.testing.engine_contract import EngineContract
 
-UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
-
 
 class LocalBench(EngineBench):
     cannot: ClassVar = {
@@ -28,22 +26,7 @@ class LocalBench(EngineBench):
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        commands = {
-            "short": ("true",),
-            "long": ("sleep", "86400"),
-            "held": ("sh", "-c", UNTIL_RELEASED + 'exit "$(cat "$0")"', str(root / "held")),
-            "slow": ("sh", "-c", UNTIL_RELEASED, str(root / "slow")),
-            "talker": (
-                "sh",
-                "-c",
-                'echo "rank $RANK one"; ' + UNTIL_RELEASED + "echo two",
-                str(root / "talker"),
-            ),
-            "flood": ("sh", "-c", "printf %8192s"),
-            "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
-            "missing": ("/no/such/program",),
-        }
-        super().__init__(commands)
+        super().__init__(commands(root))
 
     def make(self) -> Engine:
         context = EngineContext(
@@ -58,9 +41,7 @@ class LocalBench(EngineBench):
             await asyncio.sleep(0.002)
 
     async def release(self, job: str, code: int = 0) -> None:
-        through = self.root / f"{job}.new"
-        through.write_text(str(code))
-        through.rename(self.root / job)
+        released(self.root, job, code)
 
 
 class TestLocalEngine(EngineContract):

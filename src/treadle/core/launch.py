@@ -27,8 +27,10 @@ class Part:
     node_rank: int
     addresses: tuple[str, ...]  # of the nodes, in order of their node ranks
     first_rank: int  # the global rank of its first process
+    ranks: int  # processes on this node
     world_size: int  # processes on all nodes
     port: int  # of the first node, for the rendezvous
+    plan: str = ""  # of the whole attempt: the allocation of a part has none
 
     @property
     def master(self) -> str:

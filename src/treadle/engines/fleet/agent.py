@@ -1,12 +1,53 @@
-"""The agent of one node: a local engine that a controller elsewhere gives orders to."""
+"""The agent of one node: a local engine that a controller elsewhere gives orders to.
 
-from collections.abc import Collection
+Each controller that takes charge gets a local engine of its own (session.py). The engine before is
+closed, which leaves its supervisors running, and the fresh one adopts them as on a single machine.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import replace as with_fields
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
+from treadle.core.actions import Start
 from treadle.core.cluster import Node
-from treadle.engines.fleet.port import LEASE_S
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.launch import Part
+from treadle.core.machine import Leftovers
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.lease import NodeLease
+from treadle.engines.fleet.port import LEASE_S, StaleEpochError
+from treadle.engines.fleet.session import NodeControls, Session, Storage, job_of
+from treadle.engines.local import adoption
+from treadle.engines.local.engine import LocalEngine
+from treadle.engines.node import fence
+from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import DeviceSource, node_of
-from treadle.engines.registry import EngineOptions
+from treadle.engines.node.environment import free_port
+from treadle.engines.node.members_files import read_members
+from treadle.engines.node.order_document import Surroundings
+from treadle.engines.registry import EngineContext, EngineOptions
+from treadle.files import is_folder, replace
+
+FREE_LOOK_S = 0.05  # between looks whether devices are free
+FACTS_WAIT_MAX_S = 30.0
+
+logger = logging.getLogger("treadle")
+
+
+class AgentClock:
+    """Seconds since the machine was started."""
+
+    def now(self) -> float:
+        return fence.now()
+
+    async def sleep_until(self, moment: float) -> None:
+        while (left_s := moment - self.now()) > 0:
+            await asyncio.sleep(left_s)
 
 
 class Agent:
@@ -32,17 +73,254 @@ class Agent:
         """root: a folder of its own on this node. address: of this node, for the other nodes."""
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
+        self.folders = AttemptFolders(root)
         self._devices, self._excluded = devices, excluded
-        self._options, self._lease_s = options or EngineOptions(), lease_s
+        self._options = options or EngineOptions()
+        self._lease = NodeLease(root, lease_s)
+        self._epoch = self._read_epoch()
+        self._session: Session | None = None
+        self._taking = asyncio.Lock()
+        self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
+            "survey": self._survey,
+            "take-charge": self._take_charge,
+            "orders": self._orders,
+            "prepare": self._prepare,
+            "facts": self._facts,
+            "output": self._output,
+            "where": self._where,
+            "order-device": self._order_device,
+            "order-node": self._order_node,
+            "tidy": self._tidy,
+            "discard": self._discard,
+        }
 
-    def confirm(self) -> None:
-        """The cluster says that this node is a member: what runs may run for another lease_s."""
-        raise NotImplementedError
+    def confirm(self, asked_at: float | None = None) -> None:
+        """The cluster says that this node is a member: what runs may run for another lease_s.
+
+        asked_at: when the cluster was asked, by engines.node.fence.now(); by default now.
+        """
+        try:
+            lasted = self._lease.renew(asked_at)
+        except OSError:
+            logger.exception("node %s cannot renew its lease", self.node.name)
+            return
+        if not lasted and self._session is not None:
+            self._session.over = "the lease of the node had run out"
 
     async def call(self, verb: str, document: bytes) -> bytes:
         """Carry out a call of the controller. It never raises: errors are answers too."""
-        raise NotImplementedError
+        try:
+            if verb not in self._verbs:
+                return messages.refusal(InvalidInputError(f"an agent has no verb {verb[:40]!r}"))
+            asked = messages.decode(document, messages.VERBS[verb][0])
+            return messages.answer(await self._verbs[verb](asked))
+        except (InvalidInputError, EngineError) as error:
+            return messages.refusal(error)
+        except Exception as error:  # the controller must hear of it, whatever it is
+            logger.exception("the agent of node %s failed at %s", self.node.name, verb)
+            return messages.refusal(error)
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
-        raise NotImplementedError
+        async with self._taking:
+            await self._end_session()
+
+    # -- taking charge --------------------------------------------------------------------------
+
+    async def _survey(self, asked: messages.Survey) -> messages.Surveyed:
+        async with self._taking:
+            if asked.epoch != self._epoch:
+                self._enter(asked.epoch)
+                await self._end_session()  # Nothing changes any more while we look.
+        try:
+            return await asyncio.to_thread(self._look, asked)
+        except OSError as error:
+            raise EngineError(
+                f"the attempts on node {self.node.name} cannot be read: {error}", retryable=True
+            ) from None
+
+    def _look(self, asked: messages.Survey) -> messages.Surveyed:
+        marks = set(self.folders.live())
+        marks |= {mark for mark in asked.attempts if is_folder(self.folders.path(*mark))}
+        found = []
+        for mark in sorted(marks):
+            seen, members = (
+                adoption.look(self.folders, mark),
+                read_members(self.folders.path(*mark)),
+            )
+            found.append(
+                messages.FoundAttempt(
+                    id=mark,
+                    alive=seen.alive,
+                    action=seen.action,
+                    never_was=seen.never_was,
+                    changes=() if members is None else tuple(members["can"]),
+                    part=_part_of(seen),
+                )
+            )
+        return messages.Surveyed(found=tuple(found))
+
+    async def _take_charge(self, asked: messages.TakeCharge) -> messages.Answered:
+        async with self._taking:
+            self._enter(asked.epoch)
+            if self._lease.is_over:
+                raise EngineError(
+                    f"the cluster has not confirmed that node {self.node.name} is a member",
+                    retryable=True,
+                )
+            await self._end_session()
+            session = self._begin_session(asked)
+            try:
+                session.controls.allow(asked.launches)
+                closed = {each.device: each for each in asked.closed}
+                await session.engine.adopt(
+                    [job_of(row) for row in asked.rows], asked.attempts, closed
+                )
+            except BaseException:
+                await session.engine.close()
+                raise
+            self._session = session
+            return self._answered(session)
+
+    def _begin_session(self, asked: messages.TakeCharge) -> Session:
+        shared = _reads(asked.shared, asked.probe)
+        checkpoints = Path(asked.shared).parent if shared else self.root
+        around = with_fields(Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints)
+        controls = NodeControls(Storage(self.node.name, checkpoints, shared))
+        engine = LocalEngine(
+            EngineContext(
+                controls=controls, clock=AgentClock(), root=self.root, options=self._options
+            ),
+            devices=self._devices,
+            node_name=self.node.name,
+            around=around,
+            excluded=self._excluded,
+        )
+        return Session(uuid4().hex, asked.epoch, controls, engine)
+
+    async def _end_session(self) -> None:
+        if self._session is not None:
+            session, self._session = self._session, None
+            await session.engine.close()
+
+    def _enter(self, epoch: int) -> None:
+        """Refuse a controller that another one has followed."""
+        if epoch < self._epoch:
+            raise StaleEpochError(
+                f"node {self.node.name} takes orders of controller {self._epoch}, and this is "
+                f"controller {epoch}: another one has taken charge"
+            )
+        if epoch > self._epoch:
+            replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
+            self._epoch = epoch
+
+    def _read_epoch(self) -> int:
+        with suppress(FileNotFoundError, ValueError):
+            return int((self.root / "epoch").read_bytes())
+        return 0
+
+    def _of(self, session: str) -> Session:
+        if self._session is None:
+            raise messages.LostPlaceError(f"no controller is in charge of node {self.node.name}")
+        self._session.check(session)
+        return self._session
+
+    def _answered(self, session: Session) -> messages.Answered:
+        return messages.Answered(session=session.id, upto=session.controls.outbox.upto)
+
+    # -- in charge ------------------------------------------------------------------------------
+
+    async def _orders(self, asked: messages.Orders) -> messages.Answered:
+        async with self._taking:
+            session = self._of(asked.session)
+            if asked.number > session.done + 1:
+                raise messages.LostPlaceError("a batch of orders is missing")
+            if asked.number == session.done + 1:
+                session.done = asked.number
+                session.controls.allow(asked.launches)
+                await session.engine.carry_out([messages.action_of(each) for each in asked.actions])
+            return self._answered(session)
+
+    async def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
+        engine = self._of(asked.session).engine
+        order = Start(asked.order, asked.job, asked.allocation)
+        give_up_at = fence.now() + asked.wait_s
+        while engine.in_the_way(order):
+            if engine.is_stuck(order):
+                return messages.Prepared(free=False, objection="a process there does not die")
+            if fence.now() >= give_up_at:
+                return messages.Prepared(free=False)
+            await asyncio.sleep(FREE_LOOK_S)
+            engine = self._of(asked.session).engine
+        objection = await engine.objection(order)
+        port = 0 if objection else free_port(self.address)
+        return messages.Prepared(free=not objection, objection=objection, port=port)
+
+    async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
+        session = self._of(asked.session)
+        outbox = session.controls.outbox
+        await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
+        session = self._of(asked.session)
+        (view,) = session.engine.view()
+        return messages.FactsGiven(
+            facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
+            upto=outbox.upto,
+            view=view,
+            measurements=tuple(session.engine.measurements()),
+            now=fence.now(),
+        )
+
+    async def _order_device(self, asked: messages.DeviceAsked) -> messages.Answered:
+        session = self._of(asked.session)
+        await session.engine.order_device(asked.device, asked.order)
+        return self._answered(session)
+
+    async def _order_node(self, asked: messages.NodeAsked) -> messages.Answered:
+        session = self._of(asked.session)
+        await session.engine.order_node(asked.node, asked.order)
+        return self._answered(session)
+
+    async def _tidy(self, asked: messages.JobAsked) -> Leftovers:
+        return await self._of(asked.session).engine.tidy(asked.job)
+
+    async def _discard(self, asked: messages.JobAsked) -> Leftovers:
+        return await self._of(asked.session).engine.discard(asked.job)
+
+    # -- output ---------------------------------------------------------------------------------
+
+    async def _output(self, asked: messages.OutputAsked) -> messages.OutputGiven:
+        if self._session is None:
+            raise messages.LostPlaceError(f"no controller is in charge of node {self.node.name}")
+        reader = self._session.engine.outputs
+        # Asked before reading: what an attempt wrote before it ended is then read as well.
+        over = await reader.is_over(asked.attempt)
+        found = await reader.read(asked.attempt, asked.rank, offset=asked.offset, limit=asked.limit)
+        return messages.OutputGiven(output=found, over=over)
+
+    async def _where(self, asked: messages.WhereAsked) -> messages.Whereabouts:
+        def look() -> messages.Whereabouts:
+            try:
+                folder = self.folders.path(*asked.attempt)
+            except EngineError:
+                return messages.Whereabouts(there=False)
+            if not is_folder(folder):
+                return messages.Whereabouts(there=False)
+            part = _part_of(adoption.left_by(asked.attempt, folder))
+            return messages.Whereabouts(there=True, part=part)
+
+        return await asyncio.to_thread(look)
+
+
+def _part_of(found: adoption.Found) -> Part | None:
+    """The part that a node has in an attempt on several, as its supervisor wrote it down."""
+    written = None if found.supervisor is None else found.supervisor.part
+    if written is None:
+        return None
+    return Part(**{**written, "addresses": tuple(written["addresses"])})
+
+
+def _reads(path: str, wanted: str) -> bool:
+    """Whether this node sees a file that the controller wrote."""
+    with suppress(OSError):
+        return bool(path) and Path(path).read_text() == wanted
+    return False

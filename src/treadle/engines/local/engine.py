@@ -114,7 +114,7 @@ class LocalEngine:
         around = around or Surroundings.here()
         self._checkpoints = CheckpointFolders(around.checkpoints or context.root)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
-        self._output = OutputReader(self.folders, context.clock, self._coming)
+        self.outputs = OutputReader(self.folders, context.clock, self._coming)
         turns = TurnLink(context.options.turns)
         self.groups = AttemptGroups(self.folders, Containment(around.cgroups))
         self.mps = Mps.here(context.root, self.folders.instance, devices.kind)
@@ -188,10 +188,10 @@ class LocalEngine:
     async def output(
         self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
     ) -> Output:
-        return await self._output.read(attempt, rank, offset=offset, limit=limit)
+        return await self.outputs.read(attempt, rank, offset=offset, limit=limit)
 
     def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
-        return self._output.follow(attempt, rank, offset=offset)
+        return self.outputs.follow(attempt, rank, offset=offset)
 
     async def order_device(self, device: Device, order: DeviceOrder) -> None:
         if device.node != self._node.name or not 0 <= device.number < self._node.device_count:

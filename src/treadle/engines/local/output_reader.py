@@ -43,11 +43,7 @@ class OutputReader:
     async def follow(self, attempt: AttemptId, rank: int, *, offset: int) -> AsyncIterator[Output]:
         while True:
             # Asked before reading: what an attempt wrote before it ended is then read as well.
-            with _as_engine_error(attempt):
-                coming = self._coming(attempt)
-                is_over = coming.ranks is None and await asyncio.to_thread(
-                    self._is_over, attempt, owed=coming.owed
-                )
+            is_over = await self.is_over(attempt)
             found = await self.read(attempt, rank, offset=offset, limit=FOLLOW_BYTES)
             if found.data:
                 offset = found.offset + len(found.data)
@@ -56,6 +52,14 @@ class OutputReader:
                 return
             else:
                 await self._clock.sleep_until(self._clock.now() + FOLLOW_EVERY_S)
+
+    async def is_over(self, attempt: AttemptId) -> bool:
+        """Whether nothing more will be written."""
+        with _as_engine_error(attempt):
+            coming = self._coming(attempt)
+            return coming.ranks is None and await asyncio.to_thread(
+                self._is_over, attempt, owed=coming.owed
+            )
 
     def _is_over(self, attempt: AttemptId, *, owed: bool) -> bool:
         if owed and not is_folder(self._folders.path(*attempt)):

@@ -71,6 +71,7 @@ def common(
     base: Mapping[str, str],
 ) -> dict[str, str]:
     """What all ranks of an attempt have in common."""
+    plan = allocation.plan.text if launch.part is None else launch.part.plan
     return {
         **base,
         "PYTHONUNBUFFERED": "1",  # Output should be readable while the job runs.
@@ -87,7 +88,7 @@ def common(
         "TREADLE_CHECKPOINT_DIR": checkpoints,
         "TREADLE_RESUME": "1" if launch.resumed else "0",
         "TREADLE_GRACE": f"{launch.grace_s:g}",
-        **({"TREADLE_PLAN": allocation.plan.text} if allocation.plan.text else {}),
+        **({"TREADLE_PLAN": plan} if plan else {}),
         **(
             {}
             if launch.time_limit_s is None

@@ -1,0 +1,207 @@
+"""The orders about one job and what its parts say, as a state machine without any I/O.
+
+    an attempt runs on one node and can  -> pass the order on to its agent
+      carry out the order while it runs
+    an attempt runs and an order came    -> stop all its parts, wait for the end
+    nothing runs                         -> begin the newest order to launch, if there is one
+
+A newer order replaces an older one. Each method answers with what has to be done, in order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.attempt import NOT_LAUNCHED_CODE, How
+from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
+from treadle.core.job import JobId
+from treadle.core.launch import Launch
+from treadle.core.live_plans import PLAN, allows
+from treadle.engines.fleet.gang import Gang
+
+Launching = Start | Change
+Report = JobStarted | TrainingEnded | AttemptEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Report a fact to the controller."""
+
+    fact: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Give an order to the agent of a node."""
+
+    node: str
+    action: Action
+    launch: Launch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Launch the job for this order; then `launched` or `not_launched`."""
+
+    order: Launching
+
+
+Effect = Tell | Send | Begin
+Ask = Callable[[Launching], Launch]  # how to launch the job for that order
+
+
+class Course:
+    """One job."""
+
+    def __init__(self, job: JobId) -> None:
+        self.job = job
+        self.newest = -1  # id of the newest order
+        self.gang: Gang | None = None
+        self.beginning: Launching | None = None  # an order that is being launched
+        self.hold = -1  # the order that began the present hold, as far as it is known
+        # What ran of the jobs of the newest order's `after` when it came.
+        self.behind: tuple[Gang, ...] = ()
+        self._stop: int | None = None  # id of a stop that has no answer yet
+        self._next: Launching | None = None  # to be launched when nothing runs any more
+
+    @property
+    def busy(self) -> bool:
+        """Whether an attempt runs or an order has no answer yet."""
+        return self.gang is not None or self.beginning is not None
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    @property
+    def waits(self) -> bool:
+        """Whether another attempt must be over before the newest order is carried out.
+
+        One that changes while it runs releases some devices: their agent knows which.
+        """
+        self.behind = tuple(gang for gang in self.behind if not gang.over and not gang.changes)
+        return bool(self.behind)
+
+    def order(self, action: Action, ask: Ask, behind: tuple[Gang, ...] = ()) -> list[Effect]:
+        """Take an order. Raises what `ask` raises. behind: what runs of the jobs of its `after`."""
+        self.newest = max(self.newest, action.id)
+        if isinstance(action, Stop):
+            return self._order_stop(action)
+        self.behind = behind
+        if isinstance(action, Start):
+            self.hold = action.id
+        gang = self.gang
+        if gang is None:
+            self.beginning = action
+            return [Begin(action)]
+        if self._can_change(gang, action):
+            launch = ask(action)
+            gang.change(action.id, action.allocation, launch)
+            self._next = None
+            return [Send(gang.nodes[0], action, launch)]
+        self._next = action
+        return [] if gang.training_over else self._stop_gang(gang, action.id)
+
+    def _order_stop(self, action: Stop) -> list[Effect]:
+        self._next = self.beginning = None
+        self.behind = ()
+        if self.gang is None:
+            return [Tell(AttemptEnded(self.job, action.id, 0, How.STOPPED))]
+        self._stop = action.id
+        return self._stop_gang(self.gang, action.id)
+
+    def _can_change(self, gang: Gang, order: Launching) -> bool:
+        """Whether the attempt itself may carry out the order."""
+        seat = gang.alone
+        if seat is None or seat.allocation is None or not gang.changes or gang.stopping:
+            return False
+        if not isinstance(order, Change):
+            return False
+        if (
+            self._stop is not None
+            or seat.lost is not None
+            or order.allocation.nodes() != gang.nodes
+        ):
+            return False
+        different = set(seat.allocation.differences(order.allocation))
+        if PLAN in different and not allows(gang.changes, order.allocation.plan):
+            return False
+        return different <= set(gang.changes)
+
+    def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
+        return [Send(node, Stop(order, self.job)) for node in gang.stop(order)]
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def launched(self, order: Launching, gang: Gang) -> list[Effect]:
+        """The parts are ready to be sent; nothing happens if the order was superseded."""
+        if self.beginning is not order:
+            return []
+        self.beginning, self.gang = None, gang
+        return [
+            Send(node, Start(order.id, self.job, seat.allocation), seat.launch)
+            for node, seat in gang.seats.items()
+            if seat.allocation is not None
+        ]
+
+    def not_launched(self, order: Launching, how: How, error: str = "") -> list[Effect]:
+        """Nothing was launched; nothing happens if the order was superseded."""
+        if self.beginning is not order:
+            return []
+        self.beginning = None
+        code = NOT_LAUNCHED_CODE if how is How.ENGINE_ERROR else None
+        return [Tell(AttemptEnded(self.job, order.id, 0, how, code, error=error))]
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def hear(self, node: str, fact: Report) -> list[Effect]:
+        gang = self.gang
+        if gang is None:
+            return []
+        heard = gang.hear(node, fact)
+        effects: list[Effect] = [Tell(self._timely(told)) for told in heard.told]
+        effects += [Send(name, Stop(gang.action, self.job)) for name in heard.stop]
+        return effects + self._after(gang)
+
+    def lose(self, node: str, loss: int) -> list[Effect]:
+        """A node is lost; what ran there is over once the fence has closed."""
+        if self.gang is None:
+            return []
+        stops = self.gang.lose(node, loss)
+        effects: list[Effect] = [Send(name, Stop(self.gang.action, self.job)) for name in stops]
+        return effects + self._after(self.gang)
+
+    def fence(self, node: str, loss: int) -> list[Effect]:
+        if self.gang is None:
+            return []
+        self.gang.fence(node, loss)
+        return self._after(self.gang)
+
+    def adopt(self, gang: Gang, *, stop: int | None = None, owed: Launching | None = None) -> None:
+        """Take over an attempt of an earlier controller."""
+        self.gang, self._stop, self._next = gang, stop, owed
+
+    def _timely(self, fact: Event) -> Event:
+        """A word about training concerns the newest order; others answer the order they name."""
+        return replace(fact, action=self.newest) if isinstance(fact, TrainingEnded) else fact
+
+    def _after(self, gang: Gang) -> list[Effect]:
+        """What follows once the attempt is over."""
+        if not gang.over:
+            return []
+        self.gang = None
+        ended = gang.end()
+        effects: list[Effect] = []
+        if ended.how is not How.STOPPED:
+            # It ended by itself, which answers all orders that came meanwhile.
+            self._stop = self._next = None
+            return [Tell(replace(ended, action=self.newest))]
+        if self._stop is not None:
+            effects = [Tell(replace(ended, action=self._stop))]
+        elif self._next is None:  # It was stopped from outside, or a device is closed.
+            effects = [Tell(replace(ended, action=self.newest))]
+        elif ended.attempt:
+            effects = [Tell(replace(ended, how=How.REPLACED, action=self.newest))]
+        self._stop = None
+        if self._next is not None:
+            self.beginning, self._next = self._next, None
+            effects.append(Begin(self.beginning))
+        return effects

@@ -1,0 +1,506 @@
+"""The fleet engine: jobs on many nodes, each with an agent that runs the local engine there.
+
+The engine keeps a course for each job (course.py), which says what to do, and a client for each
+node (node_client.py), which has it done. The cluster says which nodes there are (port.py).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from uuid import uuid4
+
+from treadle.core.actions import Action, Change, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+    TrainingEnded,
+)
+from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.machine import (
+    DeviceOrder,
+    Leftovers,
+    Measurement,
+    NodeOrder,
+    NodeView,
+    Output,
+)
+from treadle.engines.fleet import messages, takeover
+from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
+from treadle.engines.fleet.fleet_output import FleetOutput
+from treadle.engines.fleet.fleet_views import Sightings, holders, measured, node_view
+from treadle.engines.fleet.gang import Gang
+from treadle.engines.fleet.gathering import gathered
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.port import Change as ClusterChange
+from treadle.engines.fleet.port import Fleet, Joined, Left
+from treadle.engines.fleet.split import gang_of
+from treadle.engines.local.end_facts import NewestEnds
+from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.registry import EngineContext
+from treadle.files import replace
+
+SURVEY_WITHIN_S = 60.0  # a member whose agent does not answer for so long: nothing is begun
+
+logger = logging.getLogger("treadle")
+
+
+class FleetEngine:
+    """Carries out orders on the nodes of a fleet."""
+
+    def __init__(self, context: EngineContext, fleet: Fleet) -> None:
+        self._context, self._controls, self._clock = context, context.controls, context.clock
+        self._fleet = fleet
+        self._members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
+        self._ever = set(self._members)  # names of all nodes that were ever there
+        self._clients: dict[str, NodeClient] = {}
+        self._courses: dict[JobId, Course] = {}
+        self._waiting: list[tuple[Course, Launching]] = []  # orders to be begun
+        self._ends = NewestEnds()
+        self._views: dict[str, NodeView] = {}
+        self._sightings: dict[str, Sightings] = {}
+        self._closed: dict[Device, DeviceClosed] = {}
+        self._unseen: dict[str, set[AttemptId]] = {}  # ends that a node is to tell
+        self._losses = takeover.FIRST_LOSS
+        self._epoch = 0
+        self._probe = uuid4().hex
+        self._begun: asyncio.Task[None] | None = None
+        self._changes: list[ClusterChange] | None = []  # that came before it began
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: set[asyncio.TimerHandle] = set()
+        self._checkpoints = CheckpointFolders(context.root)
+        self._output = FleetOutput(self._clients, context.clock, self._running)
+
+    # -- the controller's side ------------------------------------------------------------------
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(member.node for member in self._members.values())
+
+    def view(self) -> tuple[NodeView, ...]:
+        jobs = holders(self._courses.values())
+        return tuple(
+            node_view(member.node, self._views.get(name), jobs, self._closed)
+            for name, member in self._members.items()
+        )
+
+    async def adopt(
+        self,
+        jobs: Sequence[Job],
+        attempts: Sequence[AttemptId] = (),
+        closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+    ) -> None:
+        """Take the lease, look at all nodes, then take charge of each."""
+        self._closed.update(closed)
+        await self._begin(jobs, attempts)
+
+    async def carry_out(self, actions: Sequence[Action]) -> None:
+        await self._begin()
+        for action in actions:
+            self._take(action)
+
+    async def output(
+        self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
+    ) -> Output:
+        await self._begin()
+        return await self._output.read(attempt, rank, offset=offset, limit=limit)
+
+    def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
+        return self._output.follow(attempt, rank, offset=offset)
+
+    async def order_device(self, device: Device, order: DeviceOrder) -> None:
+        await self._begin()
+        member, client = self._members.get(device.node), self._clients.get(device.node)
+        known = member is not None and 0 <= device.number < member.node.device_count
+        if client is None or not known:
+            raise InvalidInputError(f"there is no device {device}")
+
+        def asked(session: str) -> messages.DeviceAsked:
+            return messages.DeviceAsked(session=session, device=device, order=order)
+
+        await client.within_session("order-device", asked, messages.Answered)
+
+    async def order_node(self, node: str, order: NodeOrder) -> None:
+        await self._begin()
+        client = self._clients.get(node)
+        if client is None:
+            raise InvalidInputError(f"there is no node {node}")
+
+        def asked(session: str) -> messages.NodeAsked:
+            return messages.NodeAsked(session=session, node=node, order=order)
+
+        await client.within_session("order-node", asked, messages.Answered)
+
+    def measurements(self) -> Sequence[Measurement]:
+        running = {course.gang.attempt: course for course in self._courses.values() if course.gang}
+        return measured(self._sightings.values(), running)
+
+    def checkpoints(self, job: JobId, submission: str = "") -> str:
+        return str(self._checkpoints.path(job, submission))
+
+    async def tidy(self, job: JobId) -> Leftovers:
+        return await self._of_all_nodes("tidy", job)
+
+    async def discard(self, job: JobId) -> Leftovers:
+        return await self._of_all_nodes("discard", job)
+
+    async def close(self) -> None:
+        """Leave; jobs run on, and agents go on renewing their leases."""
+        for timer in self._timers:
+            timer.cancel()
+        tasks = [*self._tasks, *([] if self._begun is None else [self._begun])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(client.close() for client in self._clients.values()))
+        self._clients.clear()
+        await self._fleet.close()
+
+    # -- taking charge --------------------------------------------------------------------------
+
+    async def _begin(self, jobs: Sequence[Job] = (), attempts: Sequence[AttemptId] = ()) -> None:
+        """Once; whoever comes first takes charge."""
+        if self._begun is None:
+            work = self._take_charge(jobs, attempts)
+            self._begun = asyncio.get_running_loop().create_task(work, name="fleet")
+        await asyncio.shield(self._begun)
+
+    async def _take_charge(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> None:
+        self._epoch = await self._fleet.begin(self._on_change)
+        replace(self._probe_path, self._probe.encode(), mode=0o644)
+        early, self._changes = self._changes or [], None
+        for change in early:
+            self._note_early(change)
+        for name, member in self._members.items():
+            self._clients[name] = NodeClient(member, self)
+        found = await self._survey(attempts)
+        addresses = {name: member.address for name, member in self._members.items()}
+        plan = takeover.plan(jobs, attempts, found, addresses, self._ask_for_row)
+        self._courses, self._unseen = plan.courses, plan.attempts
+        for client in self._clients.values():
+            client.begin()
+        for job in plan.stopped:
+            self._tell(AttemptEnded(job.id, job.action, 0, How.STOPPED))
+        for attempt in plan.never:
+            self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
+        ready = [client.ready() for client in self._clients.values()]
+        try:
+            async with asyncio.timeout(SURVEY_WITHIN_S):
+                await asyncio.gather(*ready)
+        except TimeoutError:
+            logger.warning("not all nodes answer; those that do take orders")
+        self._close_fence_later(takeover.FIRST_LOSS, *self._ever_and_held())
+        for course in plan.begin:
+            assert course.beginning is not None
+            self._do(course, [Begin(course.beginning)])
+
+    async def _survey(
+        self, attempts: Sequence[AttemptId]
+    ) -> dict[str, tuple[messages.FoundAttempt, ...]]:
+        """What each node has. Without an answer of all of them nothing may be launched."""
+        asked = messages.Survey(epoch=self._epoch, attempts=tuple(attempts))
+
+        async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...]:
+            try:
+                async with asyncio.timeout(SURVEY_WITHIN_S):
+                    return (await client.patiently("survey", asked, messages.Surveyed)).found
+            except TimeoutError:
+                raise EngineError(
+                    f"node {client.name} is a member of the cluster and does not answer; what runs "
+                    "keeps running, start again when it does",
+                    retryable=True,
+                ) from None
+
+        clients = list(self._clients.values())
+        answers = await asyncio.gather(*(one(client) for client in clients))
+        return {client.name: found for client, found in zip(clients, answers, strict=True)}
+
+    def _ask_for_row(self, job: Job) -> Launch:
+        assert job.allocation is not None
+        return self._controls.launch(job.id, job.action, job.allocation)
+
+    def _ever_and_held(self) -> set[str]:
+        """Nodes that are lost and have parts of attempts of an earlier controller."""
+        gangs = [course.gang for course in self._courses.values() if course.gang is not None]
+        return {
+            node for gang in gangs for node, seat in gang.seats.items() if seat.lost is not None
+        }
+
+    @property
+    def _probe_path(self) -> Path:
+        return self._context.root / "shared.probe"
+
+    # -- the clients' side (node_client.Desk) ---------------------------------------------------
+
+    def charge(self, node: str) -> messages.TakeCharge:
+        rows, launches = [], []
+        attempts = set(self._unseen.get(node, ()))
+        for course in self._courses.values():
+            seat = None if course.gang is None else course.gang.seats.get(node)
+            if course.gang is None or seat is None or seat.settled:
+                continue
+            attempts.add(course.gang.attempt)
+            row = takeover.row_of(course, node)
+            if row is None:  # It was lost with the node: the agent says when it is gone.
+                continue
+            rows.append(row)
+            if seat.launch is not None:
+                attempts.add(seat.launch.id)
+                launches.append(messages.Ordered(action=seat.sent, launch=seat.launch))
+        return messages.TakeCharge(
+            epoch=self._epoch,
+            rows=tuple(rows),
+            attempts=tuple(sorted(attempts)),
+            closed=tuple(c for device, c in self._closed.items() if device.node == node),
+            launches=tuple(launches),
+            shared=str(self._probe_path),
+            probe=self._probe,
+        )
+
+    def see(self, node: str, seen: messages.FactsGiven) -> None:
+        self._views[node] = seen.view
+        self._sightings[node] = Sightings(seen.measurements, self._clock.now() - seen.now)
+
+    def hear(self, node: str, fact: Event) -> None:
+        match fact:
+            case AttemptEnded(how=How.REPLACED):
+                self._hear_replaced(node, fact)
+            case JobStarted() | TrainingEnded() | AttemptEnded():
+                if (course := self._courses.get(fact.job)) is not None:
+                    self._do(course, course.hear(node, fact))
+            case NodeJoined():  # A drain is over; the cluster knows more about the node.
+                self._tell(NodeJoined(self._members[node].node))
+            case _:
+                self._tell(fact)
+
+    def _hear_replaced(self, node: str, fact: AttemptEnded) -> None:
+        """The end of an earlier attempt, of one that was given up, or of one that goes on anew."""
+        unseen = self._unseen.get(node, set())
+        unseen -= {each for each in unseen if (each.job, each.number) == (fact.job, fact.attempt)}
+        course = self._courses.get(fact.job)
+        gang = None if course is None else course.gang
+        seat = None if gang is None else gang.seats.get(node)
+        if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
+            self._tell(fact)
+        elif seat.lost is not None:
+            self._do(course, course.fence(node, seat.lost))
+        else:
+            self._do(course, course.hear(node, fact))
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def _take(self, action: Action) -> None:
+        course = self._courses.get(action.job)
+        if course is None:
+            if isinstance(action, Change | Stop):
+                # The job has ended, and that was told before.
+                self._tell(AttemptEnded(action.job, action.id, 0, How.STOPPED))
+                return
+            if action.job in action.after and self._ends.repeat(action, self._tell):
+                return
+            course = self._courses[action.job] = Course(action.job)
+        after = () if isinstance(action, Stop) else action.after
+        others = [self._courses.get(job) for job in after if job != action.job]
+        behind = tuple(other.gang for other in others if other is not None and other.gang)
+        try:
+            effects = course.order(action, self._ask, behind)
+        except EngineError as error:  # It cannot say how to change it.
+            ended = AttemptEnded(action.job, action.id, 0, How.ENGINE_ERROR, error=str(error))
+            effects = [Tell(ended)]
+        self._do(course, effects)
+
+    def _ask(self, order: Launching) -> Launch:
+        return self._controls.launch(order.job, order.id, order.allocation)
+
+    def _do(self, course: Course, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Tell(fact):
+                    self._tell(fact)
+                case Send(node, action, launch):
+                    if (client := self._clients.get(node)) is not None:
+                        client.send(action, launch)
+                case Begin(order):
+                    self._waiting.append((course, order))
+        if not course.busy and self._courses.get(course.job) is course:
+            del self._courses[course.job]
+        self._launch_all()
+
+    def _launch_all(self) -> None:
+        """Begin the orders that wait for no other attempt any more."""
+        due, self._waiting = self._waiting, []
+        ready = []
+        for course, order in due:
+            if course.beginning is order:
+                (self._waiting if course.waits else ready).append((course, order))
+        for course, order in ready:
+            self._launch(course, order)
+
+    def _launch(self, course: Course, order: Launching) -> None:
+        how, why = self._objection(order)
+        if how is not None:
+            self._do(course, course.not_launched(order, how, why))
+        elif len(order.allocation.nodes()) > 1:
+            self._keep(self._gather(course, order))
+        else:
+            self._place(course, order, 0)
+
+    def _place(self, course: Course, order: Launching, port: int) -> None:
+        """Give the parts to their nodes."""
+        if course.beginning is not order:
+            return
+        addresses = {name: member.address for name, member in self._members.items()}
+        try:
+            gang = gang_of(order.id, self._ask(order), order.allocation, addresses, port)
+        except EngineError as error:
+            self._do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+        except Exception as error:  # a bug in one job's orders must not stop other jobs
+            logger.exception("job %s", order.job)
+            why = f"the engine failed: {error!r}"
+            self._do(course, course.not_launched(order, How.ENGINE_ERROR, why))
+        else:
+            self._do(course, course.launched(order, gang))
+
+    async def _gather(self, course: Course, order: Launching) -> None:
+        """Launch on several nodes once all of them could begin at once."""
+        try:
+            ready = await gathered(order, self._clients, lambda: course.beginning is order)
+        except EngineError as error:
+            self._do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+            return
+        if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
+            self._do(course, course.not_launched(order, How.STOPPED))
+        else:
+            self._place(course, order, ready.port)
+
+    def _objection(self, order: Launching) -> tuple[How | None, str]:
+        """Why the order cannot be carried out, and whether that is a mistake."""
+        for device in order.allocation.devices:
+            member = self._members.get(device.node)
+            if member is None and device.node in self._ever:
+                return How.STOPPED, ""
+            if member is None or device.number >= member.node.device_count:
+                why = f"job {order.job} was given device {device}, which does not exist"
+                return How.ENGINE_ERROR, why
+        return None, ""
+
+    # -- nodes that come and go -----------------------------------------------------------------
+
+    def _on_change(self, change: ClusterChange) -> None:
+        if self._changes is not None:
+            self._changes.append(change)
+        elif isinstance(change, Joined):
+            self._join(change)
+        else:
+            self._leave(change)
+
+    def _note_early(self, change: ClusterChange) -> None:
+        """A change between the making of the engine and its beginning."""
+        if isinstance(change, Joined):
+            known = self._members.get(change.node.name)
+            self._members[change.node.name] = change
+            self._ever.add(change.node.name)
+            if known is None or known.node != change.node:
+                self._tell(NodeJoined(change.node))
+        elif self._members.pop(change.name, None) is not None:
+            self._tell(NodeLost(change.name))
+
+    def _join(self, joined: Joined) -> None:
+        """A node came, or its agent is another one."""
+        name = joined.node.name
+        known = self._members.get(name)
+        if known is not None and known.node != joined.node:
+            self._leave(Left(name, "it returned with other devices"))
+            known = None
+        self._members[name] = joined
+        self._ever.add(name)
+        before = self._clients.pop(name, None)
+        client = self._clients[name] = NodeClient(joined, self)
+        self._keep(self._welcome(client, before, None if known else joined.node))
+
+    async def _welcome(
+        self, client: NodeClient, before: NodeClient | None, node: Node | None
+    ) -> None:
+        """node: its joining is to be told."""
+        if before is not None:
+            await before.close()
+        if self._clients.get(client.name) is not client:
+            return
+        if node is not None:
+            self._tell(NodeJoined(node))
+        client.begin()
+
+    def _leave(self, left: Left) -> None:
+        if self._members.pop(left.name, None) is None:
+            return
+        logger.warning("node %s is lost: %s", left.name, left.why)
+        client = self._clients.pop(left.name, None)
+        self._views.pop(left.name, None)
+        self._sightings.pop(left.name, None)
+        self._tell(NodeLost(left.name))
+        self._losses += 1
+        for course in list(self._courses.values()):
+            self._do(course, course.lose(left.name, self._losses))
+        self._close_fence_later(self._losses, left.name)
+        if client is not None:
+            self._keep(client.close())
+
+    def _close_fence_later(self, loss: int, *nodes: str) -> None:
+        """By then the leases of these nodes have run out, and their supervisors have acted."""
+
+        def fenced() -> None:
+            self._timers.discard(timer)
+            for course in list(self._courses.values()):
+                for node in nodes:
+                    self._do(course, course.fence(node, loss))
+
+        if nodes:
+            after_s = self._fleet.fencing.gone_after_s
+            timer = asyncio.get_running_loop().call_later(after_s, fenced)
+            self._timers.add(timer)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _tell(self, fact: Event) -> None:
+        if isinstance(fact, AttemptEnded):
+            self._ends.add(fact)
+        elif isinstance(fact, DeviceClosed):
+            self._closed[fact.device] = fact
+        elif isinstance(fact, DeviceOpened):
+            self._closed.pop(fact.device, None)
+        self._controls.tell(fact)
+
+    def _running(self, attempt: AttemptId) -> Gang | None:
+        course = self._courses.get(attempt.job)
+        gang = None if course is None else course.gang
+        return gang if gang is not None and gang.attempt == attempt else None
+
+    async def _of_all_nodes(self, verb: str, job: JobId) -> Leftovers:
+        if job in self._courses:  # It has not ended here.
+            return Leftovers()
+        await self._begin()
+
+        async def one(client: NodeClient) -> Leftovers:
+            def asked(session: str) -> messages.JobAsked:
+                return messages.JobAsked(session=session, job=job)
+
+            return await client.within_session(verb, asked, Leftovers)
+
+        found = await asyncio.gather(*map(one, self._clients.values()), return_exceptions=True)
+        good = [each for each in found if isinstance(each, Leftovers)]
+        return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
+
+    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,116 @@
+"""What a fleet shows: its nodes as their agents saw them last, and measurements put together.
+
+Which job holds which device is taken from the engine's own books, which are never behind its facts.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from treadle.core.cluster import Device, Node
+from treadle.core.events import DeviceClosed
+from treadle.core.job import JobId
+from treadle.core.launch import AttemptId
+from treadle.core.machine import DeviceView, Measurement, NodeView
+from treadle.core.sighting import Load
+from treadle.engines.fleet.course import Course
+
+_SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
+_AVERAGED = ("busy", "memory_busy", "active", "bandwidth")
+
+
+def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
+    """The jobs on each device, by turn."""
+    found: dict[Device, list[tuple[int, JobId]]] = {}
+    for course in courses:
+        for seat in () if course.gang is None else course.gang.seats.values():
+            if seat.allocation is not None and not seat.settled:
+                for device in seat.allocation.devices:
+                    found.setdefault(device, []).append((seat.allocation.turn, course.job))
+    return {device: tuple(job for _, job in sorted(jobs)) for device, jobs in found.items()}
+
+
+def node_view(
+    node: Node,
+    seen: NodeView | None,
+    jobs: Mapping[Device, tuple[JobId, ...]],
+    closed: Mapping[Device, DeviceClosed],
+) -> NodeView:
+    """seen: what its agent said last, if it did."""
+
+    def shown(device: Device) -> DeviceView:
+        held = jobs.get(device, ())
+        if seen is None or device.number >= len(seen.devices):
+            return DeviceView.of(device, held, closed.get(device), model=node.device_type)
+        view = seen.devices[device.number]
+        state = "held" if held else "free" if view.state == "held" else view.state
+        return replace(view, jobs=held, state=state)
+
+    return replace(
+        NodeView.of(node, shown),
+        containment="" if seen is None else seen.containment,
+        enforced=() if seen is None else seen.enforced,
+        stuck={} if seen is None else seen.stuck,
+    )
+
+
+class Sightings(NamedTuple):
+    """The measurements of one node, and when they came."""
+
+    measurements: tuple[Measurement, ...]
+    behind_s: float  # from the agent's clock to the run's
+
+
+def measured(
+    sightings: Iterable[Sightings], running: Mapping[AttemptId, object]
+) -> list[Measurement]:
+    """One measurement for each attempt that runs."""
+    parts: dict[AttemptId, list[Measurement]] = {}
+    for seen in sightings:
+        for each in seen.measurements:
+            if each.attempt in running:
+                own = each._replace(at=max(0.0, each.at + seen.behind_s))
+                parts.setdefault(each.attempt, []).append(own)
+    return [_together(found) for found in parts.values()]
+
+
+def _together(parts: list[Measurement]) -> Measurement:
+    """One attempt on several nodes: shares of time are averaged, amounts added up."""
+    if len(parts) == 1:
+        return parts[0]
+    loads = [part.load for part in parts]
+    load = Load(
+        **{name: _mean(getattr(each, name) for each in loads) for name in _AVERAGED},
+        **{name: _sum(getattr(each, name) for each in loads) for name in _SUMMED},
+        device_memory_gib=_most(each.device_memory_gib for each in loads),
+    )
+    return Measurement(
+        parts[0].attempt,
+        busy=_mean(part.busy for part in parts),
+        load=load,
+        at=min(part.at for part in parts),
+        energy_j=_sum(part.energy_j for part in parts),
+        alone=all(part.alone for part in parts),
+        mps=any(part.mps for part in parts),
+    )
+
+
+def _known(values: Iterable[float | None]) -> list[float]:
+    """All of them, or none: what one node cannot measure is not known of the attempt."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return known if len(known) == len(found) else []
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) / len(known) if known else None
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = _known(values)
+    return sum(known) if known else None
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max(_known(values), default=None)

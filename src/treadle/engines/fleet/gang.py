@@ -1,0 +1,220 @@
+"""One attempt on one or several nodes, put together from what each node says of its part.
+
+Whatever the order in which the parts speak: there is at most one start and exactly one end, and no
+start comes after the end. The attempt has started when all parts have. A part that ends badly ends
+the attempt: the others are stopped, and the first that ended badly says how and why.
+
+On one node the agent says it all: what its attempt can change, and how it was replaced, is passed
+on as it is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
+from treadle.core.job import JobId
+from treadle.core.launch import AttemptId, Launch
+
+KILLED_CODE = 137
+
+
+@dataclass
+class Seat:
+    """The part of one node."""
+
+    allocation: Allocation | None  # None: adopted to be stopped
+    launch: Launch | None  # None: adopted, and its launch was not asked for
+    sent: int  # the newest order about it that its agent was given, or will be
+    started: JobStarted | None = None
+    ended: AttemptEnded | None = None
+    settled: bool = False  # it has ended, and its agent has answered all orders
+    stopping: bool = False  # its agent was ordered to stop it
+    # Its node is lost: the number of that loss. What ran there may run on until the fence closes.
+    lost: int | None = None
+
+    @property
+    def failed(self) -> bool:
+        return self.ended is not None and not _is_success(self.ended)
+
+
+class Heard(NamedTuple):
+    """What follows from a fact about a part."""
+
+    told: tuple[Event, ...] = ()
+    stop: tuple[str, ...] = ()  # nodes whose parts must be stopped now
+
+
+class Gang:
+    """An attempt and its parts, by node in the order of their ranks."""
+
+    def __init__(self, attempt: AttemptId, action: int, seats: Mapping[str, Seat]) -> None:
+        """action: the order that it was launched for."""
+        self.attempt = attempt
+        self.action = action
+        self.seats = dict(seats)
+        self.started = False  # and that was told
+        self.changes: tuple[str, ...] = ()  # what it can change while it runs
+        self.training_over = False
+        self._stop_ordered = False
+        self._cause: AttemptEnded | None = None  # the first end that is not a success
+
+    @property
+    def job(self) -> JobId:
+        return self.attempt.job
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(self.seats)
+
+    @property
+    def alone(self) -> Seat | None:
+        """Its only part, if it runs on one node."""
+        return next(iter(self.seats.values())) if len(self.seats) == 1 else None
+
+    @property
+    def over(self) -> bool:
+        return all(seat.settled for seat in self.seats.values())
+
+    @property
+    def stopping(self) -> bool:
+        return any(seat.stopping for seat in self.seats.values())
+
+    # -- orders ---------------------------------------------------------------------------------
+
+    def stop(self, order: int) -> tuple[str, ...]:
+        """An order ends the attempt; the nodes to which it must be sent."""
+        self._stop_ordered = True
+        return self._stop_rest(order)
+
+    def change(self, order: int, allocation: Allocation, launch: Launch) -> None:
+        """Its only part is given an order that it may carry out while it runs."""
+        seat = self.alone
+        assert seat is not None, "only an attempt on one node changes while it runs"
+        seat.sent, seat.allocation, seat.launch = order, allocation, launch
+
+    def _stop_rest(self, order: int) -> tuple[str, ...]:
+        found = []
+        for node, seat in self.seats.items():
+            if not (seat.settled or seat.stopping or seat.lost is not None):
+                seat.stopping, seat.sent = True, max(seat.sent, order)
+                found.append(node)
+        return tuple(found)
+
+    # -- facts ----------------------------------------------------------------------------------
+
+    def hear(self, node: str, fact: JobStarted | TrainingEnded | AttemptEnded) -> Heard:
+        """A part says something; stale words change nothing."""
+        seat = self.seats.get(node)
+        if seat is None or seat.settled or seat.lost is not None or fact.action < self.action:
+            return Heard()
+        match fact:
+            case JobStarted():
+                return self._hear_start(seat, fact)
+            case TrainingEnded():
+                self.training_over = self.alone is not None
+                silent = self.stopping or not self.training_over
+                return Heard(() if silent else (fact,))
+            case AttemptEnded(how=How.REPLACED):  # Its agent launches the next one by itself.
+                return Heard(() if self.alone is None else (fact,))
+            case _:
+                return self._hear_end(seat, fact)
+
+    def lose(self, node: str, loss: int) -> tuple[str, ...]:
+        """Its node is lost: the others are useless; the nodes whose parts must be stopped."""
+        seat = self.seats.get(node)
+        if seat is None or seat.settled or seat.lost is not None:
+            return ()
+        if seat.ended is not None:  # Only an answer to an order is missing, and will not come.
+            seat.settled = True
+            return ()
+        seat.lost = loss
+        self._cause = self._cause or self._lost(seat)
+        return self._stop_rest(self.action)
+
+    def fence(self, node: str, loss: int) -> None:
+        """Nothing of a part that was lost then runs any more."""
+        seat = self.seats.get(node)
+        if seat is not None and seat.lost == loss and not seat.settled:
+            seat.ended, seat.settled = self._lost(seat), True
+
+    def _hear_start(self, seat: Seat, fact: JobStarted) -> Heard:
+        if seat.ended is not None or fact.action != seat.sent or self.stopping:
+            return Heard()
+        seat.started = fact
+        starts = [each.started for each in self.seats.values() if each.started is not None]
+        if self._cause is not None or len(starts) < len(self.seats):
+            return Heard()
+        if self.alone is not None:
+            self.started, self.changes = True, fact.changes
+            if seat.launch is not None and seat.launch.attempt == fact.attempt:
+                self.attempt = seat.launch.id  # Its agent may have replaced it for a change.
+            return Heard((fact,))
+        if self.started:
+            return Heard()
+        self.started = True
+        at = [start.started_at for start in starts if start.started_at is not None]
+        return Heard((replace(fact, changes=(), started_at=max(at, default=None)),))
+
+    def _hear_end(self, seat: Seat, fact: AttemptEnded) -> Heard:
+        seat.ended = seat.ended or fact
+        seat.settled = fact.action >= seat.sent
+        if not seat.failed:
+            return Heard()
+        # What ends after an order to stop ended by that: the parts fall one after another.
+        by_order = self._stop_ordered and seat.ended.how is How.EXITED
+        cause = replace(seat.ended, how=How.STOPPED) if by_order else seat.ended
+        self._cause = self._cause or cause
+        return Heard(stop=self._stop_rest(self.action))
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def end(self) -> AttemptEnded:
+        """How it ended, once all parts have."""
+        ends = [seat.ended for seat in self.seats.values() if seat.ended is not None]
+        assert len(ends) == len(self.seats), "a part has not ended"
+        cause = self._cause or ends[0]
+        if len(ends) == 1:
+            return cause if cause.how is How.LOST else ends[0]
+        codes: list[int | None] = []
+        for seat, ended in zip(self.seats.values(), ends, strict=True):
+            ranks = 0 if seat.launch is None else seat.launch.ranks
+            codes += [*ended.codes, *(None,) * (ranks - len(ended.codes))]
+        return replace(
+            cause,
+            attempt=max(ended.attempt for ended in ends),
+            codes=tuple(codes),
+            started_at=_most(ended.started_at for ended in ends),
+            ended_at=_most(ended.ended_at for ended in ends),
+            ran_s=_most(ended.ran_s for ended in ends),
+            memory_peak_gib=_sum(ended.memory_peak_gib for ended in ends),
+        )
+
+    def _lost(self, seat: Seat) -> AttemptEnded:
+        ranks = 1 if seat.launch is None else seat.launch.ranks
+        number = self.attempt.number
+        started_at = None if seat.started is None else seat.started.started_at
+        return AttemptEnded(
+            self.job,
+            self.action,
+            number,
+            How.LOST,
+            KILLED_CODE,
+            codes=(None,) * ranks,
+            started_at=started_at,
+        )
+
+
+def _is_success(ended: AttemptEnded) -> bool:
+    return ended.how is How.EXITED and ended.code == 0
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,55 @@
+"""Waits until all nodes of a job could begin at once, so that no half of it runs and waits."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from treadle.core.errors import EngineError
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.course import Launching
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.split import parts_of
+
+WAIT_S = 5.0  # of one call, for devices that another job releases
+
+
+class Ready(NamedTuple):
+    objection: str = ""  # why it cannot be launched there
+    port: int = 0  # for the rendezvous, on the first node
+
+
+async def gathered(
+    order: Launching, clients: Mapping[str, NodeClient], wanted: Callable[[], bool]
+) -> Ready:
+    """wanted: whether the order still stands. Raises EngineError if it can never be carried out."""
+    parts = parts_of(order.allocation)
+    while wanted():
+        missing = [node for node in parts if node not in clients]
+        if missing:
+            return Ready(f"node {missing[0]} is not there now")
+        answers = await asyncio.gather(
+            *(_prepared(clients[node], order, node) for node in parts), return_exceptions=True
+        )
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        for error in errors:
+            if not isinstance(error, EngineError) or not error.retryable:
+                raise error
+        if errors:
+            continue  # A node does not answer: it does soon, or it is lost.
+        ready = [answer for answer in answers if isinstance(answer, messages.Prepared)]
+        if objection := next((each.objection for each in ready if each.objection), ""):
+            return Ready(objection)
+        if all(each.free for each in ready):
+            return Ready(port=ready[0].port)
+    return Ready("the order was superseded")
+
+
+async def _prepared(client: NodeClient, order: Launching, node: str) -> messages.Prepared:
+    own = parts_of(order.allocation)[node]
+
+    def asked(session: str) -> messages.Prepare:
+        return messages.Prepare(
+            session=session, order=order.id, job=order.job, allocation=own, wait_s=WAIT_S
+        )
+
+    return await client.within_session("prepare", asked, messages.Prepared)

@@ -1,0 +1,216 @@
+"""The controller's side of one node: takes charge, sends orders, takes facts.
+
+Orders go out in numbered batches: a batch that got no answer is sent again, and carried out once.
+If the agent has lost the thread (it is another one, or its lease had run out), the client takes
+charge anew. What the node must know then comes from the desk: orders that were not sent yet are in
+there too.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol, TypeVar
+
+from treadle.core.actions import Action
+from treadle.core.errors import EngineError
+from treadle.core.events import Event
+from treadle.core.launch import Launch
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.messages import LostPlaceError
+from treadle.engines.fleet.port import Joined, StaleEpochError
+
+FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
+AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0
+WITHIN_S = 60.0  # for an answer that a person waits for
+
+Answer = TypeVar("Answer")
+logger = logging.getLogger("treadle")
+
+
+class Desk(Protocol):
+    """What a client needs of its engine."""
+
+    # All that the agent must know to take over, as of now.
+    def charge(self, node: str) -> messages.TakeCharge: ...
+    def hear(self, node: str, fact: Event) -> None: ...
+    def see(self, node: str, seen: messages.FactsGiven) -> None: ...
+
+
+class NodeClient:
+    """One node, from when it joined until it left."""
+
+    def __init__(self, joined: Joined, desk: Desk) -> None:
+        self.name = joined.node.name
+        self._link = joined.link
+        self._desk = desk
+        self._orders: list[tuple[Action, Launch | None]] = []
+        self._more = asyncio.Event()
+        self._session = ""
+        self._number = 0  # of the newest batch
+        self._upto = 0  # facts up to this one were taken
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._in_charge = asyncio.Event()
+        self._left = False
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"node {self.name}")
+
+    async def close(self) -> None:
+        self._left = True
+        self._in_charge.set()  # Let go of those who wait for that.
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._let_go()
+
+    def send(self, action: Action, launch: Launch | None) -> None:
+        """Give an order; it is on its way when this returns."""
+        self._orders.append((action, launch))
+        self._more.set()
+
+    async def ready(self) -> None:
+        """Until it is in charge, and has taken what the agent had to say."""
+        await self._in_charge.wait()
+
+    async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
+        """One call. Raises what the agent raised, or LinkLostError."""
+        return messages.opened(await self._link.call(verb, messages.encode(document)), kind)
+
+    async def patiently(self, verb: str, document: object, kind: type[Answer]) -> Answer:
+        """The same, again and again while that makes sense."""
+        pause_s = AGAIN_FIRST_S
+        while True:
+            try:
+                return await self.ask(verb, document, kind)
+            except (LostPlaceError, StaleEpochError):
+                raise
+            except EngineError as error:
+                if not error.retryable:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(AGAIN_LAST_S, pause_s * 2)
+
+    async def within_session(
+        self, verb: str, make: Callable[[str], object], kind: type[Answer]
+    ) -> Answer:
+        """A call in the present session, or in the next one; EngineError if it takes too long."""
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                while True:
+                    await self._in_charge.wait()
+                    if self._left:
+                        break
+                    with suppress(LostPlaceError):
+                        found = await self.patiently(verb, make(self._session), kind)
+                        if isinstance(found, messages.Answered):
+                            await self._taken(found)
+                        return found
+                    await asyncio.sleep(AGAIN_FIRST_S)
+        except TimeoutError:
+            raise EngineError(f"node {self.name} does not answer", retryable=True) from None
+        raise EngineError(f"node {self.name} is not there now", retryable=True)
+
+    # -- the session ----------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._take_charge()
+                await self._work()
+            except LostPlaceError as error:
+                logger.warning("node %s is taken charge of anew: %s", self.name, error)
+            except StaleEpochError as error:
+                logger.error("%s; this controller gives it no more orders", error)  # noqa: TRY400
+                return
+            except EngineError as error:
+                logger.error("node %s: %s", self.name, error)  # noqa: TRY400
+                await asyncio.sleep(AGAIN_LAST_S)
+            finally:
+                if not self._left:
+                    self._in_charge.clear()
+                self._let_go()
+
+    async def _take_charge(self) -> None:
+        pause_s = AGAIN_FIRST_S
+        while True:
+            charge = self._desk.charge(self.name)  # Whatever was ordered before is in it.
+            self._orders.clear()
+            try:
+                answered = await self.ask("take-charge", charge, messages.Answered)
+                break
+            except (LostPlaceError, StaleEpochError):
+                raise
+            except EngineError as error:
+                if not error.retryable:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(AGAIN_LAST_S, pause_s * 2)
+        self._session, self._number, self._upto = answered.session, 0, 0
+        await self._poll(0.0)
+        while self._upto < answered.upto:
+            await self._poll(FACTS_WAIT_S)
+        self._in_charge.set()
+
+    async def _work(self) -> None:
+        """Until the session ends, by an error."""
+        tasks = [asyncio.ensure_future(self._send_orders()), asyncio.ensure_future(self._listen())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+
+    async def _send_orders(self) -> None:
+        while True:
+            self._more.clear()
+            batch, self._orders = self._orders, []
+            if not batch:
+                await self._more.wait()
+                continue
+            self._number += 1
+            launches = tuple(
+                messages.Ordered(action=action.id, launch=launch)
+                for action, launch in batch
+                if launch is not None
+            )
+            document = messages.Orders(
+                session=self._session,
+                number=self._number,
+                actions=tuple(messages.named(action) for action, _ in batch),
+                launches=launches,
+            )
+            await self.patiently("orders", document, messages.Answered)
+
+    async def _listen(self) -> None:
+        while True:
+            await self._poll(FACTS_WAIT_S)
+
+    async def _poll(self, wait_s: float) -> None:
+        asked = messages.FactsAsked(session=self._session, after=self._upto, wait_s=wait_s)
+        found = await self.patiently("facts", asked, messages.FactsGiven)
+        self._desk.see(self.name, found)
+        for each in found.facts:
+            self._desk.hear(self.name, messages.fact_of(each))
+        self._upto = found.upto
+        for upto, waiter in self._waiting:
+            if upto <= self._upto and not waiter.done():
+                waiter.set_result(None)
+        self._waiting = [(upto, waiter) for upto, waiter in self._waiting if not waiter.done()]
+
+    async def _taken(self, answered: messages.Answered) -> None:
+        """Until the facts that belong to an answer were taken, or the session is over."""
+        if answered.session == self._session and answered.upto > self._upto:
+            waiter: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            self._waiting.append((answered.upto, waiter))
+            await waiter
+
+    def _let_go(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,42 @@
+"""Facts of a node that its controller has not taken yet, by number."""
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+
+from treadle.core.events import Event
+
+LIMIT = 100_000  # a controller that is so far behind takes charge anew
+
+
+class Outbox:
+    """Facts are kept until the controller says that it has them."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self.upto = 0  # the number of the newest fact
+        self.overflowed = False
+        self._limit = limit
+        self._facts: deque[tuple[int, Event]] = deque()
+        self._more = asyncio.Event()
+
+    def put(self, fact: Event) -> None:
+        self.upto += 1
+        self._facts.append((self.upto, fact))
+        self._more.set()
+        if len(self._facts) > self._limit:
+            self.overflowed = True
+            self._facts.clear()
+
+    def after(self, number: int) -> list[Event]:
+        """All facts behind that one; those up to it are dropped."""
+        while self._facts and self._facts[0][0] <= number:
+            self._facts.popleft()
+        return [fact for _, fact in self._facts]
+
+    async def wait(self, number: int, seconds: float) -> None:
+        """Until there are facts behind that one, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.upto <= number:
+                    self._more.clear()
+                    await self._more.wait()

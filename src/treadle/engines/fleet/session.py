@@ -1,0 +1,110 @@
+"""One controller in charge of one node: a local engine, its facts, and the launches it may ask for.
+
+A session ends when another controller takes charge, when the same one does so anew, or when the
+lease has run out. The local engine that is made for the next session finds what runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from treadle.core.allocation import Allocation
+from treadle.core.errors import EngineError
+from treadle.core.events import AttemptEnded, Event
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.launch import Launch
+from treadle.engines.fleet.messages import LostPlaceError, Ordered, Row
+from treadle.engines.fleet.outbox import Outbox
+from treadle.engines.local.engine import LocalEngine
+from treadle.engines.node.checkpoint_folders import CheckpointFolders
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """Where jobs of this node keep their checkpoints."""
+
+    node: str
+    checkpoints: Path  # the root of their folders
+    shared: bool  # all nodes see it
+
+    def check(self, launch: Launch) -> None:
+        """Refuse a job that would have to go on from checkpoints that this node does not see."""
+        if self.shared or not launch.resumed:
+            return
+        folder = CheckpointFolders(self.checkpoints).path(launch.job, launch.submission)
+        if not folder.exists():
+            raise EngineError(
+                f"job {launch.job} cannot resume on node {self.node}, which does not see the "
+                "checkpoints of the other nodes; put Treadle's folder on a shared file system",
+                retryable=False,
+            )
+
+
+class NodeControls:
+    """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.outbox = Outbox()
+        self._storage = storage
+        self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
+
+    def allow(self, launches: Sequence[Ordered]) -> None:
+        """The controller said how to launch jobs for orders that follow."""
+        for each in launches:
+            self._launches.setdefault(each.launch.job, {})[each.action] = each.launch
+
+    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:  # noqa: ARG002
+        found = self._launches.get(job, {}).get(action)
+        if found is None:
+            raise EngineError(
+                f"the controller did not say how to launch job {job} for order {action}",
+                retryable=False,
+            )
+        self._storage.check(found)
+        return found
+
+    def tell(self, *facts: Event) -> None:
+        for fact in facts:
+            self.outbox.put(fact)
+            if isinstance(fact, AttemptEnded):
+                self._forget(fact)
+
+    def _forget(self, ended: AttemptEnded) -> None:
+        """Launches hold secrets; those for orders before this end are not asked for again."""
+        kept = self._launches.get(ended.job, {})
+        for action in [action for action in kept if action < ended.action]:
+            del kept[action]
+        if not kept:
+            self._launches.pop(ended.job, None)
+
+
+@dataclass
+class Session:
+    """A controller in charge."""
+
+    id: str
+    epoch: int
+    controls: NodeControls
+    engine: LocalEngine
+    done: int = 0  # the number of the newest batch of orders that was carried out
+    over: str = field(default="")  # why the controller must take charge anew
+
+    def check(self, session: str) -> None:
+        if session != self.id:
+            raise LostPlaceError("this session has ended")
+        if self.over or self.controls.outbox.overflowed:
+            raise LostPlaceError(self.over or "the controller has not taken facts for too long")
+
+
+def job_of(row: Row) -> Job:
+    """A job as the local engine must know it to adopt its attempts."""
+    return Job(
+        JobSpec(row.job, iterations=1.0),
+        0,
+        row.phase,
+        0.0,
+        0.0,
+        allocation=row.allocation,
+        action=row.action,
+        attempt=row.hold,
+    )

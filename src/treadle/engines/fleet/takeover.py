@@ -1,0 +1,238 @@
+"""After a restart of the controller: what each node must take over, from what all of them found.
+
+Only one attempt of a job may run, wherever it is. So a job is launched on one node only once no
+other node has an attempt of it, and the plan is made from all nodes together. For each job that
+holds or releases devices, the newest of its attempts that a node has is compared with its row:
+
+    of the newest order                    -> it goes on; half a launch is stopped
+    on the node of the newest order alone  -> that node decides, as a single machine would
+    of an older order                      -> it is stopped, then the newest order is carried out
+    nowhere                                -> the newest order is carried out
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from treadle.core.actions import Change
+from treadle.core.errors import EngineError
+from treadle.core.events import JobStarted
+from treadle.core.job import Job, JobId
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.engines.fleet.course import Course
+from treadle.engines.fleet.gang import Gang, Seat
+from treadle.engines.fleet.messages import FoundAttempt, Row
+from treadle.engines.fleet.split import gang_of, parts_of
+
+_HELD = frozenset({Phase.STARTING, Phase.RUNNING})
+_LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
+FIRST_LOSS = 0  # the loss of nodes that were there before the restart
+
+Places = Mapping[str, FoundAttempt]  # one attempt, by node
+Ask = Callable[[Job], Launch]  # how to launch the newest order of a job
+
+
+@dataclass
+class Takeover:
+    """The plan."""
+
+    courses: dict[JobId, Course] = field(default_factory=dict)
+    begin: list[Course] = field(default_factory=list)  # their newest order is to be launched
+    stopped: list[Job] = field(default_factory=list)  # nothing of them runs: a stop is answered
+    attempts: dict[str, set[AttemptId]] = field(default_factory=dict)  # to be told of, by node
+    never: list[AttemptId] = field(default_factory=list)  # no node knows of them: they are over
+
+
+def plan(
+    jobs: Sequence[Job],
+    attempts: Collection[AttemptId],
+    found: Mapping[str, Sequence[FoundAttempt]],
+    addresses: Mapping[str, str],
+    ask: Ask,
+) -> Takeover:
+    """addresses: of the nodes that are members. attempts: those whose end was not seen."""
+    places: dict[AttemptId, dict[str, FoundAttempt]] = {}
+    for node, seen in found.items():
+        for each in seen:
+            places.setdefault(each.id, {})[node] = each
+    own: dict[JobId, list[AttemptId]] = {}
+    for attempt in sorted(attempts):
+        own.setdefault(attempt.job, []).append(attempt)
+    takeover, known = Takeover(), set[AttemptId]()
+    for job in jobs:
+        if job.phase in _LEAVING or (job.phase in _HELD and job.allocation is not None):
+            mine = own.get(job.id, [])
+            known |= _Case(job, mine, places, addresses, takeover).decide(ask)
+    for attempt in sorted(set(attempts) - known):
+        if attempt in places:  # One node says that it is over; the others stop what they have.
+            takeover.attempts.setdefault(min(places[attempt]), set()).add(attempt)
+        else:
+            takeover.never.append(attempt)
+    return takeover
+
+
+@dataclass
+class _Case:
+    """One job."""
+
+    job: Job
+    mine: list[AttemptId]
+    places: Mapping[AttemptId, Places]
+    addresses: Mapping[str, str]
+    takeover: Takeover
+
+    def decide(self, ask: Ask) -> set[AttemptId]:
+        """Put the job into the plan; the attempts that need no other mention."""
+        job = self.job
+        there = [attempt for attempt in self.mine if attempt in self.places]
+        newest = there[-1] if there else None
+        seen: Places = {} if newest is None else self.places[newest]
+        if seen and all(each.action < job.attempt and not each.alive for each in seen.values()):
+            newest, seen = None, {}  # Of an earlier hold; its end is told with the others.
+        if job.phase in _LEAVING or job.allocation is None:
+            return self._leave(newest, seen)
+        parts = parts_of(job.allocation)
+        lost = set(parts) - set(self.addresses)
+        is_current = all(e.action == job.action and not e.never_was for e in seen.values())
+        if not lost and len(parts) == 1 and set(seen) <= set(parts) and not self._must_go(seen):
+            return self._leave_to_node(next(iter(parts)), seen, ask)
+        if (seen or lost) and is_current and set(seen) <= set(parts):
+            return self._go_on(newest, seen, lost, ask)
+        return self._carry_out(newest, seen)
+
+    def _must_go(self, seen: Places) -> bool:
+        """Whether an attempt of an older order runs that cannot change while it runs."""
+        return any(
+            each.alive and each.action != self.job.action and not each.changes
+            for each in seen.values()
+        )
+
+    def _leave_to_node(self, node: str, seen: Places, ask: Ask) -> set[AttemptId]:
+        """The agent does what a local engine does after a restart."""
+        job = self.job
+        assert job.allocation is not None
+        seat = Seat(job.allocation, _asked(ask, job), job.action)
+        changes = seen[node].changes if node in seen else ()
+        number = self.mine[-1] if self.mine else AttemptId(job.id, 0)
+        gang = Gang(number if not seen else seen[node].id, job.action, {node: seat})
+        self._running(gang, changes)
+        self._course().adopt(gang)
+        mine = [each for each in self.mine if node in self.places.get(each, {node: None})]
+        self._pass(node, mine)
+        return set(mine)
+
+    def _go_on(
+        self, newest: AttemptId | None, seen: Places, lost: set[str], ask: Ask
+    ) -> set[AttemptId]:
+        """Its parts run, or ran: all of them, or what a launch that was cut in half has left."""
+        job = self.job
+        assert job.allocation is not None
+        attempt = newest or (self.mine[-1] if self.mine else AttemptId(job.id, 0))
+        launch = _asked(ask, job)
+        parts = parts_of(job.allocation)
+        port = next((each.part.port for each in seen.values() if each.part is not None), 0)
+        if launch is not None:
+            addresses = {node: self.addresses.get(node, "") for node in parts}
+            seats = gang_of(job.action, launch, job.allocation, addresses, port).seats
+        else:
+            seats = {node: Seat(own, None, job.action) for node, own in parts.items()}
+        gang = Gang(attempt, job.action, {n: s for n, s in seats.items() if n in {*seen, *lost}})
+        self._running(gang, ())
+        for node in lost:
+            gang.lose(node, FIRST_LOSS)
+        if lost or len(gang.seats) < len(parts):
+            gang.stop(job.action)
+        self._course().adopt(gang)
+        for node in seen:
+            self._pass(node, [attempt])
+        return {attempt}
+
+    def _carry_out(self, newest: AttemptId | None, seen: Places) -> set[AttemptId]:
+        """Stop what runs for an older order, then launch."""
+        job, course = self.job, self._course()
+        assert job.allocation is not None
+        owed = Change(job.action, job.id, job.allocation)
+        coming = {attempt for attempt in self.mine if attempt not in self.places}
+        if newest is None or not seen:
+            course.beginning = owed
+            self.takeover.begin.append(course)
+            return coming
+        course.adopt(self._stopping(newest, seen), owed=owed)
+        return coming | {newest}
+
+    def _leave(self, newest: AttemptId | None, seen: Places) -> set[AttemptId]:
+        """Answer a stop that is owed."""
+        job = self.job
+        lost = set() if job.allocation is None else set(job.allocation.nodes())
+        lost -= set(self.addresses)
+        if newest is None and not lost:
+            self.takeover.stopped.append(job)
+            return set()
+        attempt = newest or (self.mine[-1] if self.mine else AttemptId(job.id, 0))
+        gang = self._stopping(attempt, seen)
+        if job.allocation is not None:
+            for node, own in parts_of(job.allocation).items():
+                if node in lost and (seen or self.mine):
+                    gang.seats[node] = Seat(own, None, job.action)
+                    gang.lose(node, FIRST_LOSS)
+        if not gang.seats:
+            self.takeover.stopped.append(job)
+            return set()
+        self._course().adopt(gang, stop=job.action)
+        return {attempt}
+
+    def _stopping(self, attempt: AttemptId, seen: Places) -> Gang:
+        job = self.job
+        gang = Gang(
+            attempt, job.action, {node: Seat(None, None, job.action) for node in sorted(seen)}
+        )
+        gang.stop(job.action)
+        for node in seen:
+            self._pass(node, [attempt])
+        return gang
+
+    def _running(self, gang: Gang, changes: tuple[str, ...]) -> None:
+        """Note that its start was told, if it was."""
+        job = self.job
+        if job.phase is Phase.RUNNING:
+            gang.started, gang.changes = True, changes
+            told = JobStarted(
+                job.id, job.action, job.iterations_done, job.iterations_per_s, changes
+            )
+            for seat in gang.seats.values():
+                seat.started = told
+
+    def _course(self) -> Course:
+        course = Course(self.job.id)
+        course.newest, course.hold = self.job.action, self.job.attempt
+        self.takeover.courses[self.job.id] = course
+        return course
+
+    def _pass(self, node: str, attempts: Sequence[AttemptId]) -> None:
+        self.takeover.attempts.setdefault(node, set()).update(attempts)
+
+
+def _asked(ask: Ask, job: Job) -> Launch | None:
+    """How to launch it; None if the controller cannot say, which only a launch would need."""
+    try:
+        return ask(job)
+    except EngineError:
+        return None
+
+
+def row_of(course: Course, node: str) -> Row | None:
+    """What the agent of a node must know of the job; None if it has nothing to do with it."""
+    gang = course.gang
+    seat = None if gang is None else gang.seats.get(node)
+    if seat is None or seat.settled or seat.lost is not None:
+        return None
+    if seat.stopping:
+        phase = Phase.STOPPING
+    elif seat.started is not None and seat.started.action == seat.sent:
+        phase = Phase.RUNNING
+    else:
+        phase = Phase.STARTING
+    allocation = None if seat.stopping else seat.allocation
+    return Row(
+        job=course.job, phase=phase, allocation=allocation, action=seat.sent, hold=course.hold
+    )

@@ -1,0 +1,34 @@
+"""The jobs of the engines' contract as processes of this machine."""
+
+import sys
+from pathlib import Path
+
+from treadle.testing.engine_bench import Commands
+
+UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
+
+
+def commands(root: Path) -> Commands:
+    """What runs the jobs of the contract as processes."""
+    return {
+        "short": ("true",),
+        "long": ("sleep", "86400"),
+        "held": ("sh", "-c", UNTIL_RELEASED + 'exit "$(cat "$0")"', str(root / "held")),
+        "slow": ("sh", "-c", UNTIL_RELEASED, str(root / "slow")),
+        "talker": (
+            "sh",
+            "-c",
+            'echo "rank $RANK one"; ' + UNTIL_RELEASED + "echo two",
+            str(root / "talker"),
+        ),
+        "flood": ("sh", "-c", "printf %8192s"),
+        "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
+        "missing": ("/no/such/program",),
+    }
+
+
+def released(root: Path, job: str, code: int) -> None:
+    """Let a job end that runs until it is released."""
+    through = root / f"{job}.new"
+    through.write_text(str(code))
+    through.rename(root / job)
