@@ -7,11 +7,11 @@ from typing import ClassVar
 import pytest
 from tests.engines.contract_jobs import commands, released
 from tests.engines.ray_cluster import NODES, RayCluster
-from treadle.engines.fleet.engine import FleetEngine
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
 from treadle.core.ports import Engine
+from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
