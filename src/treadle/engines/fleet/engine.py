@@ -339,7 +339,7 @@ class FleetEngine:
     def _launch_all(self) -> None:
         """Begin the orders that wait for no other attempt any more."""
         due, self._waiting = self._waiting, []
-        ready = []
+        ready: list[tuple[Course, Launching]] = []
         for course, order in due:
             if course.beginning is order:
                 (self._waiting if course.waits else ready).append((course, order))

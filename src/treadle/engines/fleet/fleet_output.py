@@ -79,11 +79,9 @@ class FleetOutput:
                 raise
             # It is on its way there.
             return messages.OutputGiven(output=Output(max(0, offset), b"", 0), over=False)
-        if place.ranks:
-            return messages.OutputGiven(
-                output=found.output._replace(ranks=place.ranks), over=found.over
-            )
-        return found
+        output = found.output._replace(ranks=place.ranks or found.output.ranks)
+        # One that runs in our books may only be on its way to its node.
+        return messages.OutputGiven(output=output, over=found.over and gang is None)
 
     async def _place(self, attempt: AttemptId, rank: int, gang: Gang | None) -> Place:
         if gang is not None:
