@@ -7,6 +7,7 @@ then, and no node is said to have left, since its jobs run on.
 import asyncio
 import contextlib
 import logging
+import re
 import socket
 from collections.abc import Callable
 from itertools import count
@@ -61,7 +62,8 @@ class RayFleet:
         self._task: asyncio.Task[None] | None = None
         self._tell: Callable[[Change], None] = lambda _: None
         self._socket, self.epoch, members = self._opened(settings)
-        self._members = tuple(self._joined(each) for each in members)
+        ordered = sorted(members, key=lambda each: natural(each.node.name))
+        self._members = tuple(self._joined(each) for each in ordered)
 
     def members(self) -> tuple[Joined, ...]:
         return self._members
@@ -203,6 +205,11 @@ class RayFleet:
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(LinkLostError(why))
+
+
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that puts n2 before n10."""
+    return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
 def _ready(link: socket.socket) -> tuple[int, list[NodeIs]]:

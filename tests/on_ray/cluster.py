@@ -24,7 +24,8 @@ ENVIRONMENT = {
     "RAY_enable_worker_prestart": "0",
     "RAY_prestart_worker_first_driver": "0",
 }
-NODES = {"head": 2, "n0": 3, "n1": 2, "n2": 2}  # CPU slots of each
+NODES = {"n3": 2, "n0": 3, "n1": 2, "n2": 2}  # CPU slots of each; the first has the head
+HEAD = "n3"
 TOKEN = "a-token-of-the-tests-with-more-than-thirty-two-characters"
 
 
@@ -33,6 +34,7 @@ class RayCluster:
 
     def __init__(self, folder: Path, host: "subprocess.Popen[str]", address: str) -> None:
         self.folder, self._host, self.address = folder, host, address
+        self.lost: list[str] = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -46,10 +48,16 @@ class RayCluster:
         return link
 
     def lose(self, name: str) -> None:
+        self.lost.append(name)
         self._say("lose", name)
 
     def give_back(self, name: str) -> None:
         self._say("return", name)
+        self.lost.remove(name)
+
+    def give_back_all(self) -> None:
+        for name in list(self.lost):
+            self.give_back(name)
 
     def _say(self, verb: str, name: str) -> None:
         assert self._host.stdin is not None
@@ -73,7 +81,7 @@ def ray_cluster() -> Iterator[RayCluster]:
     (folder / "token").write_text(TOKEN)
     with (folder / "host.log").open("wb") as log:
         host = subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.ray_host", str(folder)],
+            [sys.executable, "-m", "tests.on_ray.host", str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

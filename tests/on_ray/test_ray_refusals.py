@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.engines.ray_cluster import RayCluster, environment
+from tests.on_ray.cluster import RayCluster, environment
 
 REFUSED = 2
 SOON_S = 30.0  # a sum of imports, on a busy machine

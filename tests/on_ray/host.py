@@ -1,6 +1,6 @@
 """A Ray cluster of four nodes on loopback, in a process of its own; it ends when its input does.
 
-    python -m tests.engines.ray_host FOLDER
+    python -m tests.on_ray.host FOLDER
 
 Head and nodes are started by this process and are its children, so that killed ones are reaped: a
 raylet that is a zombie counts as alive for its workers. Commands come as lines and are answered by
@@ -18,8 +18,8 @@ from typing import Any
 
 import ray
 from ray.cluster_utils import Cluster
-from tests.engines.ray_cluster import NODES
 
+from tests.on_ray.cluster import NODES
 from treadle.engines.ray import cluster
 from treadle.engines.ray.driver import Driver
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.daemons import Daemon, daemon, until
-from tests.engines.ray_cluster import NODES, RayCluster
 
+from tests.control.daemons import Daemon, daemon, until
+from tests.on_ray.cluster import HEAD, NODES, RayCluster
 from treadle.engines.node import processes
 from treadle.wire.jobs import State
 
@@ -67,6 +67,7 @@ class Site:
 def site(ray_nodes: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
     for name, value in ray_nodes.environment.items():
         monkeypatch.setenv(name, value)
+    ray_nodes.give_back_all()
     with daemon("--engine", "ray", "--address", ray_nodes.address, "--no-port") as found:
         yield Site(ray_nodes, found, tmp_path)
 
@@ -105,7 +106,7 @@ def test_a_day_on_a_cluster(site: Site) -> None:
 
     jobs = [site.submit(f"pair{number}", 2) for number in range(2)]
     live.reached(State.RUNNING, *jobs)
-    victim = next(job for job in jobs if site.nodes_of(job) != {"head"})
+    victim = next(job for job in jobs if site.nodes_of(job) != {HEAD})
     name = f"pair{jobs.index(victim)}"
     until(lambda: len(site.pids(name)) == 2)
     (lost,), first = site.nodes_of(victim), site.pids(name)

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from tests.engines.contract_jobs import commands, released
-from tests.engines.ray_cluster import NODES, RayCluster
 
+from tests.engines.contract_jobs import commands, released
+from tests.on_ray.cluster import NODES, RayCluster
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
 from treadle.core.ports import Engine
@@ -29,7 +29,6 @@ class RayBench(EngineBench):
 
     def __init__(self, root: Path, cluster: RayCluster) -> None:
         self.root, self.cluster = root, cluster
-        self.lost: set[str] = set()
         super().__init__(commands(root))
 
     def make(self) -> Engine:
@@ -40,20 +39,19 @@ class RayBench(EngineBench):
         return FleetEngine(context, fleet)
 
     async def lose_node(self) -> str:
-        await self.order(Start(0, "long", on("n1", 0)))
+        name = next(name for name in ("n1", "n2") if name not in self.cluster.lost)
+        await self.order(Start(0, "long", on(name, 0)))
         await self.started("long", 0)
-        self.lost.add("n1")
-        await asyncio.to_thread(self.cluster.lose, "n1")
-        return "n1"
+        await asyncio.to_thread(self.cluster.lose, name)
+        return name
 
     async def return_node(self, name: str) -> None:
         await asyncio.to_thread(self.cluster.give_back, name)
-        self.lost.discard(name)
 
     async def clear_away(self) -> None:
         await self.engine.close()
-        for name in list(self.lost):
-            await self.return_node(name)
+        if len(self.cluster.lost) > 1:  # No test needs all nodes, and a start costs seconds.
+            await asyncio.to_thread(self.cluster.give_back_all)
         for name in NODES:
             instance = AttemptFolders(self.root / "engine" / "nodes" / name).instance
             while processes.kill_tagged(TAG, f"{instance}*"):
