@@ -60,7 +60,7 @@ class Site:
     def listed(self) -> dict[str, int]:
         """The nodes that `treadle nodes` shows, with their devices."""
         nodes = json.loads(self.treadle("nodes", "--json"))
-        return {node["name"]: len(node["devices"]) for node in nodes["nodes"]}
+        return {node["name"]: len(node["devices"]) for node in nodes}
 
 
 @pytest.fixture
