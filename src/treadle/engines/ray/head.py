@@ -7,6 +7,7 @@ loopback: so it asks for a token, which is in a file that only its owner reads.
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,6 +74,7 @@ def stop(folder: Path) -> bool:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     record.unlink()
+    shutil.rmtree(found.folder, ignore_errors=True)
     return True
 
 
