@@ -1,0 +1,273 @@
+"""Nodes that are cut off and return, controllers that die, orders that arrive twice."""
+
+import asyncio
+
+import pytest
+from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_world import FENCING
+
+from treadle.core.actions import Start, Stop
+from treadle.core.attempt import How
+from treadle.core.errors import EngineError
+from treadle.core.events import AttemptEnded, JobStarted, NodeJoined, NodeLost
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.port import StaleEpochError
+from treadle.engines.fleet.session import Storage
+from treadle.engines.node import fence
+from treadle.testing.engine_bench import row
+
+ONE, WIDE = spread("n1"), spread("n0", "n2")
+LAUNCHES = 'echo "$TREADLE_JOB_ID $TREADLE_ATTEMPT $RANK" >> launches; exec sleep 86400'
+
+
+def launches(bench: FleetStory) -> list[str]:
+    """All processes that ever ran."""
+    return sorted((bench.root / "launches").read_text().splitlines())
+
+
+async def both_run(bench: FleetStory) -> None:
+    """A job on one node, and one on two."""
+    for name in ("one", "wide"):
+        bench.job(name, "sh", "-c", LAUNCHES)
+    await bench.order(Start(0, "one", ONE), Start(1, "wide", WIDE))
+    await bench.started("one", 0)
+    await bench.started("wide", 1)
+    await bench.until(lambda: len(launches(bench)) == 3)
+
+
+# -- loss -----------------------------------------------------------------------------------------
+
+
+def test_a_node_that_is_cut_off_kills_its_ranks_and_they_are_lost_after_that(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        loop = asyncio.get_running_loop()
+        cut_at = loop.time()
+        bench.world.cut("n1")
+        assert NodeLost("n1") in bench.jobs.facts
+        assert bench.count(AttemptEnded, "one") == 0
+        assert "n1" in bench.runs_on("one")
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        assert loop.time() - cut_at >= FENCING.gone_after_s - 0.1
+        assert bench.runs_on("one") == set(), "the fence did not kill its ranks"
+        assert bench.runs_on("wide") == {"n0", "n2"}, "other nodes go on"
+
+    tell(tmp_path, story)
+
+
+def test_the_rest_of_an_attempt_is_stopped_when_a_node_is_lost(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        bench.world.cut("n2")
+        await bench.until(lambda: bench.runs_on("wide") <= {"n2"})
+        end = await bench.ended("wide", 1)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        assert bench.runs_on("wide") == set()
+        assert bench.count(AttemptEnded, "wide") == 1
+
+    tell(tmp_path, story)
+
+
+def test_what_was_given_up_is_stopped_when_its_node_returns(tmp_path):
+    """It returns before its lease has run out: its ranks still run, and must not run on."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        bench.world.cut("n1")
+        await bench.order(Stop(2, "one"))  # as the scheduler orders it
+        assert "n1" in bench.runs_on("one")
+        bench.world.mend("n1")
+        end = await bench.ended("one", 2)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        assert bench.runs_on("one") == set()
+        kinds = [type(fact) for fact in bench.jobs.facts[-3:]]
+        assert kinds == [NodeLost, NodeJoined, AttemptEnded]
+        await bench.order(Start(3, "one", ONE))
+        assert (await bench.started("one", 3)).attempt == 2
+
+    tell(tmp_path, story)
+
+
+def test_a_lease_that_ran_out_is_not_renewed(tmp_path):
+    """1. A node loses touch for too long. 2. It is confirmed again. 3. Its old ranks end anyway."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        agent = bench.world.links["n1"].agent
+        old = agent.root / "leases" / "1.lease"
+        fence.write(old, fence.now() - 1.0)
+        agent.confirm()
+        assert not old.exists()
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        await bench.order(Start(2, "one", ONE))
+        await bench.started("one", 2)
+
+    tell(tmp_path, story)
+
+
+# -- controllers ----------------------------------------------------------------------------------
+
+
+def test_a_controller_that_returns_finds_its_attempts_and_launches_none_twice(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        before = launches(bench)
+        engine = await bench.crash()
+        rows = [
+            row("one", Phase.RUNNING, ONE),
+            row("wide", Phase.STARTING, WIDE, action=1, attempt=1),
+        ]
+        await engine.adopt(rows, [AttemptId("one", 1), AttemptId("wide", 1)])
+        await bench.started("wide", 1)  # Its start was not known before.
+        assert bench.count(JobStarted, "one") == 0
+        assert bench.runs_on("one") | bench.runs_on("wide") == {"n0", "n1", "n2"}
+        await bench.order(Stop(2, "one"), Stop(3, "wide"))
+        for name, action in (("one", 2), ("wide", 3)):
+            end = await bench.ended(name, action)
+            assert (end.attempt, end.how) == (1, How.STOPPED)
+        assert launches(bench) == before == ["one 1 0", "wide 1 0", "wide 1 1"]
+
+    tell(tmp_path, story)
+
+
+def test_a_controller_that_returns_learns_of_ends(tmp_path):
+    """1. A rank of a job on two nodes fails while no controller is there."""
+
+    async def story(bench: FleetStory) -> None:
+        release = bench.root / "release"
+        wait = f"while test ! -e {release}; do sleep 0.01; done; exit $((RANK * 5))"
+        bench.job("wide", "sh", "-c", wait)
+        await bench.order(Start(0, "wide", WIDE))
+        await bench.started("wide", 0)
+        engine = await bench.crash()
+        release.touch()
+        await bench.until(lambda: bench.runs_on("wide") == set())
+        await engine.adopt([row("wide", Phase.RUNNING, WIDE)], [AttemptId("wide", 1)])
+        end = await bench.ended("wide", 0)
+        assert (end.attempt, end.how, end.code, end.codes) == (1, How.EXITED, 5, (0, 5))
+
+    tell(tmp_path, story)
+
+
+def test_a_change_to_another_node_that_is_owed_never_runs_beside_the_old_attempt(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("one", "sh", "-c", LAUNCHES)
+        await bench.order(Start(0, "one", ONE))
+        await bench.started("one", 0)
+        engine = await bench.crash()
+        attempts = [AttemptId("one", 1), AttemptId("one", 2)]
+        await engine.adopt([row("one", Phase.STARTING, spread("n2"), action=1)], attempts)
+        await bench.started("one", 1)
+        facts = [type(fact) for fact in bench.jobs.facts]
+        assert facts == [AttemptEnded, JobStarted]
+        assert bench.runs_on("one") == {"n2"}
+
+    tell(tmp_path, story)
+
+
+def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_is_fenced(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.cut("n1")
+        engine = await bench.crash()
+        assert {node.name for node in engine.nodes()} == {"n0", "n2"}
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        jobs = [row("one", Phase.RUNNING, ONE), wide]
+        await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
+        assert bench.count(AttemptEnded, "one") == 0
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        assert bench.runs_on("one") == set()
+        assert bench.runs_on("wide") == {"n0", "n2"}
+
+    tell(tmp_path, story)
+
+
+def test_an_agent_refuses_a_controller_that_another_one_has_followed(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await bench.engine.adopt([])
+        old = bench.world.epoch
+        await bench.crash()
+        await bench.engine.adopt([])
+        for asked in (messages.Survey(epoch=old), messages.TakeCharge(epoch=old)):
+            verb = "survey" if isinstance(asked, messages.Survey) else "take-charge"
+            answer = await bench.world.links["n0"].call(verb, messages.encode(asked))
+            with pytest.raises(StaleEpochError, match="another one has taken charge"):
+                messages.opened(answer, messages.Answered)
+        await bench.world.replace_agent("n0")  # It is written down.
+        survey = messages.encode(messages.Survey(epoch=old))
+        with pytest.raises(StaleEpochError):
+            messages.opened(await bench.world.links["n0"].call("survey", survey), messages.Surveyed)
+
+    tell(tmp_path, story)
+
+
+def test_a_controller_that_was_followed_gives_no_more_orders(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("late", "true")
+        old = bench.engine
+        await old.adopt([])
+        bench.fresh_engine()
+        await bench.engine.adopt([])
+        await old.carry_out([Start(0, "late", ONE)])
+        await bench.order(Start(1, "late", spread("n1")))
+        await bench.ended("late", 1)
+        assert bench.count(JobStarted, "late") == 1
+        await old.close()
+
+    tell(tmp_path, story)
+
+
+# -- links and agents -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["orders", "take-charge", "facts", "prepare"])
+def test_what_was_done_and_not_answered_is_not_done_twice(tmp_path, verb):
+    async def story(bench: FleetStory) -> None:
+        for link in bench.world.links.values():
+            link.lose_answers_of.add(verb)
+        await both_run(bench)
+        await bench.order(Stop(2, "one"), Stop(3, "wide"))
+        await bench.ended("one", 2)
+        await bench.ended("wide", 3)
+        assert launches(bench) == ["one 1 0", "wide 1 0", "wide 1 1"]
+        for name in ("one", "wide"):
+            assert (bench.count(JobStarted, name), bench.count(AttemptEnded, name)) == (1, 1)
+
+    tell(tmp_path, story)
+
+
+def test_an_agent_that_dies_is_followed_by_one_that_finds_what_runs(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        for name in ("n0", "n1"):
+            await bench.world.replace_agent(name)
+        await bench.order(Stop(2, "one"), Stop(3, "wide"))
+        for name, action in (("one", 2), ("wide", 3)):
+            end = await bench.ended(name, action)
+            assert (end.attempt, end.how) == (1, How.STOPPED)
+        assert launches(bench) == ["one 1 0", "wide 1 0", "wide 1 1"]
+        assert not any(isinstance(fact, NodeLost | NodeJoined) for fact in bench.jobs.facts)
+
+    tell(tmp_path, story)
+
+
+def test_a_node_without_the_checkpoints_of_a_job_does_not_resume_it(tmp_path):
+    first = Launch(
+        job="a", attempt=1, submission="s", command=("x",), workdir="/", ranks=1, resumed=False
+    )
+    again = Launch(
+        job="a", attempt=2, submission="s", command=("x",), workdir="/", ranks=1, resumed=True
+    )
+    alone = Storage("n1", tmp_path, shared=False)
+    alone.check(first)
+    with pytest.raises(EngineError, match="cannot resume on node n1"):
+        alone.check(again)
+    Storage("n1", tmp_path, shared=True).check(again)
+    (tmp_path / "checkpoints" / "a-s").mkdir(parents=True)
+    alone.check(again)  # It ran here before.

@@ -1,0 +1,176 @@
+"""Jobs on several nodes: ranks, ends, stops, changes, and a training over two of them."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.engines.fleet_story import FleetStory, spread, tell
+
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.errors import InvalidInputError
+from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.testing.engine_bench import row
+
+NAMES = (
+    *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("MASTER_ADDR", "TREADLE_NODE_RANK", "TREADLE_NUM_NODES", "TREADLE_NODE_IPS"),
+)
+SAY = "echo " + " ".join(f"${name}" for name in NAMES) + "; echo $MASTER_PORT"
+
+
+def test_ranks_on_three_nodes_know_their_places(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("say", "sh", "-c", SAY)
+        await bench.order(Start(0, "say", spread("n2", "n0", "n1", each=2)))
+        end = await bench.ended("say", 0)
+        assert (end.how, end.code, end.codes) == (How.EXITED, 0, (0,) * 6)
+        assert bench.count(JobStarted, "say") == 1
+        ports = set()
+        for rank in range(6):
+            found = await bench.engine.output(AttemptId("say", 1), rank)
+            words, port = found.data.decode().splitlines()
+            group, local = divmod(rank, 2)
+            ips = "127.0.0.3,127.0.0.1,127.0.0.2"
+            assert words == f"{rank} {local} 6 2 {group} 3 127.0.0.3 {group} 3 {ips}"
+            assert found.ranks == 6
+            ports.add(port)
+        assert len(ports) == 1
+
+    tell(tmp_path, story)
+
+
+def test_a_part_that_fails_ends_the_whole_attempt(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", "test $GROUP_RANK = 1 && exit 3; exec sleep 86400")
+        await bench.order(Start(0, "a", spread("n0", "n1", "n2")))
+        end = await bench.ended("a", 0)
+        assert (end.attempt, end.how, end.code) == (1, How.EXITED, 3)
+        assert end.codes[1] == 3
+        assert bench.runs_on("a") == set()
+        assert bench.count(AttemptEnded, "a") == 1
+
+    tell(tmp_path, story)
+
+
+def test_it_is_stopped_as_a_whole(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sleep", "86400")
+        await bench.order(Start(0, "a", spread("n0", "n1", "n2")))
+        started = await bench.started("a", 0)
+        assert (started.attempt, started.changes) == (1, ())
+        assert bench.runs_on("a") == {"n0", "n1", "n2"}
+        assert {name for name, *_ in _held(bench)} == {"n0", "n1", "n2"}
+        await bench.order(Stop(1, "a"))
+        end = await bench.ended("a", 1)
+        assert (end.attempt, end.how) == (1, How.STOPPED)
+        assert bench.runs_on("a") == set()
+        assert _held(bench) == []
+
+    tell(tmp_path, story)
+
+
+def _held(bench: FleetStory) -> list[tuple[str, int]]:
+    views = bench.engine.view()
+    return [(node.name, each.number) for node in views for each in node.devices if each.jobs]
+
+
+def test_it_moves_from_one_node_to_several_and_back(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sleep", "86400")
+        await bench.order(Start(0, "a", spread("n0", each=2)))
+        await bench.started("a", 0)
+        await bench.order(Change(1, "a", spread("n0", "n1")))
+        assert (await bench.started("a", 1)).attempt == 2
+        assert bench.runs_on("a") == {"n0", "n1"}
+        await bench.order(Change(2, "a", spread("n2")))
+        assert (await bench.started("a", 2)).attempt == 3
+        assert bench.runs_on("a") == {"n2"}
+        ends = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
+        assert [(end.attempt, end.how) for end in ends] == [(1, How.REPLACED), (2, How.REPLACED)]
+
+    tell(tmp_path, story)
+
+
+def test_no_part_runs_before_all_nodes_are_free(tmp_path):
+    """1. A job on n0 takes long to stop. 2. The next one needs n0 and n1, and waits whole."""
+
+    async def story(bench: FleetStory) -> None:
+        release = bench.root / "release"
+        wait = f"trap '' TERM; while test ! -e {release}; do sleep 0.01; done"
+        bench.job("slow", "sh", "-c", wait, grace_s=60.0)
+        bench.job("wide", "sleep", "86400")
+        bench.job("other", "true")
+        await bench.order(Start(0, "slow", spread("n0")))
+        await bench.started("slow", 0)
+        await bench.order(Stop(1, "slow"), Start(2, "wide", spread("n1", "n0"), ("slow",)))
+        await bench.order(Start(3, "other", spread("n2", "n1", each=2)))
+        await bench.ended("other", 3)  # There was time to start a part of `wide` as well.
+        assert bench.runs_on("wide") == set()
+        release.touch()
+        await bench.started("wide", 2)
+        assert bench.runs_on("wide") == {"n0", "n1"}
+
+    tell(tmp_path, story)
+
+
+def test_half_a_launch_is_stopped_after_a_restart(tmp_path):
+    """1. n1 does not hear the order. 2. The controller dies. 3. The next one stops the half."""
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sleep", "86400")
+        wide = spread("n0", "n1")
+        await bench.engine.adopt([])
+        link = bench.world.links["n1"]
+        link.refused.add("orders")
+        await bench.order(Start(0, "a", wide))
+        await bench.until(lambda: bench.runs_on("a") == {"n0"})
+        engine = await bench.crash()
+        link.refused.clear()
+        await engine.adopt([row("a", Phase.STARTING, wide)], [AttemptId("a", 1)])
+        end = await bench.ended("a", 0)
+        assert (end.attempt, end.how) == (1, How.STOPPED)
+        assert bench.runs_on("a") == set()
+        assert bench.count(JobStarted, "a") == 0
+
+    tell(tmp_path, story)
+
+
+def test_output_is_found_by_global_rank_after_a_restart(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("say", "sh", "-c", "echo rank $RANK on node $GROUP_RANK")
+        await bench.order(Start(0, "say", spread("n1", "n2", each=2)))
+        await bench.ended("say", 0)
+        engine = await bench.crash()
+        await engine.adopt([])
+        for rank in range(4):
+            found = await engine.output(AttemptId("say", 1), rank)
+            assert found.data == b"rank %d on node %d\n" % (rank, rank // 2)
+        followed = [piece.data async for piece in engine.follow(AttemptId("say", 1), 3)]
+        assert followed == [b"rank 3 on node 1\n"]
+        with pytest.raises(InvalidInputError, match="rank 4"):
+            await engine.output(AttemptId("say", 1), 4)
+
+    tell(tmp_path, story)
+
+
+def test_torch_trains_over_two_nodes(tmp_path):
+    """Gloo over two loopback addresses: the ranks end with the same weights and a lower loss."""
+    pytest.importorskip("torch")
+
+    async def story(bench: FleetStory) -> None:
+        script = str(Path(__file__).with_name("spread_training.py"))
+        bench.job("train", sys.executable, script, env={"GLOO_SOCKET_IFNAME": "lo"})
+        bench.within_s = 240.0  # a busy machine takes long to import torch
+        await bench.order(Start(0, "train", spread("n0", "n1")))
+        end = await bench.ended("train", 0)
+        said = [(await bench.engine.output(AttemptId("train", 1), rank)).data for rank in (0, 1)]
+        assert (end.how, end.code) == (How.EXITED, 0), said
+        words = [data.decode().split()[-3:] for data in said]
+        assert words[0] == words[1]
+        first, last, _ = map(float, words[0])
+        assert last < first / 10
+
+    tell(tmp_path, story, nodes=("n0", "n1"))

@@ -1,0 +1,174 @@
+"""An attempt on several nodes: whatever the order of the parts' words, one start and one end."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.core.actions import Change, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.attempt import How
+from treadle.core.cluster import Device
+from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.launch import Launch
+from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
+from treadle.engines.fleet.gang import Gang
+from treadle.engines.fleet.split import gang_of
+
+NODES = ("a", "b", "c")
+ADDRESSES = {node: f"10.0.0.{number}" for number, node in enumerate(NODES)}
+SPREAD = Allocation(tuple(Device(node, number) for node in NODES for number in (0, 1)))
+
+
+def launch(order: Start | Change) -> Launch:
+    number = order.id + 1
+    return Launch(job="j", attempt=number, command=("x",), workdir="/", ranks=order.allocation.size)
+
+
+def gang(order: Start | Change) -> Gang:
+    return gang_of(order.id, launch(order), order.allocation, ADDRESSES, 29500)
+
+
+class Agents:
+    """What agents would do with their orders, in an order that is drawn."""
+
+    def __init__(self) -> None:
+        self.course = Course("j")
+        self.told: list[JobStarted | AttemptEnded] = []
+        self.mail: dict[str, list[object]] = {node: [] for node in NODES}  # orders on their way
+        self.facts: dict[str, list[object]] = {node: [] for node in NODES}  # answers on their way
+        self.running: dict[str, tuple[int, int]] = {}  # by node: (attempt, newest order)
+        self.begun: list[Start | Change] = []
+
+    def do(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Tell(fact):
+                    assert isinstance(fact, JobStarted | AttemptEnded)
+                    self.told.append(fact)
+                case Send(node, action, _):
+                    self.mail[node].append(action)
+                case Begin(order):
+                    self.begun.append(order)
+                    self.do(self.course.launched(order, gang(order)))
+
+    def deliver(self, node: str) -> None:
+        """The agent of a node takes its next order."""
+        if not self.mail[node]:
+            return
+        action = self.mail[node].pop(0)
+        if isinstance(action, Stop):
+            attempt, _ = self.running.pop(node, (0, 0))
+            code = 143 if attempt else None
+            self.facts[node].append(AttemptEnded("j", action.id, attempt, How.STOPPED, code))
+        else:
+            assert isinstance(action, Start)
+            assert node not in self.running, "two attempts on one node"
+            self.running[node] = (action.id + 1, action.id)
+            self.facts[node].append(JobStarted("j", action.id, 0.0, 1.0, attempt=action.id + 1))
+
+    def exit(self, node: str, code: int) -> None:
+        if node in self.running:
+            attempt, order = self.running.pop(node)
+            self.facts[node].append(AttemptEnded("j", order, attempt, How.EXITED, code))
+
+    def hear(self, node: str) -> None:
+        if self.facts[node]:
+            fact = self.facts[node].pop(0)
+            assert isinstance(fact, JobStarted | AttemptEnded)
+            self.do(self.course.hear(node, fact))
+
+    def settle(self) -> None:
+        """All that runs ends, and everything arrives."""
+        for _ in range(20):
+            for node in NODES:
+                while self.mail[node]:
+                    self.deliver(node)
+                self.exit(node, 0)
+                while self.facts[node]:
+                    self.hear(node)
+
+
+step = st.tuples(
+    st.sampled_from(["deliver", "hear", "exit", "fail", "stop", "change", "lose"]),
+    st.sampled_from(NODES),
+)
+
+
+@given(st.lists(step, max_size=40))
+def test_any_order_of_words_gives_one_start_and_one_end(steps):
+    """1. A job starts on three nodes. 2. Anything happens. 3. All ends, and everything arrives."""
+    agents = Agents()
+    start, newest = Start(0, "j", SPREAD), 0
+    agents.do(agents.course.order(start, launch))
+    for what, node in steps:
+        match what:
+            case "deliver":
+                agents.deliver(node)
+            case "hear":
+                agents.hear(node)
+            case "exit" | "fail":
+                agents.exit(node, 0 if what == "exit" else 3)
+            case "lose":
+                agents.do(agents.course.lose(node, 7))
+            case _ if agents.course.busy:
+                newest += 1
+                action = Stop(newest, "j") if what == "stop" else Change(newest, "j", SPREAD)
+                agents.do(agents.course.order(action, launch))
+    agents.settle()
+    for node in NODES:
+        agents.do(agents.course.fence(node, 7))
+    agents.settle()
+    assert not agents.course.busy
+    facts = agents.told
+    attempts = {fact.attempt for fact in facts if fact.attempt}
+    for attempt in attempts:
+        of_it = [type(fact) for fact in facts if fact.attempt == attempt]
+        assert of_it in ([AttemptEnded], [JobStarted, AttemptEnded])
+    ends = [fact for fact in facts if isinstance(fact, AttemptEnded) and fact.meaning is not None]
+    assert max(end.action for end in ends) == newest, "the newest order was not answered"
+
+
+def ended(
+    node: str, code: int, *, how: How = How.EXITED, action: int = 0
+) -> tuple[str, AttemptEnded]:
+    return node, AttemptEnded("j", action, 1, how, code, codes=(code, code))
+
+
+def test_a_part_that_fails_ends_the_others_and_says_why():
+    course = Course("j")
+    course.order(start := Start(0, "j", SPREAD), launch)
+    course.launched(start, gang(start))
+    effects = course.hear(*ended("b", 3))
+    assert effects == [Send("a", Stop(0, "j")), Send("c", Stop(0, "j"))]
+    assert course.hear(*ended("a", 143, how=How.STOPPED)) == []
+    (told,) = course.hear(*ended("c", 1))
+    assert isinstance(told, Tell)
+    assert isinstance(told.fact, AttemptEnded)
+    assert (told.fact.how, told.fact.code) == (How.EXITED, 3)
+    assert told.fact.codes == (143, 143, 3, 3, 1, 1)
+
+
+def test_parts_that_fall_after_an_order_to_stop_were_stopped():
+    """1. All parts are ordered to stop. 2. One fails for want of the others, before it hears."""
+    course = Course("j")
+    course.order(start := Start(0, "j", SPREAD), launch)
+    course.launched(start, gang(start))
+    course.order(Stop(1, "j"), launch)
+    course.hear(*ended("a", 143, how=How.STOPPED, action=1))
+    course.hear(*ended("b", 1))  # It failed before the order came,
+    course.hear("b", AttemptEnded("j", 1, 0, How.STOPPED))  # which is answered as well.
+    (told,) = course.hear(*ended("c", 143, how=How.STOPPED, action=1))
+    assert isinstance(told, Tell)
+    assert isinstance(told.fact, AttemptEnded)
+    assert (told.fact.how, told.fact.action, told.fact.attempt) == (How.STOPPED, 1, 1)
+
+
+def test_ranks_are_numbered_over_all_nodes():
+    seats = gang(Start(0, "j", SPREAD)).seats
+    parts = [seat.launch.part for seat in seats.values() if seat.launch and seat.launch.part]
+    assert [(part.node_rank, part.first_rank, part.ranks) for part in parts] == [
+        (0, 0, 2),
+        (1, 2, 2),
+        (2, 4, 2),
+    ]
+    assert {part.world_size for part in parts} == {6}
+    assert {part.master for part in parts} == {"10.0.0.0"}
