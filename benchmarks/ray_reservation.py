@@ -48,7 +48,7 @@ def main() -> None:
 def measure(way: str) -> None:
     import ray  # noqa: PLC0415  # The environment must be set before.
     from ray.cluster_utils import Cluster  # noqa: PLC0415
-    from ray.util.placement_group import placement_group  # noqa: PLC0415
+    from ray.util.placement_group import placement_group, placement_group_table  # noqa: PLC0415
 
     cluster = Cluster(shutdown_at_exit=False)
     own = {"node_ip_address": "127.0.0.1", "include_dashboard": False}
@@ -84,7 +84,8 @@ def measure(way: str) -> None:
 
         def claimed() -> int:
             time.sleep(WATCH_S)
-            return sum(other.wait(0) for other in others)
+            tables = [placement_group_table(other) for other in others]
+            return sum(table["state"] == "CREATED" for table in tables)
 
         at_rest = claimed()
         os.kill(int(pids[0]), signal.SIGKILL)

@@ -14,8 +14,8 @@ from treadle.engines.fleet.port import Fencing
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG
-from treadle.engines.ray.engine import ray_fleet
 from treadle.engines.ray.fleet import Connect
+from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import EngineBench, on
 

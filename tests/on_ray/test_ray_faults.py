@@ -18,7 +18,7 @@ from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.engines.node import processes
-from treadle.engines.ray.engine import start_driver
+from treadle.engines.ray.ray_engine import start_driver
 from treadle.testing.engine_bench import HERE
 
 OTHER_WORK = """

@@ -71,7 +71,7 @@ def test_a_head_of_its_own(tmp_path: Path) -> None:
             assert live.ended(job)[0].state is State.SUCCEEDED
         finally:
             done = subprocess.run(
-                [sys.executable, "-m", "treadle.engines.ray.leave", str(live.state)],
+                [sys.executable, "-m", "treadle.engines.ray", "leave", str(live.state)],
                 capture_output=True,
                 text=True,
                 check=False,

@@ -20,7 +20,7 @@ from treadle.core.wording import did_you_mean
 BUILT_IN: Mapping[str, str] = {
     "local": "treadle.engines.local.engine:local_engine",
     "memory": "treadle.engines.memory:memory_engine",
-    "ray": "treadle.engines.ray.engine:ray_engine",
+    "ray": "treadle.engines.ray.ray_engine:ray_engine",
 }
 GROUP = "treadle.engines"
 

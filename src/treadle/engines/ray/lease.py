@@ -3,7 +3,7 @@
     lease/000000000007   who took epoch 7; created once, never overwritten: that is the taking
     beat/000000000007    counts up while the holder is alive; "given back" when it has left
 
-Nobody compares clocks. A controller that finds a holder watches its beat: if it changes, the holder
+No clocks are compared. A controller that finds a holder watches its beat: if it changes, the holder
 lives and the newcomer is refused; if it does not for LEASE_S, the lease has run out. Two that find
 so at the same moment try to create the same key, and one of them does.
 """

@@ -1,7 +1,7 @@
 """Take Treadle off a Ray cluster, or end the head that `treadle up --engine ray` started.
 
-    python -m treadle.engines.ray.leave HOST:PORT     agents and reservations of a cluster
-    python -m treadle.engines.ray.leave STATE_FOLDER  the head of that folder, all its processes
+    python -m treadle.engines.ray leave HOST:PORT     agents and reservations of a cluster
+    python -m treadle.engines.ray leave STATE_FOLDER  the head of that folder, all its processes
 
 `treadle down` leaves jobs running, and with them what they need: agents, and the reservation of
 their devices. This removes both. Jobs that still run are killed when the leases of their nodes have
@@ -37,19 +37,20 @@ def leave(address: str) -> int:
 
 
 def main(words: list[str]) -> int:
-    if len(words) != 1:
-        sys.stderr.write("treadle: expected one word: HOST:PORT of a head, or a state folder\n")
+    if len(words) != 2 or words[0] != "leave":
+        sys.stderr.write("treadle: expected leave HOST:PORT of a head, or leave STATE_FOLDER\n")
         return 2
+    where = words[1]
     try:
-        if Path(words[0]).is_dir():
-            ended = stop(Path(words[0]) / "ray")
+        if Path(where).is_dir():
+            ended = stop(Path(where) / "ray")
             sys.stdout.write("the head was ended\n" if ended else "there is no head to end\n")
             return 0
-        count = leave(given_address(words[0], {}))
-        sys.stdout.write(f"agents and reservations of {count} nodes were removed\n")
+        count = leave(given_address(where, {}))
     except InvalidInputError as error:
         sys.stderr.write(f"treadle: {error}\n")
         return 2
+    sys.stdout.write(f"agents and reservations of {count} nodes were removed\n")
     return 0
 
 
