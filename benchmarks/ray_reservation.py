@@ -10,8 +10,9 @@ that wants all of them is queued. Three ways to reserve are tried:
     placement group    a detached group holds them, and the agent asks for nothing
 
 Printed for each: seconds until both nodes are reserved, how many GPUs other work got hold of within
-`WATCH_S`, how many after the process of an agent was killed (Ray starts it again), and how many
-after the driver that made the reservation has left.
+`WATCH_S`, how many after the process of an agent was killed (Ray starts it again), how many after
+the driver that made the reservation has left, and how many after the agents were ended, as when
+agents of another version of Treadle take their places.
 """
 
 import os
@@ -92,9 +93,13 @@ def measure(way: str) -> None:
         after_crash = claimed()
         driver.stdin.close()
         driver.wait()
+        after_driver = claimed()
+        for row in ray.util.list_named_actors(all_namespaces=True):
+            ray.kill(ray.get_actor(row["name"], namespace=row["namespace"]))
         print(
             f"{way:18} {float(took_s):6.2f} s   other work got {at_rest:2d} of {NODES * GPUS}, "
-            f"{after_crash:2d} after a crash of an agent, {claimed():2d} after its driver left"
+            f"{after_crash:2d} after a crash of an agent, {after_driver:2d} after its driver left, "
+            f"{claimed():2d} after both agents were ended"
         )
     finally:
         ray.shutdown()
