@@ -70,7 +70,7 @@ def stop(folder: Path) -> bool:
         found = msgspec.json.decode(record.read_bytes(), type=Head)
     except (OSError, msgspec.MsgspecError):
         return False
-    for pid in _processes(found):
+    for pid in processes_of(found):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     record.unlink()
@@ -109,7 +109,7 @@ def _start(made: Head, node_name: str) -> None:
         )
 
 
-def _processes(found: Head) -> list[int]:
+def processes_of(found: Head) -> list[int]:
     """Those that have the head's own folder in their command line, the raylet's workers too."""
     pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
