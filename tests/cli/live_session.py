@@ -256,6 +256,19 @@ class ValueClient:
     def nodes(self) -> tuple[NodeView, ...]:
         return self.machines
 
+    def order_node(self, node: str, order: str) -> NodeView:
+        self.asked.append((order, node))
+        device = DeviceView(name=f"{node}:0", number=0, state="held", jobs=("7",))
+        drained = order == "drain"
+        return NodeView(
+            name=node,
+            device_type="gpu",
+            cores=8,
+            memory_gib=64,
+            devices=(device,),
+            drained=drained,
+        )
+
     def order_device(self, device: str, order: str) -> NodeView:
         self.asked.append((order, device))
         state = {"manage": "free", "avoid": "avoided"}[order]

@@ -46,6 +46,7 @@ def test_every_call_comes_back_as_its_type(client: Client):
     assert progress.step == 5
     assert client.nodes()[0].devices[0].name == "here:0"
     assert client.order_device("here:0", "avoid").devices[0].state == "avoided"
+    assert client.order_node("here", "drain").drained
     with pytest.raises(ConflictError, match="not quarantined"):
         client.unquarantine("here:0")
     assert client.set_policy("afs").policy == "afs"

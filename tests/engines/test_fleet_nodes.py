@@ -188,6 +188,29 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
     tell(tmp_path, story)
 
 
+def test_a_node_that_leaves_while_the_controller_begins_is_not_waited_for(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        bench.world.links["n2"].refused.add("survey")
+        epoch = bench.world.epoch
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
+        adopting = asyncio.ensure_future(
+            engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        )
+        await bench.until(lambda: bench.world.epoch > epoch)
+        bench.world.cut("n2")
+        await adopting
+        assert NodeLost("n2") in bench.jobs.facts
+        end = await bench.ended("wide", 1)
+        assert (end.attempt, end.how) == (1, How.LOST)
+        assert bench.runs_on("wide") == set()
+        assert bench.runs_on("one") == {"n1"}
+
+    tell(tmp_path, story)
+
+
 def test_an_agent_refuses_a_controller_that_another_one_has_followed(tmp_path):
     async def story(bench: FleetStory) -> None:
         await bench.engine.adopt([])

@@ -37,18 +37,28 @@ class Agents:
         self.facts: dict[str, list[object]] = {node: [] for node in NODES}  # answers on their way
         self.running: dict[str, tuple[int, int]] = {}  # by node: (attempt, newest order)
         self.begun: list[Start | Change] = []
+        self.heard: list[tuple[int, str, type]] = []  # (attempt, node, kind) of all parts' words
 
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Tell(fact):
                     assert isinstance(fact, JobStarted | AttemptEnded)
+                    if isinstance(fact, JobStarted):
+                        self.check_start(fact.attempt)
                     self.told.append(fact)
                 case Send(node, action, _):
                     self.mail[node].append(action)
                 case Begin(order):
                     self.begun.append(order)
                     self.do(self.course.launched(order, gang(order)))
+
+    def check_start(self, attempt: int) -> None:
+        """All parts have started, and none has ended badly."""
+        started = {
+            node for number, node, kind in self.heard if (number, kind) == (attempt, JobStarted)
+        }
+        assert started == set(NODES)
 
     def deliver(self, node: str) -> None:
         """The agent of a node takes its next order."""
@@ -74,6 +84,7 @@ class Agents:
         if self.facts[node]:
             fact = self.facts[node].pop(0)
             assert isinstance(fact, JobStarted | AttemptEnded)
+            self.heard.append((fact.attempt, node, type(fact)))
             self.do(self.course.hear(node, fact))
 
     def settle(self) -> None:

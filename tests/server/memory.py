@@ -302,6 +302,12 @@ class MemoryService(ViewsInMemory):
         self._order = order
         return self.nodes()[0]
 
+    async def order_node(self, who: Who, node: str, order: str) -> NodeView:
+        (found,) = self.nodes()
+        if node != found.name:
+            raise NotFoundError(f"there is no node {node!r}")
+        return replace(found, drained=order == "drain")
+
     async def unquarantine(self, who: Who, device: str) -> NodeView:
         self._device(device)
         raise ConflictError(f"device {device} is not quarantined")

@@ -46,6 +46,7 @@ ALLOWED: dict[str, set[str]] = {
     "GET /jobs/{identity}/log/stream": {"owner", "admin"},
     "POST /prune": USERS,
     "GET /nodes": READERS,
+    "PUT /nodes/{node}/order": {"admin"},
     "PUT /devices/{device}/order": {"admin"},
     "POST /devices/{device}/unquarantine": {"admin"},
     "GET /policy": READERS,
@@ -80,6 +81,7 @@ BODIES: dict[str, object] = {
     "POST /jobs/orders": {"verb": "hold", "ids": ["nope"]},
     "PATCH /jobs/{identity}": {"priority": 1},
     "POST /jobs/{identity}/report": {"step": 1},
+    "PUT /nodes/{node}/order": {"order": "undrain"},
     "PUT /devices/{device}/order": {"order": "manage"},
     "PUT /policy": {"policy": "fifo"},
     "POST /shutdown": {"mode": "leave"},
@@ -136,7 +138,9 @@ def ask(
 ) -> tuple[int, str]:
     """The status of a request to a route, and the problem's code; streams are not read."""
     route_method, template = name.split(" ")
-    path = template.replace("{identity}", "1").replace("{device}", "here:0")
+    path = (
+        template.replace("{identity}", "1").replace("{device}", "here:0").replace("{node}", "here")
+    )
     body = BODIES.get(name)
     http.cookies.clear()  # a session that was begun is not to count
     with http.stream(

@@ -167,6 +167,11 @@ def nodes() -> Call[tuple[NodeView, ...]]:
     return _get("/nodes", tuple[NodeView, ...])
 
 
+def order_node(node: str, order: str) -> Call[NodeView]:
+    """Set a node's order: "drain" or "undrain"."""
+    return _put(f"/nodes/{_name(node)}/order", NodeView, body={"order": order})
+
+
 def order_device(device: str, order: str) -> Call[NodeView]:
     """Set a device's order: "manage" or "avoid"."""
     return _put(f"/devices/{_name(device)}/order", NodeView, body={"order": order})

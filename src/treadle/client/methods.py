@@ -69,6 +69,7 @@ class Methods:
     report = Method(calls.report)
     log = Method(calls.log)
     nodes = Method(calls.nodes)
+    order_node = Method(calls.order_node)
     order_device = Method(calls.order_device)
     unquarantine = Method(calls.unquarantine)
     policy = Method(calls.policy)

@@ -112,6 +112,7 @@ class NodeView:
     enforced: tuple[str, ...] = ()  # limits of jobs that are enforced there: "cpus", "memory"
     # Jobs that do not begin or do not end, and why, in one sentence.
     stuck: Mapping[JobId, str] = field(default_factory=dict)
+    drained: bool = False  # it takes no new work
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

@@ -6,7 +6,7 @@ A world outlives its engine: a second engine over the same world adopts what run
 import asyncio
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf, isfinite
 
@@ -175,7 +175,10 @@ class MemoryWorld:
             jobs = tuple(each.launch.job for each in running if device in each.allocation.devices)
             return DeviceView.of(device, jobs, closed.get(device), model="memory")
 
-        return tuple(NodeView.of(node, shown) for node in self.nodes.values())
+        return tuple(
+            replace(NodeView.of(node, shown), drained=node.name in self.drained)
+            for node in self.nodes.values()
+        )
 
 
 def _steps(command: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -37,6 +37,7 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("GET", "/jobs/{identity}/log/stream"): Role.VIEWER,
     ("POST", "/prune"): Role.USER,
     ("GET", "/nodes"): Role.VIEWER,
+    ("PUT", "/nodes/{node}/order"): Role.ADMIN,
     ("PUT", "/devices/{device}/order"): Role.ADMIN,
     ("POST", "/devices/{device}/unquarantine"): Role.ADMIN,
     ("GET", "/policy"): Role.VIEWER,

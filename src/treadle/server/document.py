@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from treadle.server.access import JOB, OPEN, TABLE
-from treadle.server.machine_routes import DeviceOrder, Shutdown
+from treadle.server.machine_routes import DeviceOrder, NodeOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
 from treadle.wire.job_orders import JobSelection, JobsOrder
@@ -39,6 +39,7 @@ BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
     Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
     PolicyChange: {"policy": "afs"},
     TokenRequest: {"name": "laptop", "role": "user", "days": 30},
+    NodeOrder: {"order": "drain"},
     DeviceOrder: {"order": "avoid"},
     Shutdown: {"mode": "drain"},
     SessionRequest: {"token": "treadle_..."},

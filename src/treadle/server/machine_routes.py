@@ -21,6 +21,16 @@ DeviceName = Annotated[
 ]
 
 
+NodeName = Annotated[
+    str, Path(max_length=200, description="As `treadle nodes` shows it.", examples=["host"])
+]
+
+
+class NodeVerb(StrEnum):
+    DRAIN = "drain"  # start nothing new there; what runs runs on
+    UNDRAIN = "undrain"
+
+
 class Order(StrEnum):
     MANAGE = "manage"
     AVOID = "avoid"
@@ -35,6 +45,11 @@ class ShutdownMode(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceOrder:
     order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOrder:
+    order: NodeVerb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +90,12 @@ async def get_metrics(shared: Shared) -> Response:
 async def list_nodes(service: Served) -> Response:
     """List nodes, their devices and the jobs on them."""
     return await answer(service.nodes())
+
+
+@router.put("/nodes/{node}/order", response_model=NodeView, responses=refusals(404, 503))
+async def order_node(node: NodeName, asked: NodeOrder, service: Served, who: Asking) -> Response:
+    """Drain a node, or use it again."""
+    return await answer(service.order_node(who, node, asked.order.value))
 
 
 @router.put("/devices/{device}/order", response_model=NodeView, responses=refusals(404, 503))

@@ -25,10 +25,13 @@ _COLUMNS = (
 )
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @json_option
-def nodes(as_json: bool) -> None:
+@click.pass_context
+def nodes(context: click.Context, as_json: bool) -> None:
     """Show the devices: free, held by jobs, or used by other processes."""
+    if context.invoked_subcommand is not None:
+        return
     here = session()
     found = here.client.nodes()
     if as_json:
@@ -36,6 +39,28 @@ def nodes(as_json: bool) -> None:
         return
     for place, node in enumerate(found):
         click.echo(("\n" if place else "") + node_text(node, width=here.width, colour=here.colour))
+
+
+@nodes.command()
+@click.argument("name")
+def drain(name: str) -> None:
+    """Start no more jobs on node NAME; those that run there keep running."""
+    _order_node(name, "drain")
+
+
+@nodes.command()
+@click.argument("name")
+def undrain(name: str) -> None:
+    """Use node NAME again."""
+    _order_node(name, "undrain")
+
+
+def _order_node(name: str, order: str) -> None:
+    node = session().client.order_node(name, order)
+    jobs = {job for each in node.devices for job in each.jobs}
+    runs = f"; {several(len(jobs), 'job')} still on it" if node.drained and jobs else ""
+    state = "drained: it takes no new jobs" if node.drained else "in use"
+    click.echo(f"node {plain(node.name)} is {state}{runs}")
 
 
 @click.command()
@@ -63,6 +88,8 @@ def node_text(node: NodeView, *, width: int, colour: bool) -> str:
     memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
     cores = several(node.cores, "core")
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}"
+    if node.drained:
+        head += "\nit is drained: it takes no new jobs"
     rows = [_row(each) for each in node.devices]
     if node.containment:
         limits = " and ".join(node.enforced) or "no limits"

@@ -13,7 +13,7 @@ from treadle.control.api.history import History
 from treadle.control.api.queries import Queries
 from treadle.control.loop import Resting, on_disk
 from treadle.core.cluster import Device
-from treadle.core.machine import DeviceOrder, NodeView
+from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -43,6 +43,20 @@ class Administration:
         note = Noted("devices", f"{who.user} ordered {order} for device {device}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in self._context.engine.view() if node.name == device.node)
+
+    async def order_node(self, who: Who, name: str, order: str) -> NodeView:
+        """Drain a node or use it again; the node."""
+        engine = self._context.engine
+        if order not in tuple(NodeOrder):
+            raise InvalidRequestError(f"order is {order[:40]!r}; expected drain or undrain")
+        names = [node.name for node in engine.nodes()]
+        if name not in names:
+            known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+            raise NotFoundError(f"there is no node {name[:80]!r}; expected one of {known}")
+        await engine.order_node(name, NodeOrder(order))
+        note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
+        await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
+        return next(node for node in engine.view() if node.name == name)
 
     async def shut_down(self, who: Who, mode: str) -> Status:
         context = self._context

@@ -261,6 +261,7 @@ _SENTENCES = {
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
     "NodeLost": "node {node} was lost",
+    "NodeDrained": "node {node} is drained: it takes no new jobs",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
     "DeviceClosed": "device {device} is closed: {reason}",

@@ -191,6 +191,9 @@ class LiveService:
     async def unquarantine(self, who: Who, device: str) -> NodeView:
         return await self._administration.manage(who, device, "manage")
 
+    async def order_node(self, who: Who, node: str, order: str) -> NodeView:
+        return await self._administration.order_node(who, node, order)
+
     def policy(self) -> PolicyView:
         return self._queries.policy()
 

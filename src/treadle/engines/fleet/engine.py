@@ -46,12 +46,11 @@ from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.split import gang_of
+from treadle.engines.fleet.survey import WITHIN_S, surveyed
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
-
-SURVEY_WITHIN_S = 60.0  # a member whose agent does not answer for so long: nothing is begun
 
 logger = logging.getLogger("treadle")
 
@@ -178,15 +177,21 @@ class FleetEngine:
     async def _take_charge(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> None:
         self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
-        early, self._changes = self._changes or [], None
+        early, self._changes = self._changes or [], []
         for change in early:
             self._note_early(change)
         for name, member in self._members.items():
             self._clients[name] = NodeClient(member, self)
-        found = await self._survey(attempts)
-        addresses = {name: member.address for name, member in self._members.items()}
+        asked = messages.Survey(epoch=self._epoch, attempts=tuple(attempts))
+        found = await surveyed(asked, list(self._clients.values()), self._changes)
+        later, self._changes = self._changes, None
+        gone = {change.name for change in later if isinstance(change, Left)}
+        members = [each for name, each in self._members.items() if name not in gone]
+        addresses = {member.node.name: member.address for member in members}
         plan = takeover.plan(jobs, attempts, found, addresses, self._ask_for_row)
         self._courses, self._unseen = plan.courses, plan.attempts
+        for change in later:
+            self._on_change(change)
         for client in self._clients.values():
             client.begin()
         for job in plan.stopped:
@@ -195,7 +200,7 @@ class FleetEngine:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
         ready = [client.ready() for client in self._clients.values()]
         try:
-            async with asyncio.timeout(SURVEY_WITHIN_S):
+            async with asyncio.timeout(WITHIN_S):
                 await asyncio.gather(*ready)
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
@@ -203,27 +208,6 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self._do(course, [Begin(course.beginning)])
-
-    async def _survey(
-        self, attempts: Sequence[AttemptId]
-    ) -> dict[str, tuple[messages.FoundAttempt, ...]]:
-        """What each node has. Without an answer of all of them nothing may be launched."""
-        asked = messages.Survey(epoch=self._epoch, attempts=tuple(attempts))
-
-        async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...]:
-            try:
-                async with asyncio.timeout(SURVEY_WITHIN_S):
-                    return (await client.patiently("survey", asked, messages.Surveyed)).found
-            except TimeoutError:
-                raise EngineError(
-                    f"node {client.name} is a member of the cluster and does not answer; what runs "
-                    "keeps running, start again when it does",
-                    retryable=True,
-                ) from None
-
-        clients = list(self._clients.values())
-        answers = await asyncio.gather(*(one(client) for client in clients))
-        return {client.name: found for client, found in zip(clients, answers, strict=True)}
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
@@ -399,6 +383,8 @@ class FleetEngine:
     def _on_change(self, change: ClusterChange) -> None:
         if self._changes is not None:
             self._changes.append(change)
+            if isinstance(change, Left) and (client := self._clients.get(change.name)):
+                self._keep(client.close())  # Do not wait for what it has.
         elif isinstance(change, Joined):
             self._join(change)
         else:

@@ -51,6 +51,7 @@ def node_view(
         containment="" if seen is None else seen.containment,
         enforced=() if seen is None else seen.enforced,
         stuck={} if seen is None else seen.stuck,
+        drained=seen is not None and seen.drained,
     )
 
 

@@ -55,6 +55,8 @@ class NodeClient:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
+        if self._left or self._task is not None:
+            return
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"node {self.name}")
 
     async def close(self) -> None:
@@ -87,7 +89,7 @@ class NodeClient:
             except (LostPlaceError, StaleEpochError):
                 raise
             except EngineError as error:
-                if not error.retryable:
+                if not error.retryable or self._left:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(AGAIN_LAST_S, pause_s * 2)

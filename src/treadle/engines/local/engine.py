@@ -137,9 +137,7 @@ class LocalEngine:
 
     def view(self) -> tuple[NodeView, ...]:
         return (
-            node_view(
-                self._node, self._holders.by_slot, self.device_watch, self.groups.containment
-            ),
+            node_view(self.gate, self._holders.by_slot, self.device_watch, self.groups.containment),
         )
 
     async def adopt(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from treadle.core.cluster import Device, Node
 from treadle.core.machine import DeviceView, NodeView
 from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.local.node_gate import NodeGate
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.device_watch import DeviceWatch
 from treadle.engines.node.mps import Mps
@@ -15,7 +16,7 @@ Holders = Mapping[tuple[int, int], LiveAttempt]  # by (device, turn)
 
 
 def node_view(
-    node: Node, holders: Holders, watch: DeviceWatch, containment: Containment
+    gate: NodeGate, holders: Holders, watch: DeviceWatch, containment: Containment
 ) -> NodeView:
     """The node for people: which jobs hold which device, and what hangs."""
     jobs: dict[int, list[str]] = {}
@@ -30,7 +31,8 @@ def node_view(
         return replace(view, because=stuck.get(device.number, view.because))
 
     return replace(
-        NodeView.of(node, shown),
+        NodeView.of(gate.node, shown),
+        drained=gate.drained,
         containment=containment.kind,
         enforced=tuple(sorted(containment.limits)),
         stuck={live.job: live.stuck for live in holders.values() if live.stuck},

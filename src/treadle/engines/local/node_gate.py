@@ -19,17 +19,17 @@ class NodeGate:
         self, root: Path, node: Node, report: Callable[[NodeDrained | NodeJoined], None]
     ) -> None:
         self._path = root / "drained"
-        self._node = node
+        self.node = node
         self._report = report
         self.drained = self._path.exists()
 
     def begin(self) -> None:
         """Report a drain again: a controller begins with all nodes open."""
         if self.drained:
-            self._report(NodeDrained(self._node.name))
+            self._report(NodeDrained(self.node.name))
 
     def order(self, node: str, order: NodeOrder) -> None:
-        if node != self._node.name:
+        if node != self.node.name:
             raise InvalidInputError(f"there is no node {node}")
         drain = order is NodeOrder.DRAIN
         try:
@@ -45,14 +45,14 @@ class NodeGate:
             ) from None
         if drain != self.drained:
             self.drained = drain
-            self._report(NodeDrained(node) if drain else NodeJoined(self._node))
+            self._report(NodeDrained(node) if drain else NodeJoined(self.node))
 
     def objection(self, order: Start | Change) -> str:
         """Why the node takes nothing new; empty if it does. Raises EngineError if it cannot."""
         for device in order.allocation.devices:
-            if device.node != self._node.name or device.number >= self._node.device_count:
+            if device.node != self.node.name or device.number >= self.node.device_count:
                 raise EngineError(
                     f"job {order.job} was given device {device}, which this machine does not have",
                     retryable=False,
                 )
-        return f"node {self._node.name} is drained" if self.drained else ""
+        return f"node {self.node.name} is drained" if self.drained else ""

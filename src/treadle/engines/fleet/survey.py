@@ -1,0 +1,41 @@
+"""Looks at all nodes before anything is launched."""
+
+import asyncio
+from collections.abc import Sequence
+
+from treadle.core.errors import EngineError
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.port import Change, Left
+
+WITHIN_S = 60.0  # for an agent to answer
+
+Found = dict[str, tuple[messages.FoundAttempt, ...]]
+
+
+async def surveyed(
+    asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Change]
+) -> Found:
+    """What each node has; raises EngineError unless all answer.
+
+    An attempt of a job may run on a node that does not answer, and a second one beside it must not
+    be launched. changes: of the cluster, as they come: a node that left is not waited for.
+    """
+
+    async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...]:
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                return (await client.patiently("survey", asked, messages.Surveyed)).found
+        except EngineError:
+            if any(isinstance(each, Left) and each.name == client.name for each in changes):
+                return ()
+            raise
+        except TimeoutError:
+            raise EngineError(
+                f"node {client.name} is a member of the cluster and does not answer; what runs "
+                "keeps running, start again when it does",
+                retryable=True,
+            ) from None
+
+    answers = await asyncio.gather(*(one(client) for client in clients))
+    return {client.name: found for client, found in zip(clients, answers, strict=True)}

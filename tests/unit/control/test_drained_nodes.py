@@ -1,0 +1,46 @@
+"""Nodes that an admin drains: what runs there runs on, and nothing else begins."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play_on
+from treadle.core.cluster import Node
+from treadle.engines.memory_world import MemoryWorld
+from treadle.wire.jobs import State
+from treadle.wire.problems import InvalidRequestError, NotFoundError
+
+
+def test_a_drained_node_starts_nothing_until_it_is_used_again(tmp_path: Path) -> None:
+    """1. A job runs. 2. Its node is drained. 3. The daemon restarts. 4. The node is used again."""
+    world = MemoryWorld.of(Node("here", 2, "none"))
+    jobs: list[str] = []
+
+    async def first(here: Bench) -> None:
+        jobs.append(await here.submit("forever"))
+        await here.reached(jobs[0], State.RUNNING)
+        assert (await here.live.order_node(ME, "here", "drain")).drained
+        jobs.append(await here.submit("true"))
+        await here.settle()
+        assert [here.state(job) for job in jobs] == [State.RUNNING, State.PENDING]
+
+    async def second(here: Bench) -> None:
+        await here.settle()
+        assert here.live.nodes()[0].drained
+        assert [here.state(job) for job in jobs] == [State.RUNNING, State.PENDING]
+        assert not (await here.live.order_node(ME, "here", "undrain")).drained
+        await here.reached(jobs[1], State.SUCCEEDED)
+        assert here.state(jobs[0]) is State.RUNNING
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_orders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        with pytest.raises(NotFoundError, match="there is no node 'there'; expected one of here"):
+            await here.live.order_node(ME, "there", "drain")
+        with pytest.raises(InvalidRequestError, match="expected drain or undrain"):
+            await here.live.order_node(ME, "here", "close")
+
+    play_on(MemoryWorld.of(Node("here", 1, "none")), story, tmp_path)
