@@ -372,20 +372,6 @@ def test_device_says_what_became_of_it(capsys) -> None:
     assert client.asked == [("avoid", "box:3"), ("manage", "box:3"), ("manage", "box:3")]
 
 
-def test_a_node_is_drained_and_used_again(capsys) -> None:
-    client = ValueClient()
-    drained = printed(capsys, client, "nodes", "drain", "box")
-    assert drained == "node box is drained: it takes no new jobs; 1 job still on it\n"
-    assert printed(capsys, client, "nodes", "undrain", "box") == "node box is in use\n"
-    assert client.asked == [("drain", "box"), ("undrain", "box")]
-
-
-def test_nodes_says_which_are_drained(capsys) -> None:
-    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=(), drained=True)
-    client = ValueClient(machines=(node,))
-    assert "\nit is drained: it takes no new jobs\n" in printed(capsys, client, "nodes")
-
-
 USED = (
     UsageRow(
         user="anna", tenant="nlp", jobs=1200, allocated_h=1234.5, used_h=1000.25, failed_h=3.0

@@ -168,7 +168,7 @@ class FleetEngine:
     # -- taking charge --------------------------------------------------------------------------
 
     async def _begin(self, jobs: Sequence[Job] = (), attempts: Sequence[AttemptId] = ()) -> None:
-        """Once; whoever comes first takes charge."""
+        """Take charge, once: `adopt`, or the first order if it comes before."""
         if self._begun is None:
             work = self._take_charge(jobs, attempts)
             self._begun = asyncio.get_running_loop().create_task(work, name="fleet")
@@ -204,7 +204,7 @@ class FleetEngine:
                 await asyncio.gather(*ready)
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
-        self._close_fence_later(takeover.FIRST_LOSS, *self._ever_and_held())
+        self._close_fence_later(takeover.FIRST_LOSS, *self._lost_before())
         for course in plan.begin:
             assert course.beginning is not None
             self._do(course, [Begin(course.beginning)])
@@ -213,7 +213,7 @@ class FleetEngine:
         assert job.allocation is not None
         return self._controls.launch(job.id, job.action, job.allocation)
 
-    def _ever_and_held(self) -> set[str]:
+    def _lost_before(self) -> set[str]:
         """Nodes that are lost and have parts of attempts of an earlier controller."""
         gangs = [course.gang for course in self._courses.values() if course.gang is not None]
         return {

@@ -1,0 +1,78 @@
+"""The lease of a node: how long its ranks may run, as its agent and its supervisors see it."""
+
+from pathlib import Path
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.launch import Launch, Part
+from treadle.engines.fleet.lease import NodeLease
+from treadle.engines.node import environment, fence
+from treadle.engines.node.fence import LOOK_EVERY_S, Fence
+
+
+def test_ranks_run_until_the_lease_runs_out(tmp_path: Path):
+    path = tmp_path / "lease"
+    fence.write(path, fence.now() + 60.0)
+    seen = Fence(path)
+    assert not seen.is_closed()
+    assert seen.left_s() == LOOK_EVERY_S, "a machine that slept must not oversleep"
+    fence.write(path, fence.now() - 1.0)
+    assert not seen.is_closed(), "what it was given is not taken back"
+    assert Fence(path).is_closed()
+
+
+def test_a_lease_that_cannot_be_read_lasts_as_long_as_it_said(tmp_path: Path):
+    path = tmp_path / "lease"
+    assert Fence(path).is_closed(), "nothing may run without one"
+    fence.write(path, fence.now() + 60.0)
+    seen = Fence(path)
+    assert not seen.is_closed()
+    path.unlink()
+    assert not seen.is_closed()
+
+
+def test_without_a_lease_ranks_run_for_ever():
+    assert not Fence(None).is_closed()
+    assert Fence(None).left_s() is None
+
+
+def test_a_lease_goes_on_as_long_as_it_is_renewed_in_time(tmp_path: Path):
+    lease = NodeLease(tmp_path, 60.0)
+    assert lease.is_over
+    assert not lease.renew(), "the first one is another one"
+    first = lease.path
+    assert lease.renew()
+    assert NodeLease(tmp_path, 60.0).path == first, "another agent goes on with it"
+    fence.write(first, fence.now() - 1.0)
+    assert not lease.renew()
+    assert lease.path != first
+    assert Fence(first).is_closed()
+    assert not Fence(lease.path).is_closed()
+
+
+def test_a_lease_counts_from_when_the_cluster_was_asked(tmp_path: Path):
+    lease = NodeLease(tmp_path, 60.0)
+    lease.renew(asked_at=fence.now() - 61.0)
+    assert lease.is_over
+
+
+def test_a_launcher_on_several_nodes_finds_the_first(tmp_path: Path):
+    part = Part(
+        node_rank=1, addresses=("10.0.0.1", "10.0.0.2"), first_rank=1, ranks=1, world_size=2, port=7
+    )
+    launch = Launch(
+        job="a", attempt=1, command=("torchrun",), workdir="/", ranks=1, launcher=True, part=part
+    )
+    devices = Allocation((Device("n1", 0), Device("n1", 1)))
+    found = environment.common(
+        launch, devices, uuids=("", ""), tag="t", checkpoints=str(tmp_path), base={}
+    )
+    assert {name: text for name, text in found.items() if name.startswith("PET_")} == {
+        "PET_NNODES": "2",
+        "PET_NODE_RANK": "1",
+        "PET_NPROC_PER_NODE": "2",
+        "PET_RDZV_BACKEND": "c10d",
+        "PET_RDZV_ENDPOINT": "10.0.0.1:7",
+        "PET_RDZV_ID": "a",
+    }
+    assert "RANK" not in found
