@@ -25,6 +25,7 @@ KINDS = {
     "control/test_crash.py": "engine",
     "engines/": "engine",
     "exact/": "slow",
+    "on_ray/": "engine",
     "replications/": "slow",
     "reports/test_report_browser.py": "browser",
     "server/test_live_api.py": "engine",

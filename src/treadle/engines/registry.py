@@ -20,6 +20,7 @@ from treadle.core.wording import did_you_mean
 BUILT_IN: Mapping[str, str] = {
     "local": "treadle.engines.local.engine:local_engine",
     "memory": "treadle.engines.memory:memory_engine",
+    "ray": "treadle.engines.ray.ray_engine:ray_engine",
 }
 GROUP = "treadle.engines"
 
@@ -33,6 +34,7 @@ class EngineOptions:
     gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()  # use all but these
     warm: bool = True  # Python jobs may start from warm interpreters
+    address: str = ""  # of a cluster, for an engine that attaches to one
     turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 

@@ -41,6 +41,7 @@ class DaemonSettings:
     state: Path
     socket: Path
     engine: str = "local"
+    address: str = ""  # of a cluster that the engine attaches to
     devices: int | None = None  # slots of the CPU, in place of GPUs
     gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
     avoid: tuple[str, ...] = ()
@@ -155,6 +156,7 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
             avoid=settings.avoid,
             warm=settings.warm,
             turns=settings.turns,
+            address=settings.address,
         ),
         wanted=Wanted(settings.policy or "", settings.placement or ""),
         admins=frozenset(settings.admins),

@@ -273,10 +273,10 @@ class BenchTests:
 
         async def run() -> None:
             bench = self.bench()
-            for need in needs:
-                if need in bench.cannot:
-                    pytest.skip(f"{need}: {bench.cannot[need]}")
             try:
+                for need in needs:
+                    if need in bench.cannot:
+                        pytest.skip(f"{need}: {bench.cannot[need]}")
                 await bench.open()
                 await asyncio.wait_for(story(bench), 3 * WITHIN_S)
             finally:

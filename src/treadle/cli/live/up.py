@@ -36,8 +36,14 @@ _PLACES = ("socket", "state")
 @click.option(
     "--engine",
     metavar="ENGINE",
-    help="What runs the jobs: local (processes on this machine, the default) or memory (nothing "
-    "runs; for trying Treadle out).",
+    help="What runs the jobs: local (processes on this machine, the default), ray (the nodes of a "
+    "Ray cluster) or memory (nothing runs; for trying Treadle out).",
+)
+@click.option(
+    "--address",
+    metavar="HOST:PORT",
+    help="With --engine ray: the head of a running cluster; or RAY_ADDRESS. By default one is "
+    "started on this machine.",
 )
 @click.option(
     "--devices",
@@ -121,6 +127,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if not given and options["socket"] is None:
         options = _as_last(options)
     options["store"] = options["store"] or os.environ.get(STORE_VARIABLE) or None
+    options["address"] = _address(options)
     _check(options)
     if options["socket"] is not None:
         options["socket"] = options["socket"].expanduser().absolute()
@@ -192,10 +199,20 @@ def _shared(options: Mapping[str, Any]) -> bool:
     return bool(options["share"] or options["share_group"])
 
 
+def _address(options: Mapping[str, Any]) -> str | None:
+    """Ray's own variable is kept with the other options, for the next start."""
+    found: str | None = options["address"]
+    if found is None and options["engine"] == "ray":
+        return os.environ.get("RAY_ADDRESS") or None
+    return found
+
+
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that contradict each other, before anything is started."""
     if options["engine"] is not None:
         check_engine(options["engine"])
+    if options["address"] is not None and options["engine"] in (None, "local", "memory"):
+        raise click.UsageError("--address is for an engine of a cluster, such as --engine ray")
     if options["gpus"] and options["avoid"]:
         raise click.UsageError("--gpus and --avoid cannot be combined")
     if options["devices"] and (options["gpus"] or options["avoid"]):
@@ -276,6 +293,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         state=state_folder(options["state"]),
         socket=_socket(options),
         engine=options["engine"] or "local",
+        address=options["address"] or "",
         devices=options["devices"],
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),

@@ -1,0 +1,51 @@
+"""The actor that has the agent of one node. Its methods take and give bytes.
+
+Ray starts it again when its process dies. It then goes on with what the last controller said, which
+the GCS keeps, so that jobs outlive a crash of their agent while there is no controller.
+"""
+
+import asyncio
+
+import msgspec
+import ray
+from ray.experimental import internal_kv
+
+from treadle.engines.ray.agent_host import AgentHost, Post
+
+NAMESPACE = "treadle"
+POSTS = "post/"  # keys of the GCS: what the agent of each node was told, by id
+ASK_WITHIN_S = 2  # the GCS; less than the margin of fencing
+
+
+@ray.remote
+class AgentActor:
+    """One for each node of the cluster."""
+
+    def __init__(self) -> None:
+        self._node_id = ray.get_runtime_context().get_node_id()
+        self._host = AgentHost(self._is_member)
+        kept = internal_kv._internal_kv_get(self._key(), namespace=NAMESPACE.encode())
+        if kept:
+            self._host.attend(msgspec.json.decode(kept, type=Post))
+
+    async def attend(self, document: bytes) -> bytes:
+        """Be the agent of this `Post`; gives `Attending`."""
+        await asyncio.to_thread(self._keep, document)
+        post = msgspec.json.decode(document, type=Post)
+        return msgspec.json.encode(await asyncio.wrap_future(self._host.attend(post)))
+
+    async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+        return await asyncio.wrap_future(self._host.call(incarnation, verb, document))
+
+    def _is_member(self) -> bool:
+        client = ray._private.worker.global_worker.gcs_client
+        alive: list[bool] = client.check_alive(
+            [ray.NodeID.from_hex(self._node_id)], timeout=ASK_WITHIN_S
+        )
+        return alive == [True]
+
+    def _keep(self, document: bytes) -> None:
+        internal_kv._internal_kv_put(self._key(), document, namespace=NAMESPACE.encode())
+
+    def _key(self) -> bytes:
+        return f"{POSTS}{self._node_id}".encode()

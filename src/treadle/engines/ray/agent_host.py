@@ -1,0 +1,184 @@
+"""Runs the agent of one node, on an event loop and in a thread of its own.
+
+It is told by a controller which agent to be (`Post`), and confirms it while the cluster says that
+this node is alive. Each agent that it makes has another incarnation, so that a call for the one
+before it is not taken for its own. Nothing here imports ray.
+"""
+
+import asyncio
+import fcntl
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from treadle.core.cluster import Node
+from treadle.core.errors import EngineError, TreadleError
+from treadle.engines.fleet.agent import Agent
+from treadle.engines.local.device_choice import devices_of, excluded_by
+from treadle.engines.node import fence
+from treadle.engines.registry import EngineOptions
+from treadle.version import __version__
+
+CONFIRMATIONS = 5  # in one lease
+LOCK_TRIES = 200  # in ten seconds
+OTHER_AGENT, ANSWERED = b"\0", b"\1"
+
+T = TypeVar("T")
+logger = logging.getLogger("treadle")
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True):
+    """What a controller says to a host: which agent it is to be."""
+
+    name: str
+    address: str
+    root: str  # the agent's files are in a folder of the node's name in it
+    lease_s: float
+    rack: str = ""
+    slots: int | None = None  # CPU slots, in place of GPUs
+    gpus: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    warm: bool = True
+    turns: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.root) / "nodes" / self.name
+
+    @property
+    def options(self) -> EngineOptions:
+        return EngineOptions(
+            node_name=self.name,
+            devices=self.slots,
+            gpus=self.gpus,
+            avoid=self.avoid,
+            warm=self.warm,
+            turns=self.turns,
+        )
+
+
+class Attending(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: the agent, or why there is none."""
+
+    version: str = __version__
+    agent: str = ""  # its incarnation
+    node: Node | None = None
+    error: str = ""
+
+
+class AgentHost:
+    """Has at most one agent at a time. Its methods may be called from any thread."""
+
+    def __init__(self, is_member: Callable[[], bool]) -> None:
+        """is_member: asks the cluster about this node. It may block for seconds, and raise."""
+        self._is_member = is_member
+        self._post: Post | None = None
+        self._agent: Agent | None = None
+        self._incarnation = ""
+        self._lock: IO[bytes] | None = None
+        self._confirming: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._turn = asyncio.Lock()
+        threading.Thread(target=self._loop.run_forever, name="agent", daemon=True).start()
+
+    def attend(self, post: Post) -> "Future[Attending]":
+        """Be this agent; the one that there is goes on if nothing has changed."""
+        return self._run(self._attend(post))
+
+    def call(self, incarnation: str, verb: str, document: bytes) -> "Future[bytes]":
+        """A call of the controller to the agent that it knows."""
+        return self._run(self._call(incarnation, verb, document))
+
+    def close(self) -> "Future[None]":
+        """Leave; what runs keeps running until its lease has run out."""
+        return self._run(self._leave())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _attend(self, post: Post) -> Attending:
+        async with self._turn:
+            if self._agent is None or post != self._post:
+                await self._leave()
+                try:
+                    self._agent = await self._made(post)
+                except (TreadleError, OSError) as error:
+                    await self._leave()
+                    return Attending(error=str(error))
+                self._post = post
+        node = replace(self._agent.node, rack=post.rack)
+        return Attending(agent=self._incarnation, node=node)
+
+    async def _call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+        agent = self._agent
+        if agent is None or incarnation != self._incarnation:
+            return OTHER_AGENT
+        return ANSWERED + await agent.call(verb, document)
+
+    async def _made(self, post: Post) -> Agent:
+        self._lock = await _locked(post.folder)
+        devices = await asyncio.to_thread(devices_of, post.options)
+        agent = Agent(
+            post.folder,
+            post.name,
+            devices=devices,
+            address=post.address,
+            excluded=excluded_by(post.options, devices),
+            options=post.options,
+            lease_s=post.lease_s,
+        )
+        if why := await self._confirm(agent):
+            raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)
+        self._incarnation = uuid.uuid4().hex
+        self._confirming = asyncio.create_task(self._keep_confirming(agent, post.lease_s))
+        return agent
+
+    async def _leave(self) -> None:
+        if self._confirming is not None:
+            self._confirming.cancel()
+            await asyncio.gather(self._confirming, return_exceptions=True)
+        if self._agent is not None:
+            await self._agent.close()
+        if self._lock is not None:
+            self._lock.close()
+        self._confirming = self._agent = self._lock = self._post = None
+
+    async def _keep_confirming(self, agent: Agent, lease_s: float) -> None:
+        said = ""
+        while True:
+            await asyncio.sleep(lease_s / CONFIRMATIONS)
+            if (why := await self._confirm(agent)) and not said:
+                logger.warning("node %s is not confirmed: %s", agent.node.name, why)
+            said = why
+
+    async def _confirm(self, agent: Agent) -> str:
+        """Tell the agent that its node is a member if the cluster says so; else why not."""
+        asked_at = fence.now()
+        try:
+            if not await asyncio.to_thread(self._is_member):
+                return "the cluster says that it is dead"
+        except Exception as error:  # Ray's client may raise anything.
+            return str(error) or repr(error)
+        agent.confirm(asked_at)
+        return ""
+
+
+async def _locked(folder: Path) -> IO[bytes]:
+    """Two agents on one folder would stop each other's jobs: the one before may be about to end."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = (folder / "agent.lock").open("ab")
+    for _ in range(LOCK_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        await asyncio.sleep(0.05)
+    file.close()
+    raise EngineError(f"another agent works in {folder}", retryable=True)

@@ -1,0 +1,225 @@
+"""What is asked of Ray: connect, list nodes, reserve them, start their agents.
+
+All functions block and raise RayError or what Ray raises; the driver calls them in threads.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import ray
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.exceptions import AuthenticationError, RayError
+from ray.experimental import internal_kv
+from ray.util.placement_group import (
+    PlacementGroup,
+    get_placement_group,
+    placement_group,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from treadle.core.errors import InvalidInputError
+from treadle.engines.ray.address import is_loopback
+from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
+
+NAMED = "treadle.io/name"  # a label: the node's name in Treadle
+RACKS = ("treadle.io/rack", "rack")
+ID = "ray.io/node-id"
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+TOKEN_HELP = (
+    "set RAY_AUTH_MODE=token and the token of the cluster in RAY_AUTH_TOKEN, or its file in "
+    "RAY_AUTH_TOKEN_PATH"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RayNode:
+    """A member of the cluster, as the GCS lists it."""
+
+    id: str
+    name: str  # in Treadle
+    address: str
+    rack: str
+    gpus: int
+    cpus: int
+
+
+def connect(address: str) -> None:
+    """Become a driver of the cluster. Raises InvalidInputError if it does not let us in."""
+    try:
+        GcsClient(address=address).internal_kv_keys(b"", namespace=b"treadle", timeout=5)
+    except AuthenticationError:
+        raise InvalidInputError(
+            f"the Ray cluster at {address} refused the token; {TOKEN_HELP}"
+        ) from None
+    except RayError as error:
+        raise InvalidInputError(
+            f"what answers at {address} is no Ray cluster of version {ray.__version__}: "
+            f"{first_line(error)}"
+        ) from None
+    own = {"_node_ip_address": "127.0.0.1"} if is_loopback(address) else {}
+    try:
+        ray.init(
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level="WARNING",
+            **own,
+        )
+    except (ConnectionError, RuntimeError, ValueError, RayError) as error:
+        raise InvalidInputError(
+            f"this machine cannot join the Ray cluster at {address} ({first_line(error)}); "
+            "Treadle runs on one of its nodes"
+        ) from None
+
+
+class GcsValues:
+    """The key-value store of the GCS, in a namespace of Treadle's own."""
+
+    def create(self, key: str, value: bytes) -> bool:
+        there = internal_kv._internal_kv_put(
+            key.encode(), value, overwrite=False, namespace=NAMESPACE.encode()
+        )
+        return not there
+
+    def put(self, key: str, value: bytes) -> None:
+        internal_kv._internal_kv_put(key.encode(), value, namespace=NAMESPACE.encode())
+
+    def get(self, key: str) -> bytes | None:
+        found: bytes | None = internal_kv._internal_kv_get(
+            key.encode(), namespace=NAMESPACE.encode()
+        )
+        return found
+
+    def keys(self, prefix: str) -> list[str]:
+        found = internal_kv._internal_kv_list(prefix.encode(), namespace=NAMESPACE.encode())
+        return [key.decode() for key in found]
+
+    def delete(self, key: str) -> None:
+        internal_kv._internal_kv_del(key.encode(), namespace=NAMESPACE.encode())
+
+
+def nodes() -> list[RayNode]:
+    """The nodes that are alive and have something to run jobs on."""
+    return [node for row in ray.nodes() if row["Alive"] and (node := node_of(row)) is not None]
+
+
+def node_of(row: Mapping[str, Any]) -> RayNode | None:
+    """A node as Treadle sees it; None if it was started with no CPUs and no GPUs, to run nothing.
+
+    Its name must stay the same when its Ray is started again. It is the label `treadle.io/name`,
+    else the name that Ray was given (`--node-name`), else the host's.
+    """
+    resources, labels = row["Resources"], row.get("Labels") or {}
+    gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
+    if not gpus and not cpus:
+        return None
+    own = str(row.get("NodeName") or "")
+    if own == row["NodeManagerAddress"]:  # Ray's default.
+        own = ""
+    name = labels.get(NAMED) or own or row["NodeManagerHostname"] or row["NodeID"][:12]
+    return RayNode(
+        id=row["NodeID"],
+        name=NOT_IN_NAMES.sub("-", name)[:63],
+        address=row["NodeManagerAddress"],
+        rack=next((labels[each] for each in RACKS if labels.get(each)), ""),
+        gpus=gpus,
+        cpus=cpus,
+    )
+
+
+def death_of(node_id: str) -> str:
+    """Why Ray says that a node is dead, in a few words."""
+    for row in ray.nodes():
+        if row["NodeID"] == node_id and row.get("DeathReasonMessage"):
+            return str(row["DeathReasonMessage"]).split(".")[0].strip()
+    return "the node is no member of the Ray cluster any more"
+
+
+# -- reservation ----------------------------------------------------------------------------------
+
+
+def bundle(node: RayNode, devices: int | None) -> dict[str, float]:
+    """What Treadle manages of a node: its GPUs, or CPU slots where there are none."""
+    if node.gpus and devices is None:
+        return {"GPU": float(node.gpus)}
+    return {"CPU": float(min(node.cpus, devices or node.cpus))}
+
+
+def reserve(node: RayNode, devices: int | None) -> PlacementGroup:
+    """A placement group that holds what Treadle manages there, until `release`.
+
+    It outlives the controller, as the jobs do. It is made once for each node; one of another size
+    is replaced.
+    """
+    name, wanted = f"treadle-{node.id}", bundle(node, devices)
+    try:
+        found = get_placement_group(name)
+    except ValueError:
+        found = None
+    if found is not None:
+        if found.bundle_specs == [wanted]:
+            return found
+        remove_placement_group(found)
+    return placement_group(
+        [wanted],
+        strategy="STRICT_PACK",
+        name=name,
+        lifetime="detached",
+        bundle_label_selector=[{ID: node.id}],
+    )
+
+
+def is_reserved(group: PlacementGroup, *, within_s: float) -> bool:
+    return bool(group.wait(timeout_seconds=within_s))
+
+
+# -- agents ---------------------------------------------------------------------------------------
+
+
+def agent_of(node: RayNode) -> Any:  # noqa: ANN401  # Ray's handles have no types of their own.
+    """The agent actor of a node; it is started if there is none."""
+    return AgentActor.options(  # type: ignore[attr-defined]
+        name=f"agent-{node.id}",
+        namespace=NAMESPACE,
+        get_if_exists=True,
+        lifetime="detached",
+        num_cpus=0,
+        max_restarts=-1,
+        max_task_retries=0,
+        max_concurrency=256,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+    ).remote()
+
+
+def replace_agent(node: RayNode) -> Any:  # noqa: ANN401
+    """Another agent actor, of this version of Treadle."""
+    ray.kill(agent_of(node))
+    return agent_of(node)
+
+
+def forget(node_id: str) -> None:
+    """Remove what is kept of a node: its agent, its reservation, and what its agent was told."""
+    with suppress(ValueError):
+        ray.kill(ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE))
+    with suppress(ValueError):
+        remove_placement_group(get_placement_group(f"treadle-{node_id}"))
+    GcsValues().delete(f"{POSTS}{node_id}")
+
+
+def forget_the_dead() -> None:
+    """Nodes that were lost while there was no controller."""
+    alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+    for key in GcsValues().keys(POSTS):
+        if key.removeprefix(POSTS) not in alive:
+            forget(key.removeprefix(POSTS))
+
+
+def first_line(error: Exception) -> str:
+    """What Ray says, without its colours and its traceback."""
+    text = COLOURS.sub("", str(error)).strip() or type(error).__name__
+    return text.splitlines()[0][:200]

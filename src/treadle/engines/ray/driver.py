@@ -1,0 +1,282 @@
+"""The process that is a driver of the Ray cluster, for one controller.
+
+It takes the lease of the controller, gives each node an agent, says which nodes come and go, and
+passes calls on. It ends when its controller does, and gives the lease back then.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import Any
+
+import msgspec
+from ray.exceptions import RayError
+
+from treadle.core.errors import InvalidInputError
+from treadle.engines.ray import cluster, frames, lease
+from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
+from treadle.engines.ray.cluster import GcsValues, RayNode
+from treadle.engines.ray.frames import Answer, Ask, FromDriver, NoAnswer, NodeIs, NodeLeft
+from treadle.version import __version__
+
+ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
+AGAIN_AFTER_S = 1.0
+
+logger = logging.getLogger("treadle")
+
+
+class Member:
+    """A node of the cluster, from when it is seen until it is gone."""
+
+    def __init__(self, node: RayNode) -> None:
+        self.node = node
+        self.actor: Any = None
+        self.told = ""  # the incarnation of the agent that the controller knows
+        self.attending: asyncio.Task[None] | None = None
+
+
+class Driver:
+    """Serves one controller over one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._store = GcsValues()
+        self._settings: frames.Settings
+        self._members: dict[str, Member] = {}  # by id
+        self._waiting: set[str] = set()  # ids of nodes whose name another one has
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def serve(self) -> None:
+        """Until the controller closes the connection, or the lease is lost."""
+        held: lease.Lease | None = None
+        try:
+            self._settings = await frames.read_settings(self._reader)
+            held = await self._leased()
+            await self._begin()
+            await self._send(frames.Ready(held.epoch))
+            self._keep(self._watch())
+            renewing = self._keep(self._renew(held))
+            asking = self._keep(self._asked())
+            await asyncio.wait({renewing, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if renewing.done():
+                held = None
+        except InvalidInputError as error:
+            await self._send(frames.Refused(str(error)))
+        except frames.ClosedError:
+            pass
+        finally:
+            await self._end(held)
+
+    async def _leased(self) -> lease.Lease:
+        settings = self._settings
+        holder = lease.Holder(text=settings.holder, instance=settings.instance)
+        taken = await asyncio.to_thread(
+            lambda: lease.take(
+                self._store,
+                holder,
+                above=settings.epoch_min,
+                resumes=settings.resumes,
+                pause=threading.Event().wait,
+            )
+        )
+        await asyncio.to_thread(lease.renew, self._store, taken, 0)
+        return taken
+
+    async def _renew(self, held: lease.Lease) -> None:
+        """Ends when another controller has taken the lease."""
+        beat = 0
+        while True:
+            await asyncio.sleep(lease.BEAT_EVERY_S)
+            beat += 1
+            try:
+                other = await asyncio.to_thread(lease.renew, self._store, held, beat)
+            except RayError as error:
+                logger.warning("the lease could not be renewed: %s", cluster.first_line(error))
+                continue
+            if other is not None:
+                await self._send(frames.Refused(f"{other.text} has taken over this Ray cluster"))
+                return
+
+    # -- nodes ----------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        """Agents on all nodes; those that take long come later."""
+        await asyncio.to_thread(cluster.forget_the_dead)
+        await self._look()
+        attending = [member.attending for member in self._members.values() if member.attending]
+        if attending:
+            await asyncio.wait(attending, timeout=ATTEND_WITHIN_S)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.look_every_s)
+            try:
+                await self._look()
+            except RayError as error:
+                logger.warning("Ray does not list its nodes: %s", cluster.first_line(error))
+
+    async def _look(self) -> None:
+        found = {node.id: node for node in await asyncio.to_thread(cluster.nodes)}
+        for gone in [each for each in self._members if each not in found]:
+            await self._lose(self._members.pop(gone))
+        names = {member.node.name: member.node.id for member in self._members.values()}
+        for node in found.values():
+            if names.setdefault(node.name, node.id) != node.id:
+                self._wait_for_name(node)
+            elif node.id not in self._members:
+                self._members[node.id] = Member(node)
+                self._attend(self._members[node.id])
+
+    def _wait_for_name(self, node: RayNode) -> None:
+        """Its Ray was started again before the cluster noticed that the one before is gone.
+
+        Or two nodes have one name, which only their owner can mend.
+        """
+        if node.id not in self._waiting:
+            self._waiting.add(node.id)
+            logger.warning(
+                "another node of the Ray cluster is called %s: the one with the id %s is not used "
+                "before that one is gone; ray start --node-name gives it a name of its own",
+                node.name,
+                node.id[:12],
+            )
+
+    async def _lose(self, member: Member) -> None:
+        if member.attending is not None:
+            member.attending.cancel()
+        if member.told:
+            why = await asyncio.to_thread(cluster.death_of, member.node.id)
+            await self._send(NodeLeft(member.node.name, why))
+        await asyncio.to_thread(cluster.forget, member.node.id)
+
+    def _attend(self, member: Member) -> None:
+        if member.attending is None or member.attending.done():
+            member.attending = self._keep(self._give_agent(member))
+
+    async def _give_agent(self, member: Member) -> None:
+        """Reserve the node and have an agent there; again and again until it succeeds."""
+        said = ""
+        while True:
+            try:
+                problem = await self._try_agent(member)
+            except RayError as error:
+                problem = cluster.first_line(error)
+            if not problem:
+                return
+            if problem != said:
+                logger.warning("node %s is not used yet: %s", member.node.name, problem)
+                said = problem
+            await asyncio.sleep(AGAIN_AFTER_S)
+
+    async def _try_agent(self, member: Member) -> str:
+        """Empty if the node has an agent that the controller knows, else why not."""
+        node, settings = member.node, self._settings
+        group = await asyncio.to_thread(cluster.reserve, node, settings.devices)
+        if not await asyncio.to_thread(cluster.is_reserved, group, within_s=5.0):
+            wanted = cluster.bundle(node, settings.devices)
+            return f"other Ray work holds a part of its {wanted}"
+        member.actor = await asyncio.to_thread(cluster.agent_of, node)
+        answer = await self._attended(member)
+        if answer.version != __version__:
+            member.actor = await asyncio.to_thread(cluster.replace_agent, node)
+            answer = await self._attended(member)
+        if answer.node is None:
+            return answer.error
+        if answer.agent != member.told:
+            member.told = answer.agent
+            await self._send(NodeIs(answer.node, node.address, answer.agent))
+        return ""
+
+    async def _attended(self, member: Member) -> Attending:
+        node, settings = member.node, self._settings
+        slots = cluster.bundle(node, settings.devices).get("CPU")
+        post = Post(
+            name=node.name,
+            address=node.address,
+            root=settings.root,
+            lease_s=settings.lease_s,
+            rack=node.rack,
+            slots=None if slots is None else settings.devices or int(slots),
+            gpus=settings.gpus,
+            avoid=settings.avoid,
+            warm=settings.warm,
+            turns=settings.turns,
+        )
+        answer: bytes = await member.actor.attend.remote(msgspec.json.encode(post))
+        return msgspec.json.decode(answer, type=Attending)
+
+    # -- calls ----------------------------------------------------------------------------------
+
+    async def _asked(self) -> None:
+        """Ends when the controller has."""
+        with contextlib.suppress(frames.ClosedError):
+            while True:
+                self._keep(self._pass_on(await frames.read_ask(self._reader)))
+
+    async def _pass_on(self, ask: Ask) -> None:
+        await self._send(await self._answer(ask))
+
+    async def _answer(self, ask: Ask) -> Answer | NoAnswer:
+        member = next((m for m in self._members.values() if m.node.name == ask.node), None)
+        if member is None or member.actor is None:
+            return NoAnswer(ask.number, f"node {ask.node} is no member of the Ray cluster")
+        try:
+            answer: bytes = await member.actor.call.remote(ask.agent, ask.verb, ask.document)
+        except RayError as error:
+            self._attend(member)
+            return NoAnswer(ask.number, cluster.first_line(error))
+        if answer.startswith(OTHER_AGENT):
+            self._attend(member)
+            return NoAnswer(ask.number, f"the agent of node {ask.node} was started again")
+        return Answer(ask.number, answer[1:])
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    async def _send(self, message: FromDriver) -> None:
+        with contextlib.suppress(OSError):
+            self._writer.write(frames.packed(message))
+            await self._writer.drain()
+
+    def _keep(self, work: Any) -> "asyncio.Task[Any]":  # noqa: ANN401
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _end(self, held: lease.Lease | None) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if held is not None:
+            with contextlib.suppress(RayError):
+                await asyncio.to_thread(lease.give_back, self._store, held)
+        with contextlib.suppress(OSError):
+            self._writer.close()
+
+
+async def _serve(address: str, link: socket.socket) -> None:
+    reader, writer = await asyncio.open_connection(sock=link)
+    try:
+        await asyncio.to_thread(cluster.connect, address)
+    except InvalidInputError as error:
+        writer.write(frames.packed(frames.Refused(str(error))))
+        await writer.drain()
+        return
+    await Driver(reader, writer).serve()
+
+
+def main() -> None:
+    """python -m treadle.engines.ray.driver ADDRESS DESCRIPTOR"""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s ray: %(message)s")
+    address, descriptor = sys.argv[1:]
+    asyncio.run(_serve(address, socket.socket(fileno=int(descriptor))))
+    sys.stdout.flush()
+    os._exit(0)  # Ray's own end may wait for a cluster that does not answer.
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""The nodes of a Ray cluster, as a fleet engine wants them.
+
+Ray itself is in another process (driver.py). If that ends, another one is started: links fail until
+then, and no node is said to have left, since its jobs run on.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import Callable
+from itertools import count
+
+import msgspec
+
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.fleet.port import Change, Fencing, Joined, Left, LinkLostError
+from treadle.engines.ray import frames
+from treadle.engines.ray.frames import (
+    Answer,
+    Ask,
+    NoAnswer,
+    NodeIs,
+    NodeLeft,
+    Ready,
+    Refused,
+    Settings,
+)
+
+START_WITHIN_S = 55.0
+AGAIN_AFTER_S = 3.0
+
+Connect = Callable[[], socket.socket]  # starts a driver; the socket to it
+
+logger = logging.getLogger("treadle")
+
+
+class RayLink:
+    """The way to one agent, through the driver."""
+
+    def __init__(self, fleet: "RayFleet", node: str, agent: str) -> None:
+        self._fleet, self.node, self.agent = fleet, node, agent
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        return await self._fleet.ask(self.node, self.agent, verb, document)
+
+
+class RayFleet:
+    """Made when the controller starts; it waits for the agents of the nodes that there are."""
+
+    def __init__(
+        self, connect: Connect, settings: Settings, *, fencing: Fencing | None = None
+    ) -> None:
+        """Raises InvalidInputError if the cluster refuses us, or has another controller."""
+        self.fencing = fencing or Fencing()
+        self._connect, self._settings = connect, settings
+        self._known: dict[str, RayLink] = {}
+        self._numbers = count(1)
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._writer: asyncio.StreamWriter | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._tell: Callable[[Change], None] = lambda _: None
+        self._socket, self.epoch, members = self._opened(settings)
+        ordered = sorted(members, key=lambda each: natural(each.node.name))
+        self._members = tuple(self._joined(each) for each in ordered)
+
+    def members(self) -> tuple[Joined, ...]:
+        return self._members
+
+    async def begin(self, tell: Callable[[Change], None]) -> int:
+        self._tell = tell
+        reader = await self._attach(self._socket)
+        self._task = asyncio.create_task(self._run(reader))
+        return self.epoch
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._fail_all("the controller leaves")
+        if self._writer is None:
+            self._socket.close()
+            return
+        # The driver gives the lease back and closes its side then.
+        self._writer.write_eof()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(5):
+                while await self._reader.read(1 << 16):
+                    pass
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def ask(self, node: str, agent: str, verb: str, document: bytes) -> bytes:
+        """A call to an agent; raises LinkLostError if no answer comes."""
+        if self._writer is None:
+            raise LinkLostError(f"node {node} cannot be asked: there is no connection to Ray")
+        number = next(self._numbers)
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        try:
+            self._writer.write(frames.packed(Ask(number, node, agent, verb, document)))
+            await self._writer.drain()
+            return await answer
+        except OSError as error:
+            raise LinkLostError(f"node {node} cannot be asked: {error}") from None
+        finally:
+            self._asked.pop(number, None)
+
+    # -- the driver -----------------------------------------------------------------------------
+
+    def _opened(self, settings: Settings) -> tuple[socket.socket, int, list[NodeIs]]:
+        """Start a driver and wait until it has taken the lease and nodes have agents."""
+        link = self._connect()
+        try:
+            link.settimeout(START_WITHIN_S)
+            link.sendall(frames.packed(settings))
+            epoch, members = _ready(link)
+            link.settimeout(None)
+        except TimeoutError:
+            link.close()
+            raise EngineError(
+                f"Ray has not given agents to its nodes within {START_WITHIN_S:.0f} s",
+                retryable=True,
+            ) from None
+        except (OSError, frames.ClosedError):
+            link.close()
+            raise EngineError(
+                "the process that speaks to Ray ended before it was ready; its last lines are in "
+                "the daemon's log",
+                retryable=True,
+            ) from None
+        except InvalidInputError:
+            link.close()
+            raise
+        return link, epoch, members
+
+    async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
+        self._reader, self._writer = await asyncio.open_connection(sock=link)
+        return self._reader
+
+    async def _run(self, reader: asyncio.StreamReader) -> None:
+        """Hear the driver; start another one when it has ended."""
+        while True:
+            with contextlib.suppress(frames.ClosedError):
+                while True:
+                    self._hear(await frames.read(reader))
+            self._fail_all("the connection to Ray ended")
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
+            logger.warning("the connection to Ray ended; jobs run on, trying to connect again")
+            reader = await self._reopened()
+            logger.info("connected to Ray again")
+
+    async def _reopened(self) -> asyncio.StreamReader:
+        settings = msgspec.structs.replace(self._settings, resumes=self.epoch)
+        said = ""
+        while True:
+            try:
+                link, epoch, members = await asyncio.to_thread(self._opened, settings)
+            except (EngineError, InvalidInputError) as error:
+                if str(error) != said:
+                    logger.warning("%s", error)
+                    said = str(error)
+                await asyncio.sleep(AGAIN_AFTER_S)
+                continue
+            if epoch != self.epoch:
+                # Another cluster, or one that has forgotten: a fresh controller takes charge of it.
+                link.close()
+                logger.error("the Ray cluster is another one now; start Treadle again to use it")
+                await asyncio.get_running_loop().create_future()
+            reader = await self._attach(link)
+            for name in self._known.keys() - {each.node.name for each in members}:
+                self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
+            for each in members:
+                self._hear(each)
+            return reader
+
+    def _hear(self, message: frames.FromDriver) -> None:
+        match message:
+            case Answer(number, document):
+                if (waiting := self._asked.get(number)) is not None and not waiting.done():
+                    waiting.set_result(document)
+            case NoAnswer(number, why):
+                if (waiting := self._asked.get(number)) is not None and not waiting.done():
+                    waiting.set_exception(LinkLostError(why))
+            case NodeIs(node, _, agent):
+                known = self._known.get(node.name)
+                if known is None or known.agent != agent:
+                    self._tell(self._joined(message))
+            case NodeLeft(name, why):
+                if self._known.pop(name, None) is not None:
+                    self._tell(Left(name, why))
+            case Refused(why):
+                logger.error("%s", why)
+
+    def _joined(self, found: NodeIs) -> Joined:
+        link = RayLink(self, found.node.name, found.agent)
+        self._known[found.node.name] = link
+        return Joined(found.node, found.address, link)
+
+    def _fail_all(self, why: str) -> None:
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(LinkLostError(why))
+
+
+def natural(name: str) -> list[tuple[str, int]]:
+    """A key that puts n2 before n10."""
+    return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
+
+
+def _ready(link: socket.socket) -> tuple[int, list[NodeIs]]:
+    """The epoch and the nodes that have agents, or the driver's refusal."""
+    members: list[NodeIs] = []
+    while True:
+        match frames.read_blocking(link):
+            case NodeIs() as found:
+                members.append(found)
+            case Ready(epoch):
+                return epoch, members
+            case Refused(why):
+                raise InvalidInputError(why)

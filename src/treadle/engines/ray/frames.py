@@ -1,0 +1,142 @@
+"""What the controller and its Ray driver say to each other, over a socket.
+
+Ray runs in a process of its own, the driver (driver.py). Ray ends a process whose cluster does not
+answer for a minute, and it sets signal handlers and limits: the controller must outlive the one and
+have none of the other. A message is its length in four bytes, then MessagePack. The bodies of
+calls are documents of engines/fleet, passed on as they are.
+"""
+
+import asyncio
+import socket
+import struct
+
+import msgspec
+
+from treadle.core.cluster import Node
+from treadle.core.errors import EngineError
+
+_LENGTH = struct.Struct("!I")
+BYTES_MAX = 64 << 20
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The first message to the driver: which cluster, and how its nodes are used."""
+
+    root: str  # the folder of each node's files is below it, on that node
+    holder: str  # who this controller is, for people
+    instance: str  # the same for all controllers of one state folder, of which one can run
+    epoch_min: int = 0  # the epoch to be given is above this one
+    resumes: int = 0  # the epoch that this controller has; it lost its driver
+    devices: int | None = None  # CPU slots on each node, in place of GPUs
+    gpus: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    warm: bool = True
+    turns: str = ""
+    lease_s: float
+    look_every_s: float = 1.0  # at the cluster's list of nodes
+
+
+class Ask(msgspec.Struct, frozen=True, tag=True):
+    """A call for the agent of a node."""
+
+    number: int
+    node: str
+    agent: str  # the incarnation that is meant
+    verb: str
+    document: bytes
+
+
+class Answer(msgspec.Struct, frozen=True, tag=True):
+    number: int
+    document: bytes
+
+
+class NoAnswer(msgspec.Struct, frozen=True, tag=True):
+    number: int
+    why: str
+
+
+class NodeIs(msgspec.Struct, frozen=True, tag=True):
+    """A node has an agent, perhaps another one than before."""
+
+    node: Node
+    address: str
+    agent: str
+
+
+class NodeLeft(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    why: str
+
+
+class Ready(msgspec.Struct, frozen=True, tag=True):
+    """The nodes that have agents were named. Others may follow."""
+
+    epoch: int
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The driver ends; in one sentence why."""
+
+    why: str
+
+
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Ready | Refused
+
+_encoder = msgspec.msgpack.Encoder()
+_from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
+_ask: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
+_settings: msgspec.msgpack.Decoder[Settings] = msgspec.msgpack.Decoder(Settings)
+
+
+class ClosedError(EngineError):
+    """The other side of the socket is gone."""
+
+    def __init__(self) -> None:
+        super().__init__("the connection to Ray ended", retryable=True)
+
+
+def packed(message: Settings | Ask | FromDriver) -> bytes:
+    body = _encoder.encode(message)
+    return _LENGTH.pack(len(body)) + body
+
+
+def read_blocking(link: socket.socket) -> FromDriver:
+    """The next message of the driver; raises ClosedError, or TimeoutError by the socket's limit."""
+    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    return _from_driver.decode(_exactly(link, length))
+
+
+async def read(reader: asyncio.StreamReader) -> FromDriver:
+    return _from_driver.decode(await _body(reader))
+
+
+async def read_ask(reader: asyncio.StreamReader) -> Ask:
+    return _ask.decode(await _body(reader))
+
+
+async def read_settings(reader: asyncio.StreamReader) -> Settings:
+    return _settings.decode(await _body(reader))
+
+
+async def _body(reader: asyncio.StreamReader) -> bytes:
+    try:
+        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        return await reader.readexactly(length)
+    except (asyncio.IncompleteReadError, OSError):
+        raise ClosedError from None
+
+
+def _exactly(link: socket.socket, count: int) -> bytes:
+    found = bytearray()
+    while len(found) < count:
+        try:
+            piece = link.recv(count - len(found))
+        except TimeoutError:
+            raise
+        except OSError:
+            piece = b""
+        if not piece:
+            raise ClosedError
+        found += piece
+    return bytes(found)

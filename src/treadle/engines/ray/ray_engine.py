@@ -1,0 +1,91 @@
+"""The engine `ray`: a fleet engine over the nodes of a Ray cluster."""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+from functools import partial
+from pathlib import Path
+
+from treadle.core.errors import InvalidInputError
+from treadle.core.ports import Engine
+from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.fleet.port import Fencing
+from treadle.engines.ray.address import check_answers, given_address, here, surroundings
+from treadle.engines.ray.fleet import Connect, RayFleet
+from treadle.engines.ray.frames import Settings
+from treadle.engines.ray.head import head
+from treadle.engines.registry import EngineContext
+from treadle.files import replace
+
+
+def ray_engine(context: EngineContext) -> Engine:
+    """The engine on the cluster at --address or RAY_ADDRESS, else on a head of its own."""
+    if importlib.util.find_spec("ray") is None:
+        raise InvalidInputError(
+            "the engine ray needs Ray, which is not installed; pip install 'treadle[ray]'"
+        )
+    address = given_address(context.options.address, os.environ)
+    if address:
+        check_answers(address)
+        environment = surroundings(address)
+    else:
+        own = head(context.root / "ray", node_name=context.options.node_name)
+        address, environment = own.address, own.environment
+    fleet = ray_fleet(context, partial(start_driver, address, environment))
+    return FleetEngine(context, fleet)
+
+
+def ray_fleet(
+    context: EngineContext,
+    connect: Connect,
+    *,
+    fencing: Fencing | None = None,
+    look_every_s: float = 1.0,
+) -> RayFleet:
+    """The fleet of this controller. Its epoch is above all that it had, in any cluster."""
+    fencing = fencing or Fencing()
+    kept = context.root / "ray" / "epoch"
+    options = context.options
+    settings = Settings(
+        root=str(context.root),
+        holder=f"{here()}, state folder {context.root}",
+        instance=f"{socket.gethostname()}:{context.root}",
+        epoch_min=_number(kept),
+        devices=options.devices,
+        gpus=options.gpus,
+        avoid=options.avoid,
+        warm=options.warm,
+        turns=options.turns,
+        lease_s=fencing.lease_s,
+        look_every_s=look_every_s,
+    )
+    fleet = RayFleet(connect, settings, fencing=fencing)
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
+    return fleet
+
+
+def start_driver(address: str, environment: dict[str, str]) -> socket.socket:
+    """A driver in a process of its own, which ends when the socket is closed."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "treadle.engines.ray.driver", address, str(theirs.fileno())],
+            pass_fds=(theirs.fileno(),),
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **environment},
+            start_new_session=True,
+            cwd="/",
+        )
+    threading.Thread(target=process.wait, name="ray driver", daemon=True).start()
+    return ours
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0

@@ -1,0 +1,61 @@
+"""A bench of the engine on Ray: the jobs of the contract, on a real cluster."""
+
+import asyncio
+from pathlib import Path
+from typing import ClassVar
+
+from tests.engines.contract_jobs import commands, released
+from tests.on_ray.cluster import NODES, RayCluster
+from treadle.control.loop.clock import MonotonicClock
+from treadle.core.actions import Start
+from treadle.core.ports import Engine
+from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.fleet.port import Fencing
+from treadle.engines.node import processes
+from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.engines.node.environment import TAG
+from treadle.engines.ray.fleet import Connect
+from treadle.engines.ray.ray_engine import ray_fleet
+from treadle.engines.registry import EngineContext
+from treadle.testing.engine_bench import EngineBench, on
+
+SOON = Fencing(lease_s=4.0, margin_s=1.0)
+
+
+class RayBench(EngineBench):
+    cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
+
+    def __init__(self, root: Path, cluster: RayCluster, connect: Connect | None = None) -> None:
+        """connect: to a driver; by default to the one that all tests share."""
+        self.root, self.cluster = root, cluster
+        self._connect = connect or cluster.connect
+        super().__init__(commands(root))
+
+    def make(self) -> Engine:
+        context = EngineContext(
+            controls=self.controls, clock=MonotonicClock(), root=self.root / "engine"
+        )
+        fleet = ray_fleet(context, self._connect, fencing=SOON, look_every_s=0.1)
+        return FleetEngine(context, fleet)
+
+    async def lose_node(self) -> str:
+        name = next(name for name in ("n1", "n2") if name not in self.cluster.lost)
+        await self.order(Start(0, "long", on(name, 0)))
+        await self.started("long", 0)
+        await asyncio.to_thread(self.cluster.lose, name)
+        return name
+
+    async def return_node(self, name: str) -> None:
+        await asyncio.to_thread(self.cluster.give_back, name)
+
+    async def clear_away(self) -> None:
+        await self.engine.close()
+        if len(self.cluster.lost) > 1:  # No test needs all nodes, and a start costs seconds.
+            await asyncio.to_thread(self.cluster.give_back_all)
+        for name in NODES:
+            instance = AttemptFolders(self.root / "engine" / "nodes" / name).instance
+            while processes.kill_tagged(TAG, f"{instance}*"):
+                await asyncio.sleep(0.002)
+
+    async def release(self, job: str, code: int = 0) -> None:
+        released(self.root, job, code)

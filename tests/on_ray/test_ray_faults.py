@@ -1,0 +1,118 @@
+"""What dies around jobs on Ray while they run: agents, the driver; and who else wants the nodes."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.on_ray.bench import RayBench
+from tests.on_ray.cluster import RayCluster
+from treadle.core.actions import Start, Stop
+from treadle.core.attempt import How
+from treadle.core.errors import InvalidInputError
+from treadle.engines.node import processes
+from treadle.engines.ray.ray_engine import start_driver
+from treadle.testing.engine_bench import HERE
+
+OTHER_WORK = """
+import sys, ray
+from ray.util.placement_group import placement_group
+ray.init(address=sys.argv[1], _node_ip_address="127.0.0.1", log_to_driver=False)
+print("got", placement_group([{"CPU": 1}]).wait(1))
+"""
+
+
+def tell(
+    bench: Callable[[], RayBench], story: Callable[[RayBench], Coroutine[Any, Any, None]]
+) -> None:
+    async def whole() -> None:
+        made = bench()
+        try:
+            await asyncio.wait_for(story(made), 120)
+        finally:
+            await made.clear_away()
+
+    asyncio.run(whole())
+
+
+def holder_of(path: Path) -> int:
+    """The process that has this file open, and is not this one."""
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if fd.readlink() == path and int(fd.parts[2]) != os.getpid():
+                return int(fd.parts[2])
+        except OSError:
+            continue
+    raise AssertionError(f"nobody has {path}")
+
+
+def children_with(word: bytes) -> list[int]:
+    return [
+        pid
+        for pid in processes.all_pids()
+        if processes.parent_of(pid) == os.getpid()
+        and word in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "long", HERE))
+        await bench.started("long", 0)
+        agent = holder_of(bench.root / "engine" / "nodes" / "n0" / "agent.lock")
+        os.kill(agent, signal.SIGKILL)
+        await bench.order(Stop(1, "long"))
+        await bench.end("long", 1)
+        (ended,) = bench.ends("long")
+        assert (ended.attempt, ended.how) == (1, How.STOPPED)
+        assert holder_of(bench.root / "engine" / "nodes" / "n0" / "agent.lock") != agent
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_another_driver_is_started_when_it_dies_and_no_node_is_lost(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "held", HERE))
+        await bench.started("held", 0)
+        (driver,) = children_with(b"treadle.engines.ray.driver")
+        os.kill(driver, signal.SIGKILL)
+        await bench.release("held", 3)
+        await bench.end("held", 0)
+        assert [ended.code for ended in bench.ends("held")] == [3]
+        assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
+
+    connect = partial(start_driver, ray_nodes.address, ray_nodes.environment)
+    tell(lambda: RayBench(tmp_path, ray_nodes, connect), story)
+
+
+def test_other_ray_work_gets_nothing_and_a_second_controller_is_refused(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        with pytest.raises(InvalidInputError) as refused:
+            RayBench(tmp_path / "second", ray_nodes)
+        assert "another Treadle manages this Ray cluster: " in str(refused.value)
+        assert f"state folder {bench.root / 'engine'};" in str(refused.value)
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-c", OTHER_WORK, ray_nodes.address],
+            env={**os.environ, **ray_nodes.environment},
+            capture_output=True,
+            text=True,
+        )
+        assert "got False" in done.stdout, done.stderr
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)

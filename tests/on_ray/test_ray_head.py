@@ -1,0 +1,80 @@
+"""`treadle up --engine ray` without an address: a head of its own, on loopback and with a token."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.control.daemons import Daemon, daemon
+from treadle.engines.ray.head import Head
+from treadle.wire.jobs import JobRequest, State
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+
+
+def head_of(live: Daemon) -> Head:
+    return msgspec.json.decode((live.state / "ray" / "head.json").read_bytes(), type=Head)
+
+
+def listeners(inodes: set[str]) -> set[str]:
+    """The addresses on which sockets of these inodes listen, in the kernel's hexadecimal form."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+def sockets_of(folder: str) -> set[str]:
+    """The inodes of the sockets of all processes that have this folder in their command line."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if folder.encode() not in (process / "cmdline").read_bytes():
+                continue
+            targets = [str(each.readlink()) for each in (process / "fd").iterdir()]
+        except OSError:
+            continue
+        found |= {target[8:-1] for target in targets if target.startswith("socket:[")}
+    return found
+
+
+def test_a_head_of_its_own(tmp_path: Path) -> None:
+    """1. It listens on loopback alone. 2. It outlives the daemon, with its job, and the next one
+    finds both. 3. Its token is its owner's. 4. `leave` ends it.
+    """
+    with daemon("--engine", "ray", "--devices", "2", "--no-port") as live:
+        made = head_of(live)
+        try:
+            loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+            assert listeners(sockets_of(made.folder)) <= loopback
+            assert listeners(sockets_of(made.folder))
+            assert Path(made.token).stat().st_mode & 0o777 == 0o600
+
+            command = ("sh", "-c", 'while test ! -e "$0"; do sleep 0.1; done', str(tmp_path / "go"))
+            job = live.client.submit(JobRequest(command=command, workdir="/")).id
+            live.reached(State.RUNNING, job)
+            assert live.leave() == 0
+            live.start()
+            assert head_of(live) == made
+            assert live.view(job).attempts == 1
+            (tmp_path / "go").touch()
+            assert live.ended(job)[0].state is State.SUCCEEDED
+        finally:
+            done = subprocess.run(
+                [sys.executable, "-m", "treadle.engines.ray", "leave", str(live.state)],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.stdout == "the head was ended\n"
+        assert not sockets_of(made.folder)

@@ -1,0 +1,122 @@
+"""The product on a Ray cluster: `treadle up --engine ray`, jobs on nodes that die, and crashes."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.control.daemons import Daemon, daemon, until
+from tests.on_ray.cluster import HEAD, NODES, RayCluster
+from treadle.engines.node import processes
+from treadle.wire.jobs import State
+
+# Says who it is, and waits for a file.
+JOB = (
+    'echo "rank $RANK of $WORLD_SIZE on node ${TREADLE_NODE_RANK:-0}"; '
+    'echo $$ >> "$0.pids"; while test ! -e "$0"; do sleep 0.1; done'
+)
+
+
+class Site:
+    """A daemon on a Ray cluster, and its user."""
+
+    def __init__(self, cluster: RayCluster, live: Daemon, folder: Path) -> None:
+        self.cluster, self.live, self.folder = cluster, live, folder
+
+    def treadle(self, *words: str) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            [sys.executable, "-m", "treadle", *words],
+            env={**os.environ, "TREADLE_SOCKET": str(self.live.socket)},
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.folder,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def submit(self, name: str, devices: int) -> str:
+        words = ("--name", name, "--devices", str(devices), "--ranks", "device", "--resumable")
+        command = ("sh", "-c", JOB, str(self.folder / name))
+        answer = json.loads(self.treadle("submit", "--json", *words, "--", *command))
+        return str((answer[0] if isinstance(answer, list) else answer)["id"])
+
+    def release(self, *names: str) -> None:
+        for name in names:
+            (self.folder / name).touch()
+
+    def nodes_of(self, job: str) -> set[str]:
+        return {device.partition(":")[0] for device in self.live.view(job).devices}
+
+    def pids(self, name: str) -> list[int]:
+        path = self.folder / f"{name}.pids"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def listed(self) -> dict[str, int]:
+        """The nodes that `treadle nodes` shows, with their devices."""
+        nodes = json.loads(self.treadle("nodes", "--json"))
+        return {node["name"]: len(node["devices"]) for node in nodes}
+
+
+@pytest.fixture
+def site(ray_nodes: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
+    for name, value in ray_nodes.environment.items():
+        monkeypatch.setenv(name, value)
+    ray_nodes.give_back_all()
+    with daemon("--engine", "ray", "--address", ray_nodes.address, "--no-port") as found:
+        yield Site(ray_nodes, found, tmp_path)
+
+
+def test_a_day_on_a_cluster(site: Site) -> None:
+    """1. Every node runs a job. 2. One job is spread over two. 3. The controller is killed and
+    started again, and its jobs run on. 4. A node dies, and its job is run again elsewhere.
+    """
+    live = site.live
+    assert site.listed() == NODES
+
+    each = {site.submit(f"each{number}", size) for number, size in enumerate((3, 2, 2, 2))}
+    live.reached(State.RUNNING, *each)
+    assert {node for job in each for node in site.nodes_of(job)} == set(NODES)
+    assert all(len(site.nodes_of(job)) == 1 for job in each)
+    site.release(*(f"each{number}" for number in range(4)))
+    assert {view.state for view in live.ended(*each)} == {State.SUCCEEDED}
+
+    spread = site.submit("spread", 4)
+    live.reached(State.RUNNING, spread)
+    assert len(site.nodes_of(spread)) == 2
+    until(lambda: len(site.pids("spread")) == 4)
+    said = {site.treadle("logs", spread, "--rank", str(rank)).strip() for rank in range(4)}
+    assert {line.partition(" on ")[0] for line in said} == {f"rank {r} of 4" for r in range(4)}
+    assert {line.partition(" on ")[2] for line in said} == {"node 0", "node 1"}
+
+    before = site.pids("spread")
+    live.kill()
+    assert all(processes.start_of(pid) for pid in before)
+    live.start()
+    live.reached(State.RUNNING, spread)
+    assert site.pids("spread") == before
+    assert live.view(spread).attempts == 1
+    site.release("spread")
+    assert live.ended(spread)[0].state is State.SUCCEEDED
+
+    jobs = [site.submit(f"pair{number}", 2) for number in range(2)]
+    live.reached(State.RUNNING, *jobs)
+    victim = next(job for job in jobs if site.nodes_of(job) != {HEAD})
+    name = f"pair{jobs.index(victim)}"
+    until(lambda: len(site.pids(name)) == 2)
+    (lost,), first = site.nodes_of(victim), site.pids(name)
+    site.cluster.lose(lost)
+    left = {node: size for node, size in NODES.items() if node != lost}
+    until(lambda: {node.name for node in live.client.nodes()} == set(left))
+    assert site.listed() == left
+    until(lambda: len(site.pids(name)) == 4)
+    assert not any(processes.start_of(pid) for pid in first)
+    assert lost not in site.nodes_of(victim)
+    assert live.view(victim).attempts == 2
+    site.release("pair0", "pair1")
+    assert {view.state for view in live.ended(*jobs)} == {State.SUCCEEDED}

@@ -1,0 +1,74 @@
+"""What Ray lists as nodes, as Treadle sees them: names, racks, and what is reserved."""
+
+from typing import Any
+
+import pytest
+
+from treadle.engines.ray.cluster import RayNode, bundle, first_line, node_of
+from treadle.engines.ray.fleet import natural
+
+
+def row(**details: Any) -> dict[str, Any]:
+    return {
+        "NodeID": "0123456789abcdef",
+        "NodeManagerAddress": "10.0.0.7",
+        "NodeManagerHostname": "gpu-7.example",
+        "NodeName": "10.0.0.7",
+        "Resources": {"CPU": 8.0, "GPU": 4.0, "memory": 1.0},
+        "Labels": {},
+        **details,
+    }
+
+
+def node(**details: Any) -> RayNode:
+    found = node_of(row(**details))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("details", "name"),
+    [
+        ({}, "gpu-7.example"),
+        ({"NodeName": "rack1 gpu"}, "rack1-gpu"),
+        ({"NodeName": "a", "Labels": {"treadle.io/name": "b"}}, "b"),
+        ({"NodeManagerHostname": ""}, "0123456789ab"),
+        ({"NodeName": "x" * 90}, "x" * 63),
+    ],
+)
+def test_a_node_has_a_name_that_outlives_its_ray(details: dict[str, Any], name: str) -> None:
+    assert node(**details).name == name
+
+
+def test_a_label_says_the_rack() -> None:
+    assert node().rack == ""
+    assert node(Labels={"rack": "r1"}).rack == "r1"
+    assert node(Labels={"rack": "r1", "treadle.io/rack": "r2"}).rack == "r2"
+
+
+def test_a_head_that_is_to_run_nothing_is_no_node() -> None:
+    assert node_of(row(Resources={"memory": 1.0})) is None
+
+
+@pytest.mark.parametrize(
+    ("resources", "devices", "reserved"),
+    [
+        ({"CPU": 8.0, "GPU": 4.0}, None, {"GPU": 4.0}),
+        ({"CPU": 8.0, "GPU": 4.0}, 2, {"CPU": 2.0}),
+        ({"CPU": 8.0}, None, {"CPU": 8.0}),
+        ({"CPU": 8.0}, 16, {"CPU": 8.0}),
+    ],
+)
+def test_gpus_are_reserved_or_the_slots_of_a_node_without(
+    resources: dict[str, float], devices: int | None, reserved: dict[str, float]
+) -> None:
+    assert bundle(node(Resources=resources), devices) == reserved
+
+
+def test_nodes_are_in_the_order_of_their_numbers() -> None:
+    assert sorted(["n10", "n2", "a", "n", "n2b"], key=natural) == ["a", "n", "n2", "n2b", "n10"]
+
+
+def test_what_ray_says_is_one_line_without_colours() -> None:
+    assert first_line(RuntimeError("\x1b[36mray::A\x1b[39m died\nTraceback ...")) == "ray::A died"
+    assert first_line(RuntimeError()) == "RuntimeError"
