@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
+from time import thread_time
 from typing import ClassVar
 
 import pytest
@@ -347,5 +348,40 @@ def test_a_job_is_ended_at_its_time_limit():
         trial.clock.advance(5.0)
         await trial.settle()
         assert trial.ends() == [(How.TIME_LIMIT, 143)]
+
+    tell(story)
+
+
+def test_the_time_of_a_decision_grows_with_its_starts_and_no_faster():
+    """The event loop stands still meanwhile: not even a signal is heard."""
+
+    def work_s(number: int) -> float:
+        async def story() -> float:
+            jobs = [f"j{n}" for n in range(number)]
+            controls = Recorder(dict.fromkeys(jobs, ("forever",)))
+            engine = memory_engine(context(controls, ManualClock(), devices=number))
+            starts = [Start(n, job, on("n0", n)) for n, job in enumerate(jobs)]
+            begun_s = thread_time()
+            await engine.carry_out(starts)
+            took_s = thread_time() - begun_s
+            assert sum(isinstance(fact, JobStarted) for fact in controls.facts) == number
+            await engine.close()
+            return took_s
+
+        return asyncio.run(story())
+
+    assert work_s(800) < 24 * min(work_s(100) for _ in range(3))
+
+
+def test_a_change_that_frees_devices_lets_an_earlier_order_begin():
+    async def story() -> None:
+        commands = {"a": ("announce", "size", "devices", ";", "forever"), "b": ("forever",)}
+        controls = Recorder(commands)
+        engine = memory_engine(context(controls, ManualClock()))
+        await engine.carry_out([Start(0, "a", on("n0", 0, 1))])
+        await engine.carry_out([Start(1, "b", on("n0", 1)), Change(2, "a", on("n0", 0))])
+        begun = [fact.job for fact in controls.facts if isinstance(fact, JobStarted)]
+        assert begun == ["a", "a", "b"]
+        await engine.close()
 
     tell(story)

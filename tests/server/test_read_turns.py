@@ -102,3 +102,40 @@ def test_a12_the_routes_that_are_named_exist() -> None:
     named |= {("POST", route) for route in COMPUTED_POSTS}
     assert named <= set(TABLE)
     assert PREFIX == "/api/v1"
+
+
+async def _begins(turns: ReadTurns, method: str, path: str) -> None:
+    async with turns.of({"method": method, "path": f"{PREFIX}{path}"}, "ada"):
+        pass
+
+
+def test_no_read_begins_while_an_order_is_under_way() -> None:
+    async def story() -> None:
+        turns = ReadTurns()
+        async with turns.of({"method": "POST", "path": f"{PREFIX}/jobs"}, "bob"):
+            reads = [("GET", "/jobs"), ("GET", "/snapshot"), ("POST", "/jobs/dry-run")]
+            tasks = [asyncio.create_task(_begins(turns, *read)) for read in reads]
+            status = asyncio.create_task(_begins(turns, "GET", "/status"))
+            assert await woken(*tasks, status) == [False, False, False, True]
+        assert await woken(*tasks) == [True, True, True]
+
+    asyncio.run(asyncio.wait_for(story(), 5))
+
+
+def test_orders_without_a_pause_keep_a_read_for_a_moment_only() -> None:
+    async def story() -> None:
+        turns = ReadTurns()
+        async with turns.of({"method": "POST", "path": f"{PREFIX}/jobs"}, "bob"):
+            await _begins(turns, "GET", "/jobs")
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_reads_do_not_wait_for_the_reports_of_jobs() -> None:
+    async def story() -> None:
+        turns = ReadTurns()
+        async with turns.of({"method": "POST", "path": f"{PREFIX}/jobs/7/report"}, "bob"):
+            read = asyncio.create_task(_begins(turns, "GET", "/jobs"))
+            assert await woken(read) == [True]
+
+    asyncio.run(asyncio.wait_for(story(), 5))

@@ -38,7 +38,13 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceOrder, Leftovers, Measurement, NodeView, Output
 from treadle.core.sighting import Load
-from treadle.engines.memory_world import STOPPED_CODE, MemoryAttempt, MemoryWorld
+from treadle.engines.memory_world import (
+    STOPPED_CODE,
+    Held,
+    MemoryAttempt,
+    MemoryWorld,
+    places_of,
+)
 from treadle.engines.registry import EngineContext
 
 DEVICES = 4
@@ -282,12 +288,33 @@ class MemoryEngine:
             self._resume(attempt)
 
     def _go_on(self) -> None:
-        """Do all that can be done now."""
-        while not self._left and (
-            any(self._step(attempt) for attempt in self.world.running())
-            or any(self._begin(pending) for pending in list(self._pending.values()))
-        ):
+        """Do all that can be done now.
+
+        A thousand starts of one decision are a thousand steps here, while nothing else is done.
+        """
+        while not self._left and (self._step_all() or self._begin_all()):
             pass
+
+    def _step_all(self) -> bool:
+        """One step of each attempt that has one to make; whether any had."""
+        stepped = [self._step(attempt) for attempt in self.world.running()]
+        return any(stepped)
+
+    def _begin_all(self) -> bool:
+        """Begin what can begin; whether a change has freed devices for what was before it."""
+        held = self.world.held()
+        for pending in list(self._pending.values()):
+            job = pending.order.job
+            changes = self.world.live(job) is not None
+            if not self._begin(pending, held):
+                continue
+            if changes:
+                return True
+            if (attempt := self.world.live(job)) is not None:
+                for place in attempt.places:
+                    held.setdefault(place, set()).add(job)
+                self._step(attempt)
+        return False
 
     def _step(self, attempt: MemoryAttempt) -> bool:
         """Stop an attempt or report its start, if that is due; whether it was."""
@@ -322,11 +349,13 @@ class MemoryEngine:
             )
         )
 
-    def _begin(self, pending: _Pending) -> bool:
+    def _begin(self, pending: _Pending, held: Held) -> bool:
         """Launch or change an attempt, if the devices are free; whether that was done."""
         order = pending.order
         live = self.world.live(order.job)
-        if pending.waits or self.world.in_use(order) or (live and not live.can_become(order)):
+        places = places_of(order.allocation)
+        in_use = any(held.get(place, set()) - {order.job} for place in places)
+        if pending.waits or in_use or (live and not live.can_become(order)):
             return False
         del self._pending[order.job]
         try:

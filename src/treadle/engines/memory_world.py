@@ -26,6 +26,13 @@ STOPPED_CODE = 143  # as shells write the end by SIGTERM
 SYNTAX_ERROR_CODE = 2  # likewise
 ATTEMPTS_MAX = 10_000  # that are remembered with their output
 
+Held = dict[tuple[Device, int], set[JobId]]  # jobs by device and turn
+
+
+def places_of(allocation: Allocation) -> list[tuple[Device, int]]:
+    """Its devices, each with its turn: one job at a time can be there."""
+    return [(device, allocation.turn) for device in allocation.devices]
+
 
 @dataclass(eq=False)
 class MemoryAttempt:
@@ -48,6 +55,10 @@ class MemoryAttempt:
         self._steps = _steps(self.launch.command)
         self._next_step = 0
         self._wake_at: float | None = None  # end of the sleep that it is in
+
+    @property
+    def places(self) -> list[tuple[Device, int]]:
+        return places_of(self.allocation)
 
     @property
     def announces(self) -> tuple[str, ...]:
@@ -159,21 +170,23 @@ class MemoryWorld:
         node = self.nodes.get(device.node)
         return node is not None and 0 <= device.number < node.device_count
 
-    def in_use(self, order: Start | Change) -> bool:
-        """Whether an attempt of another job has one of the devices in the same turn."""
-        wanted, turn = set(order.allocation.devices), order.allocation.turn
-        return any(
-            other.allocation.turn == turn and not wanted.isdisjoint(other.allocation.devices)
-            for other in self.running()
-            if other.launch.job != order.job
-        )
+    def held(self) -> Held:
+        """The jobs that have an attempt at each place."""
+        held: Held = {}
+        for attempt in self._running.values():
+            for place in attempt.places:
+                held.setdefault(place, set()).add(attempt.launch.job)
+        return held
 
     def view(self, closed: Mapping[Device, DeviceClosed]) -> tuple[NodeView, ...]:
-        running = self.running()
+        jobs: dict[Device, list[JobId]] = {}
+        for attempt in self._running.values():
+            for device in attempt.allocation.devices:
+                jobs.setdefault(device, []).append(attempt.launch.job)
 
         def shown(device: Device) -> DeviceView:
-            jobs = tuple(each.launch.job for each in running if device in each.allocation.devices)
-            return DeviceView.of(device, jobs, closed.get(device), model="memory")
+            there = tuple(jobs.get(device, ()))
+            return DeviceView.of(device, there, closed.get(device), model="memory")
 
         return tuple(NodeView.of(node, shown) for node in self.nodes.values())
 

@@ -39,7 +39,7 @@ COMPUTED = (
     "/journal",
 )
 COMPUTED_POSTS = ("/jobs/dry-run", "/what-if")
-REPORT = "/jobs/{identity}/report"  # of a running job, many times an hour: nobody waits for it
+REPORT = "/jobs/{identity}/report"  # of a running job, many times an hour: no person waits for it
 _READS = frozenset({"GET", "HEAD"})
 
 

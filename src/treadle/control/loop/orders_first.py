@@ -7,11 +7,11 @@ must not keep others from an answer.
 """
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-REST_S = 0.1  # at once; then it computes for as long, whoever waits
+REST_S = 0.1  # at most, in one place
+PASSED = 2  # places that are passed without a rest, after one that was too short
 
 
 class OrdersUnderWay:
@@ -21,7 +21,7 @@ class OrdersUnderWay:
         self.number = 0
         self._none = threading.Event()
         self._none.set()
-        self._computes_until = 0.0
+        self._to_pass = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
@@ -37,5 +37,7 @@ class OrdersUnderWay:
 
     def rest(self) -> None:
         """Wait until no order is under way, but not for long; for one thread beside the loop."""
-        if time.monotonic() >= self._computes_until and not self._none.wait(REST_S):
-            self._computes_until = time.monotonic() + REST_S
+        if self._to_pass:
+            self._to_pass -= 1
+        elif not self._none.wait(REST_S):
+            self._to_pass = PASSED
