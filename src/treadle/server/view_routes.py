@@ -9,7 +9,6 @@ from treadle.server.answers import answer
 from treadle.server.history_routes import (
     EVENT_ID_MAX,
     MOMENT_MAX,
-    JobName,
     Moment,
     UsageFormat,
     as_csv,
@@ -25,6 +24,9 @@ from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 router = APIRouter(prefix=PREFIX, tags=["views"])
 
+About = Annotated[
+    str, Query(max_length=200, description="Only what changed this job: an id, an array, a name.")
+]
 Until = Annotated[float | None, Query(ge=0, le=MOMENT_MAX, allow_inf_nan=False)]
 
 
@@ -33,7 +35,7 @@ async def list_decisions(
     service: Served,
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    job: JobName = "",
+    job: About = "",
 ) -> Response:
     """List the newest decisions that changed something, oldest first."""
     return await answer(service.decisions(after=after, limit=limit, job=job))

@@ -11,6 +11,7 @@ from treadle.wire.machine import EventView
     ("kind", "body", "text"),
     [
         ("JobCancelled", {}, "job 7 was cancelled"),
+        ("JobCancelled", {"by": "ada"}, "job 7 was cancelled by ada"),
         (
             "AttemptEnded",
             {"how": "stopped", "attempt": 2},

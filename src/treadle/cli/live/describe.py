@@ -147,6 +147,7 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
     ]
     limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)
     retries = several(detail.retries, "retry", "retries")
+    retries = f"at most {retries}" if detail.retries else retries
     if detail.retries and not detail.retry_unknown:
         retries += " of transient failures"
     return [
