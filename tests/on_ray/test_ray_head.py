@@ -1,15 +1,18 @@
 """`treadle up --engine ray` without an address: a head of its own, on loopback and with a token."""
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.control.daemons import Daemon, daemon
-from treadle.engines.ray.head import Head
+from tests.control.daemons import Daemon
+from treadle.engines.ray.head import Head, head, stop
 from treadle.wire.jobs import JobRequest, State
 
 
@@ -48,33 +51,47 @@ def sockets_of(folder: str) -> set[str]:
     return found
 
 
-def test_a_head_of_its_own(tmp_path: Path) -> None:
-    """1. It listens on loopback alone. 2. It outlives the daemon, with its job, and the next one
-    finds both. 3. Its token is its owner's. 4. `leave` ends it.
-    """
-    with daemon("--engine", "ray", "--devices", "2", "--no-port") as live:
-        made = head_of(live)
+@pytest.fixture
+def live() -> Iterator[Daemon]:
+    """A daemon that finds the head of its state folder: both at once may take too long to start."""
+    folder = Path(tempfile.mkdtemp(prefix="treadle-"))
+    made = Daemon(folder, "--engine", "ray", "--devices", "2", "--no-port")
+    try:
+        head(made.state / "ray", node_name="n0")
+        yield made.start()
+    finally:
         try:
-            loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
-            assert listeners(sockets_of(made.folder)) <= loopback
-            assert listeners(sockets_of(made.folder))
-            assert Path(made.token).stat().st_mode & 0o777 == 0o600
-
-            command = ("sh", "-c", 'while test ! -e "$0"; do sleep 0.1; done', str(tmp_path / "go"))
-            job = live.client.submit(JobRequest(command=command, workdir="/")).id
-            live.reached(State.RUNNING, job)
-            assert live.leave() == 0
-            live.start()
-            assert head_of(live) == made
-            assert live.view(job).attempts == 1
-            (tmp_path / "go").touch()
-            assert live.ended(job)[0].state is State.SUCCEEDED
+            made.stop()
         finally:
-            done = subprocess.run(
-                [sys.executable, "-m", "treadle.engines.ray", "leave", str(live.state)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-        assert done.stdout == "the head was ended\n"
-        assert not sockets_of(made.folder)
+            stop(made.state / "ray")
+            shutil.rmtree(folder)
+
+
+def test_a_head_of_its_own(live: Daemon, tmp_path: Path) -> None:
+    """1. It listens on loopback alone. 2. Its token is its owner's. 3. It outlives the daemon, with
+    its job, and the next one finds both. 4. `leave` ends it.
+    """
+    made = head_of(live)
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
+    assert listeners(sockets_of(made.folder)) <= loopback
+    assert listeners(sockets_of(made.folder))
+    assert Path(made.token).stat().st_mode & 0o777 == 0o600
+
+    command = ("sh", "-c", 'while test ! -e "$0"; do sleep 0.1; done', str(tmp_path / "go"))
+    job = live.client.submit(JobRequest(command=command, workdir="/")).id
+    live.reached(State.RUNNING, job)
+    assert live.leave() == 0
+    live.start()
+    assert head_of(live) == made
+    assert live.view(job).attempts == 1
+    (tmp_path / "go").touch()
+    assert live.ended(job)[0].state is State.SUCCEEDED
+
+    done = subprocess.run(
+        [sys.executable, "-m", "treadle.engines.ray", "leave", str(live.state)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "the head was ended\n"
+    assert not sockets_of(made.folder)
