@@ -4,8 +4,9 @@ A web page in a browser can send requests to loopback ports. It cannot forge `Ho
 rebound DNS name shows there), nor leave out `Origin` where it matters; so both are checked on every
 method, reads and streams included. No CORS header is ever sent.
 
-The body is read here, in full and within limits, so that no route runs on half a request: too
-long, too slow, not JSON, or JSON that other programs could not read back is refused first.
+The body is read here, of callers whose role the route allows, in full and within limits, so that
+no route runs on half a request: too long, too slow, not JSON, or JSON that other programs could not
+read back is refused first.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from treadle.server.access import check_access, row_of
 from treadle.server.auth import Callers, check_group
 from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
@@ -30,6 +32,7 @@ from treadle.wire.problems import (
     NotKnownError,
     RequestError,
     TooLargeError,
+    TooManyError,
 )
 
 UNIX_HOSTS = frozenset({"treadle", "localhost"})
@@ -120,8 +123,11 @@ class Guard:
         who = self._callers.identify(headers, state)
         state["who"] = who
         self._rate.take(_bucket(who, state), self._settings.clock.now())
-        if who is not None:
-            state.get("admitted", _nothing)()
+        if who is not None and not state.get("admitted", _always)(_bucket(who, state)):
+            raise TooManyError(
+                f"{_bucket(who, state)} has as many connections open as one may have",
+                hint="close connections that are not used",
+            )
         if not _has_body(headers):
             return b""
         if logs_in:
@@ -131,6 +137,10 @@ class Guard:
                 "a request with a body needs a token",
                 hint="set TREADLE_TOKEN, or use the Unix socket",
             )
+        row = row_of(scope["method"], scope["path"].removeprefix("/api/v1"))
+        if row is None:
+            return b""  # There is no route that would read it.
+        check_access(row.needed, who, job=row.job)
         return await self._body(headers, receive, self._settings.body_bytes_max)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
@@ -189,6 +199,11 @@ class _Outgoing:
 
 def _nothing() -> None:
     """There is no connection to abort."""
+
+
+def _always(_user: str) -> bool:
+    """There is no connection to count."""
+    return True
 
 
 def _single(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
