@@ -10,6 +10,7 @@ read back is refused first.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
@@ -41,6 +42,13 @@ DEPTH_MAX = 64
 LOG_IN = ("POST", "/api/v1/session")  # the one request with a body that strangers may send
 LOG_IN_BYTES_MAX = 2048
 VALUES_MAX = 50_000  # 20 ms to look at; the longest request that can be carried out has 10,000
+
+# An escape of UTF-16 without its other half.
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})"
+    rb"|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2})",
+    re.IGNORECASE,
+)
 
 ALONE = frozenset(
     {
@@ -294,6 +302,10 @@ def _check_json(body: bytes) -> None:
     except RecursionError:
         raise InvalidRequestError(f"the body is nested deeper than {DEPTH_MAX}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if found := _HALF_PAIR.search(body):
+            half = found[0].decode()
+            sentence = f"the body has {half} in it, which is half of a character"
+            raise InvalidRequestError(sentence) from None
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
     _check_values(value)
 
