@@ -46,6 +46,11 @@ class Running:
         return self.bound.url
 
     @property
+    def cookie(self) -> str:
+        """The name of its cookie."""
+        return f"treadle_session_{self.bound.url.rpartition(':')[2]}"
+
+    @property
     def address(self) -> Address:
         """Over TCP, with the key that the server has."""
         return Address("", self.bound.url, self.bound.fingerprint)

@@ -193,6 +193,57 @@ def test_a4_a_door_whose_connections_are_all_busy_says_so() -> None:
             assert client.health() == {"status": "ok"}
 
 
+def half(place: tuple[str, int], token: str) -> bytes:
+    """A request whose body does not come; the server says when it waits for it."""
+    host, port = place
+    return (
+        f"POST /api/v1/jobs HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Bearer {token}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n{"
+    ).encode()
+
+
+def test_a4_a_body_of_those_who_may_not_send_one_is_not_awaited() -> None:
+    with door(DoorLimits(4, 4)) as server:
+        place = place_of(server)
+        token = server.service.token("vera", Role.VIEWER)
+        with socket.create_connection(place, timeout=30) as connection:
+            connection.sendall(half(place, token))
+            assert connection.recv(4096).startswith(b"HTTP/1.1 403 ")
+
+
+def test_a4_connections_that_wait_for_their_bodies_make_room() -> None:
+    with door(DoorLimits(4, 4)) as server, contextlib.ExitStack() as opened:
+        place = place_of(server)
+        token = server.service.token("otto", Role.USER)
+        made = [opened.enter_context(socket.create_connection(place, timeout=30)) for _ in range(4)]
+        for each in made:
+            each.sendall(half(place, token))
+            assert each.recv(4096).startswith(b"HTTP/1.1 100 ")
+        other = opened.enter_context(socket.create_connection(place, timeout=30))
+        ask(other, place, server.service.token("ada", Role.USER))
+        assert sum(map(is_closed, made)) == 1
+
+
+def test_a4_one_user_has_only_some_of_the_connections_of_a_door() -> None:
+    with door(DoorLimits(8, 8, 2)) as server, contextlib.ExitStack() as opened:
+        place = place_of(server)
+        token = server.service.token("otto", Role.USER)
+        made = [opened.enter_context(socket.create_connection(place, timeout=30)) for _ in range(5)]
+        for each in made[:3]:
+            ask(each, place, token, "/api/v1/health")
+        until(lambda: is_closed(made[0]))
+        assert [is_closed(each) for each in made[1:3]] == [False, False]
+        for each in made[1:3]:
+            each.settimeout(30)
+            each.sendall(request(place, token, "/api/v1/events/stream"))
+            assert each.recv(15) == b"HTTP/1.1 200 OK"
+        made[3].sendall(request(place, token, "/api/v1/status"))
+        refused = made[3].recv(4096)
+        assert refused.startswith(b"HTTP/1.1 429 ")
+        assert b"user otto has as many connections open as one may have" in refused
+        ask(made[4], place, server.service.token("ada", Role.USER))
+
+
 def test_a4_a_door_without_descriptors_rests_and_goes_on(tmp_path: Path) -> None:
     """1. A process may open no file more. 2. A connection waits, and the loop is not busy with it.
     3. There are descriptors again, and it is served."""
@@ -252,9 +303,11 @@ def request(place: tuple[str, int], token: str, path: str = "/api/v1/status") ->
     return "\r\n".join(lines).encode()
 
 
-def ask(connection: socket.socket, place: tuple[str, int], token: str) -> None:
+def ask(
+    connection: socket.socket, place: tuple[str, int], token: str, path: str = "/api/v1/status"
+) -> None:
     connection.settimeout(30)
-    connection.sendall(request(place, token))
+    connection.sendall(request(place, token, path))
     answer = b""
     while b"}" not in answer:
         more = connection.recv(4096)
@@ -269,4 +322,4 @@ def test_a4_half_of_all_descriptors_stay_with_the_engine_and_the_store() -> None
         assert unix.most + tcp.most <= descriptors // 2
         assert unix.per_peer < unix.most
         assert tcp.per_peer < tcp.most
-    assert door_limits(65_536) == (DoorLimits(1024, 512), DoorLimits(512, 256))
+    assert door_limits(65_536) == (DoorLimits(1024, 512), DoorLimits(512, 256, 128))

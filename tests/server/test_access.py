@@ -380,3 +380,11 @@ def test_a_row_without_a_route_fails_the_build(monkeypatch):
     monkeypatch.setitem(access.TABLE, ("GET", "/secrets"), Role.VIEWER)
     with pytest.raises(AssertionError, match="GET /secrets has no route"):
         create_app(_NoService())  # type: ignore[arg-type]
+
+
+def test_a_request_has_its_row_before_its_route_is_known():
+    for (method, route), needed in access.TABLE.items():
+        path = route.replace("{identity}", "7_3").replace("{device}", "host:0")
+        job = "7_3" if "{identity}" in route else ""
+        assert access.row_of(method, path) == access.Row(needed, job)
+    assert access.row_of("POST", "/jobs/7/cancel/more") is None

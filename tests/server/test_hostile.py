@@ -98,6 +98,17 @@ def test_more_values_than_a_request_needs_are_refused(server: Running):
     assert refused(answer) == (422, "the body has more than 50000 values in it")
 
 
+@pytest.mark.parametrize("text", ["\\ud800", "x\\uDBFFy", "\\udc00", "\\ud800\\u0041"])
+def test_half_of_a_character_is_called_that(http: httpx2.Client, text: str):
+    answer = http.post(
+        JOBS,
+        content=f'{{"command":["{text}"]}}'.encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    assert answer.status_code == 422
+    assert "which is half of a character" in answer.json()["detail"]
+
+
 def test_nested_json_is_refused(http: httpx2.Client):
     for depth in (100, 4000):
         body = b'{"env":' + b"[" * depth + b"]" * depth + b"}"

@@ -8,7 +8,14 @@ import pytest
 
 from treadle.server.access import TABLE
 from treadle.server.limits import TooFastError
-from treadle.server.read_turns import ALWAYS, COMPUTED, COMPUTED_POSTS, ReadTurns, Turns
+from treadle.server.read_turns import (
+    ALWAYS,
+    COMPUTED,
+    COMPUTED_POSTS,
+    SIMULATED_POSTS,
+    ReadTurns,
+    Turns,
+)
 from treadle.server.routes import PREFIX
 from treadle.wire.problems import BusyError
 
@@ -97,9 +104,25 @@ def test_a12_what_must_be_computed_has_turns_of_its_own() -> None:
     assert asyncio.run(_entered(ReadTurns(), *routes)) == [True, False, True]
 
 
+def test_a12_simulations_of_two_users_keep_no_computed_read_waiting() -> None:
+    async def story() -> None:
+        turns = ReadTurns()
+        asked = {"method": "POST", "path": "/api/v1/what-if"}
+        first = turns.of(asked, "ada")
+        await first.__aenter__()
+        second = asyncio.create_task(turns.of(asked, "bob").__aenter__())
+        assert await woken(second) == [False]
+        for user in ("ada", "eve"):
+            await turns.of({"method": "GET", "path": "/api/v1/queue"}, user).__aenter__()
+        await first.__aexit__(None, None, None)
+        assert await woken(second) == [True]
+
+    asyncio.run(asyncio.wait_for(story(), 5))
+
+
 def test_a12_the_routes_that_are_named_exist() -> None:
     named = {("GET", route) for route in (*ALWAYS, *COMPUTED)}
-    named |= {("POST", route) for route in COMPUTED_POSTS}
+    named |= {("POST", route) for route in (*COMPUTED_POSTS, *SIMULATED_POSTS)}
     assert named <= set(TABLE)
     assert PREFIX == "/api/v1"
 

@@ -83,7 +83,7 @@ def test_nor_does_one_of_a_session(server: Running, files: CertificateFiles):
     def begun() -> dict[str, str]:
         token = {"token": server.service.token("anna", Role.ADMIN)}
         made = requests.post(f"{server.url}/api/v1/session", json=token, timeout=30)
-        cookie = f"treadle_session={made.cookies['treadle_session']}"
+        cookie = f"{server.cookie}={made.cookies[server.cookie]}"
         return {"Cookie": cookie, "X-CSRF-Token": made.json()["csrf"]}
 
     statuses = sum(

@@ -27,12 +27,13 @@ ENDING = {"DELETE /session", "POST /shutdown"}
 
 
 class Shown(NamedTuple):
+    name: str
     cookie: str
     csrf: str
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"Cookie": f"treadle_session={self.cookie}", "X-CSRF-Token": self.csrf}
+        return {"Cookie": f"{self.name}={self.cookie}", "X-CSRF-Token": self.csrf}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def server() -> Iterator[Running]:
 def begun(server: Running, user: str = "anna", role: Role = Role.ADMIN) -> Shown:
     with browser(server) as http:
         answer = http.post(SESSION, json={"token": server.service.token(user, role)})
-        return Shown(http.cookies["treadle_session"], answer.json()["csrf"])
+        return Shown(server.cookie, http.cookies[server.cookie], answer.json()["csrf"])
 
 
 @pytest.fixture(scope="module")
@@ -86,13 +87,13 @@ def test_half_a_session_is_nobody_on_every_route(
     server: Running, http: httpx2.Client, anna: Shown, other: Shown, name: str
 ):
     halves = (
-        {"Cookie": f"treadle_session={anna.cookie}"},
+        {"Cookie": f"{anna.name}={anna.cookie}"},
         {"X-CSRF-Token": anna.csrf},
         {**anna.headers, "X-CSRF-Token": ""},
         {**anna.headers, "X-CSRF-Token": anna.cookie},
         {**anna.headers, "X-CSRF-Token": anna.csrf[:-1]},
         {**anna.headers, "X-CSRF-Token": other.csrf},
-        {"Cookie": f"treadle_session={anna.csrf}", "X-CSRF-Token": anna.cookie},
+        {"Cookie": f"{anna.name}={anna.csrf}", "X-CSRF-Token": anna.cookie},
     )
     before = len(server.service.asked)
     for wrong in halves:
@@ -125,7 +126,7 @@ def test_the_second_half_is_in_no_other_answer(server: Running, anna: Shown):
 
 
 def test_the_page_opens_for_a_browser_with_a_cookie_alone(server: Running, anna: Shown):
-    cookie = {"Cookie": f"treadle_session={anna.cookie}"}
+    cookie = {"Cookie": f"{anna.name}={anna.cookie}"}
     with browser(server) as http:
         assert http.get("/", headers=cookie).status_code == 200
         token = server.service.token("olga", Role.USER)

@@ -4,8 +4,9 @@
 checks who owns the job.
 """
 
+import re
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError, NotKnownError
@@ -64,6 +65,34 @@ TABLE: dict[tuple[str, str], Needed] = {
     ("DELETE", "/tokens"): Role.USER,
     ("DELETE", "/tokens/{identity}"): Role.USER,
 }
+
+
+class Row(NamedTuple):
+    """What a request needs, and the job that it names."""
+
+    needed: Needed
+    job: str
+
+
+def row_of(method: str, path: str) -> Row | None:
+    """The row of a request, before its route is known; None if it has no route."""
+    for pattern, needed in _PATTERNS.get(method, ()):
+        found = pattern.fullmatch(path)
+        if found is not None:
+            return Row(needed, found.groupdict().get("identity", ""))
+    return None
+
+
+def _patterns() -> dict[str, list[tuple[re.Pattern[str], Needed]]]:
+    """By method; a route that names itself comes before one that takes any name."""
+    found: dict[str, list[tuple[re.Pattern[str], Needed]]] = {}
+    for (method, route), needed in sorted(TABLE.items(), key=lambda row: "{" in row[0][1]):
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route))
+        found.setdefault(method, []).append((re.compile(pattern), needed))
+    return found
+
+
+_PATTERNS = _patterns()
 
 
 def check_table(routes: Iterable[tuple[str, str]]) -> None:

@@ -21,6 +21,7 @@ from treadle.wire.problems import NotAllowedError, NotKnownError
 
 TOKEN_LENGTH_MAX = 200
 COOKIE = "treadle_session"
+COOKIES_MAX = 8
 CSRF_HEADER = b"x-csrf-token"
 
 
@@ -72,10 +73,15 @@ class Callers:
             return self.sessions.use_link(code)
 
     def _session(self, headers: Mapping[bytes, bytes]) -> tuple[Session, Who] | None:
-        cookie, csrf = _cookie(headers.get(b"cookie", b"")), headers.get(CSRF_HEADER)
-        if cookie is None or csrf is None:
+        csrf = headers.get(CSRF_HEADER)
+        if csrf is None:
             return None
-        return self.sessions.find(Halves(cookie, csrf.decode("latin-1")))
+        name = cookie_name(headers.get(b"host", b"").decode("latin-1"))
+        for cookie in _cookies(headers.get(b"cookie", b""), name):
+            found = self.sessions.find(Halves(cookie, csrf.decode("latin-1")))
+            if found is not None:
+                return found
+        return None
 
     def _by_token(self, token: str, state: MutableMapping[str, Any]) -> Who:
         address = "socket" if state.get("unix") else str(state.get("address") or "")
@@ -128,12 +134,21 @@ def _bearer(given: bytes) -> str:
     return token.decode("latin-1")
 
 
-def _cookie(given: bytes) -> str | None:
-    """The value of our cookie; None without one.
+def cookie_name(host: str) -> str:
+    """The name of our cookie for a browser that knows us by that Host.
 
-    Two of that name are none: cookies know neither ports nor paths, and the other was set by
-    somebody else.
+    Browsers send cookies to all ports of a host: with the port in its name, that of one daemon does
+    not take the place of another's.
+    """
+    port = host.rpartition(":")[2]
+    return f"{COOKIE}_{port}" if port.isascii() and port.isdigit() else COOKIE
+
+
+def _cookies(given: bytes, name: str) -> list[str]:
+    """The values of the cookies of that name, ours among them.
+
+    Others on the host can set more of them, for longer paths; a browser sends those first.
     """
     pairs = (part.strip().partition(b"=") for part in given.split(b";"))
-    found = [value for name, _, value in pairs if name == COOKIE.encode()]
-    return found[0].decode("latin-1") if len(found) == 1 else None
+    found = [value.decode("latin-1") for key, _, value in pairs if key == name.encode()]
+    return found[: -COOKIES_MAX - 1 : -1]

@@ -2,8 +2,12 @@
 
 Connections are counted when they are accepted, for each door and each peer, before they cost more
 than a descriptor for a moment. A door that is full makes room by closing the oldest connection
-that has not shown who it is; if all have, the one that has been idle longest, of the peer that has
-most. So silent connections cost only each other, and a full door never touches another one.
+that has not shown who it is; if all have, the one that has been idle longest, of the peer and the
+user that have most. One whose request has not arrived in full is idle. So silent connections cost
+only each other, and a full door never touches another one.
+
+Over TCP all users of a machine are one peer: there a user's connections are counted too, once they
+have shown whose they are, and one more than a user may have takes the place of an idle one.
 """
 
 import asyncio
@@ -41,13 +45,14 @@ class Connection:
 
     def __init__(self, door: "Door", peer: str) -> None:
         self.peer = peer
+        self.user = ""  # who it showed last
         self.speaker: Speaker | None = None
         self.task: asyncio.Task[object] | None = None  # until it is open, TLS included
         self._door = door
 
-    def admitted(self) -> None:
-        """It has shown who it is."""
-        self._door.admitted(self)
+    def admitted(self, user: str) -> bool:
+        """It has shown who it is; False if that user has too many, and none to give up."""
+        return self._door.admitted(self, user)
 
     def closed(self) -> None:
         self._door.forget(self)
@@ -89,6 +94,7 @@ class Door:
         self._unix = listener.family == socket.AF_UNIX
         self._open: set[Connection] = set()
         self._peers: Counter[str] = Counter()
+        self._users: Counter[str] = Counter()
         self._strangers: dict[Connection, None] = {}  # not admitted yet, the oldest first
         self._pause: asyncio.TimerHandle | None = None
         self._closed = False
@@ -116,13 +122,32 @@ class Door:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admitted(self, connection: Connection) -> None:
+    def admitted(self, connection: Connection, user: str) -> bool:
+        if connection not in self._open or connection.user == user:
+            return True
+        most = self._limits.per_user
+        if most is not None and self._users[user] >= most:
+            victim = self._longest_idle(each for each in self._open if each.user == user)
+            if victim is None:
+                return False
+            victim.evict()
         self._strangers.pop(connection, None)
+        self._name(connection, user)
+        return True
+
+    def _name(self, connection: Connection, user: str) -> None:
+        for name, more in ((connection.user, -1), (user, 1)):
+            if name:
+                self._users[name] += more
+            if not self._users[name]:
+                del self._users[name]
+        connection.user = user
 
     def forget(self, connection: Connection) -> None:
         if connection in self._open:
             self._open.discard(connection)
             self._strangers.pop(connection, None)
+            self._name(connection, "")
             self._peers[connection.peer] -= 1
             if not self._peers[connection.peer]:
                 del self._peers[connection.peer]
@@ -212,7 +237,15 @@ class Door:
         """The oldest that has not shown who it is, or the one that has been idle longest."""
         choice = set(among)
         stranger = next((each for each in self._strangers if each in choice), None)
-        return stranger or min(_idle(choice), key=lambda each: each.idle_since or 0.0, default=None)
+        return stranger or self._longest_idle(choice)
+
+    def _longest_idle(self, among: Iterable[Connection]) -> Connection | None:
+        """Of the user who has most."""
+
+        def order(each: Connection) -> tuple[int, float]:
+            return -self._users[each.user], each.idle_since or 0.0
+
+        return min(_idle(among), key=order, default=None)
 
     def _of_the_largest(self, newcomer: str) -> Connection | None:
         peer, number = self._peers.most_common(1)[0]

@@ -4,11 +4,13 @@ A web page in a browser can send requests to loopback ports. It cannot forge `Ho
 rebound DNS name shows there), nor leave out `Origin` where it matters; so both are checked on every
 method, reads and streams included. No CORS header is ever sent.
 
-The body is read here, in full and within limits, so that no route runs on half a request: too
-long, too slow, not JSON, or JSON that other programs could not read back is refused first.
+The body is read here, of callers whose role the route allows, in full and within limits, so that
+no route runs on half a request: too long, too slow, not JSON, or JSON that other programs could not
+read back is refused first.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
@@ -17,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from treadle.server.access import check_access, row_of
 from treadle.server.auth import Callers, check_group
 from treadle.server.limits import RequestRate
 from treadle.server.metrics import ServerMetrics
@@ -30,6 +33,7 @@ from treadle.wire.problems import (
     NotKnownError,
     RequestError,
     TooLargeError,
+    TooManyError,
 )
 
 UNIX_HOSTS = frozenset({"treadle", "localhost"})
@@ -38,6 +42,13 @@ DEPTH_MAX = 64
 LOG_IN = ("POST", "/api/v1/session")  # the one request with a body that strangers may send
 LOG_IN_BYTES_MAX = 2048
 VALUES_MAX = 50_000  # 20 ms to look at; the longest request that can be carried out has 10,000
+
+# An escape of UTF-16 without its other half.
+_HALF_PAIR = re.compile(
+    rb"(?<!\\)(\\ud[89ab][0-9a-f]{2}(?!\\ud[c-f][0-9a-f]{2})"
+    rb"|(?<!\\ud[89ab][0-9a-f]{2})\\ud[c-f][0-9a-f]{2})",
+    re.IGNORECASE,
+)
 
 ALONE = frozenset(
     {
@@ -120,8 +131,11 @@ class Guard:
         who = self._callers.identify(headers, state)
         state["who"] = who
         self._rate.take(_bucket(who, state), self._settings.clock.now())
-        if who is not None:
-            state.get("admitted", _nothing)()
+        if who is not None and not state.get("admitted", _always)(_bucket(who, state)):
+            raise TooManyError(
+                f"{_bucket(who, state)} has as many connections open as one may have",
+                hint="close connections that are not used",
+            )
         if not _has_body(headers):
             return b""
         if logs_in:
@@ -131,6 +145,10 @@ class Guard:
                 "a request with a body needs a token",
                 hint="set TREADLE_TOKEN, or use the Unix socket",
             )
+        row = row_of(scope["method"], scope["path"].removeprefix("/api/v1"))
+        if row is None:
+            return b""  # There is no route that would read it.
+        check_access(row.needed, who, job=row.job)
         return await self._body(headers, receive, self._settings.body_bytes_max)
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, limit: int) -> bytes:
@@ -189,6 +207,11 @@ class _Outgoing:
 
 def _nothing() -> None:
     """There is no connection to abort."""
+
+
+def _always(_user: str) -> bool:
+    """There is no connection to count."""
+    return True
 
 
 def _single(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
@@ -279,6 +302,10 @@ def _check_json(body: bytes) -> None:
     except RecursionError:
         raise InvalidRequestError(f"the body is nested deeper than {DEPTH_MAX}") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        if found := _HALF_PAIR.search(body):
+            half = found[0].decode()
+            sentence = f"the body has {half} in it, which is half of a character"
+            raise InvalidRequestError(sentence) from None
         raise InvalidRequestError(f"the body is not JSON: {error}") from None
     _check_values(value)
 

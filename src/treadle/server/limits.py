@@ -11,15 +11,16 @@ BUCKETS_MAX = 10_000
 
 
 class DoorLimits(NamedTuple):
-    """How many connections one door takes, in all and from one peer."""
+    """How many connections one door takes, in all, from one peer, and of one known user."""
 
     most: int
     per_peer: int
+    per_user: int | None = None  # None: where each peer is a user, or has few
 
 
 # Where descriptors are plenty.
 UNIX_LIMITS = DoorLimits(1024, 512)
-TCP_LIMITS = DoorLimits(512, 256)
+TCP_LIMITS = DoorLimits(512, 256, 128)
 
 
 def door_limits(descriptors: int) -> tuple[DoorLimits, DoorLimits]:
@@ -31,7 +32,7 @@ def door_limits(descriptors: int) -> tuple[DoorLimits, DoorLimits]:
     doors = max(descriptors // 2, 24)
     unix = min(UNIX_LIMITS.most, doors * 2 // 3)
     tcp = min(TCP_LIMITS.most, doors // 3)
-    return DoorLimits(unix, unix // 2), DoorLimits(tcp, tcp // 2)
+    return DoorLimits(unix, unix // 2), DoorLimits(tcp, tcp // 2, tcp // 4)
 
 
 class TooFastError(TooManyError):

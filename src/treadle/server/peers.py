@@ -65,7 +65,7 @@ def network_of(host: str) -> str:
 class Entry(Protocol):
     """What the door knows of a connection (door.py)."""
 
-    def admitted(self) -> None: ...
+    def admitted(self, user: str) -> bool: ...
     def closed(self) -> None: ...
 
 
@@ -85,7 +85,9 @@ class PeerProtocol(H11Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request is being answered."""
+        """Whether a request is being answered; one that has not arrived in full is not."""
+        if self.conn.their_state is h11.SEND_BODY:
+            return False
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -129,12 +131,14 @@ class PeerProtocol(H11Protocol):
             return f"uid {peer.uid}"
         return network_of(self.client[0] if self.client else "")
 
-    def _admitted(self) -> None:
+    def _admitted(self, user: str) -> bool:
+        """It has shown whose it is; False if that user has too many."""
+        if self.entry is not None and not self.entry.admitted(user):
+            return False
         if not self._known:
             self._known = True
             self.timeout_keep_alive = self.config.timeout_keep_alive
-            if self.entry is not None:
-                self.entry.admitted()
+        return True
 
     def _watch(self) -> None:
         """Run the timer while a request's head is awaited, and only then."""

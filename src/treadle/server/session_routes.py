@@ -4,7 +4,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from treadle.server.answers import answer
-from treadle.server.auth import COOKIE
+from treadle.server.auth import cookie_name
 from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Asking, Shared, refusals
 from treadle.server.sessions import SESSION_S_MAX
@@ -77,7 +77,7 @@ async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
 
 def _set_cookie(found: Response, value: str, age_s: int, request: Request) -> None:
     found.set_cookie(
-        COOKIE,
+        cookie_name(request.headers["host"]),
         value,
         max_age=age_s,
         path="/",
