@@ -108,3 +108,64 @@ def test_an_answer_goes_with_its_question(here: Daemon, visitor: Visitor):
     visitor.page.get_by_label("Device", exact=True).fill("")
     expect(answer).to_be_empty()
     visitor.expected |= {"404 (Not Found)"}
+
+
+def test_a_long_output_is_read_from_its_beginning(here: Daemon, visitor: Visitor):
+    """Only its end is read at first, and which number a line there has is not known."""
+    job = here.client.submit(bash("seq -f 'line %06.0f of a long output' 20000", name="long")).id
+    here.ended(job)
+    visitor.go(f"/jobs/{job}")
+    output = visitor.page.get_by_role("log")
+    expect(output).to_contain_text("line 020000")
+    expect(output.locator(".line-number")).to_have_count(0)
+    button(visitor, "Read it from the beginning").click()
+    expect(output).to_contain_text("line 000001")
+    expect(output.locator(".line-number").first).to_have_text("1")
+
+
+def test_the_reason_of_a_running_job_is_asked_again(here: Daemon, visitor: Visitor):
+    job = here.client.submit(bash(name="runs")).id
+    here.reached(State.RUNNING, job)
+    page = visitor.page
+    page.clock.install()
+    visitor.go(f"/jobs/{job}")
+    expect(page.get_by_label("Why", exact=True)).to_be_visible()
+    with page.expect_request(f"**/jobs/{job}/why"):
+        page.clock.run_for(11_000)
+
+
+def test_a_curve_does_not_cross_a_time_without_measurements(visitor: Visitor):
+    """Points every two seconds, then none for a minute."""
+    gaps = visitor.page.evaluate(
+        """async () => {
+          const { Curves } = await import("/static/parts/job-curves.js");
+          const { html, render } = await import("/static/vendor/preact-htm.js");
+          const ats = [0, 2, 4, 64, 66];
+          const points = ats.map((at) => ({ at, span_s: 2, mean: { cores: 1 } }));
+          const progress = ats.map((at) => ({ at, step: at, per_s: 1, loss: null }));
+          const place = document.body.appendChild(document.createElement("div"));
+          const history = { attempts: [{ points }], progress };
+          render(html`<${Curves} history=${history} from_at=${0} to_at=${70} />`, place);
+          for (const each of place.querySelectorAll("details")) each.open = true;
+          await new Promise((go) => setTimeout(go, 500));
+          const cells = [...place.querySelectorAll("td")].map((cell) => cell.textContent);
+          render(null, place);
+          return cells.filter((text) => text === "–").length;
+        }"""
+    )
+    assert gaps == 2
+
+
+def test_help_on_a_phone_speaks_of_tapping(browser: Browser, here: Daemon):
+    with visiting(browser, here, viewport=PHONE, is_mobile=True, has_touch=True) as visitor:
+        visitor.log_in("/cluster")
+        expect(visitor.page.get_by_text("Tap a device to open its job")).to_be_visible()
+
+
+def test_back_to_live_goes_back_to_the_span_that_was_chosen(here: Daemon, visitor: Visitor):
+    page = visitor.page
+    page.get_by_label("Go to").fill("2020-01-01T00:00:00")
+    page.get_by_label("Go to").dispatch_event("change")
+    expect(button(visitor, "7 d")).to_have_attribute("aria-pressed", "true")
+    button(visitor, "Back to live").click()
+    expect(button(visitor, "1 h")).to_have_attribute("aria-pressed", "true")
