@@ -1,5 +1,6 @@
 """Names, reasons and logs that try to be more than text: they stay text."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,60 @@ def test_hostile_addresses_and_files_are_refused_in_words(visitor: Visitor, tmp_
     expect(page.locator(".problem")).to_contain_text("neither a journal")
     inert(visitor)
     visitor.expected |= {"400 (Bad Request)", "404 (Not Found)"}
+
+
+OPENED = {"kind": "Opened", "at": 0, "cluster": {"nodes": [{"name": "a", "device_count": 1}]}}
+RUNS = {"policy": "fifo", "cluster": "1x1", "jobs": 1, "ended": 1, "mean_completion_s": 1}
+RUNS |= {"p90_completion_s": 1, "makespan_s": 1}
+SPELL = {"job": "1", "devices": ["a:0"], "from_s": 0, "to_s": 1}
+
+
+def answer(*devices: str, to_s: float = 1) -> str:
+    """What the page saves, with one spell."""
+    spell = SPELL | {"devices": devices, "to_s": to_s}
+    lists = {"jobs": [], "notes": [], "spells_now": [spell], "spells_then": [SPELL]}
+    return json.dumps({"at": 1e9, "now": RUNS, "then": RUNS, **lists})
+
+
+def journal(*devices: int, nodes: int = 1, at: float = 5) -> str:
+    node = {"name": "a", "device_count": nodes}
+    allocation = {"devices": [["a", number] for number in devices]}
+    start = {"kind": "Start", "at": 1, "job": "1", "allocation": allocation}
+    ended = {"kind": "JobFinished", "at": at, "job": "1"}
+    first = OPENED | {"cluster": {"nodes": [node]}}
+    return "\n".join(map(json.dumps, (first, start, ended)))
+
+
+def test_files_that_would_hang_the_tab_are_refused_in_one_sentence(
+    visitor: Visitor, tmp_path: Path
+):
+    hostile = {
+        "long": answer("a:0", to_s=1e300),
+        "backwards": answer("a:0", to_s=-1),
+        "high": answer("a:50000000"),
+        "many": answer(*(f"a:{number}" for number in range(20_000))),
+        "same": answer(*["a:0"] * 200_000),
+        "nameless": answer("a:-1"),
+        "wide": journal(0, nodes=10**9),
+        "late": journal(0, at=1e300),
+        "numbered": journal(10**8),
+    }
+    page = visitor.go("/what-if").page
+    for name, text in hostile.items():
+        file = tmp_path / f"{name}.json"
+        file.write_text(text)
+        page.locator("input[type=file]").set_input_files(file)
+        expect(page.locator(".problem")).to_contain_text(f"{name}.json cannot be drawn")
+    for name, text in {"good-answer": answer("a:0", "a:1"), "good-journal": journal(0)}.items():
+        file = tmp_path / name
+        file.write_text(text)
+        page.locator("input[type=file]").set_input_files(file)
+        expect(page.locator("main")).to_contain_text(name)
+        expect(page.locator("canvas").first).to_be_visible()
+
+
+def test_numbers_in_the_place_of_lists_are_refused(visitor: Visitor, tmp_path: Path):
+    file = tmp_path / "numbers.json"
+    file.write_text(json.dumps({"now": 1, "then": 1, "spells_now": 1}))
+    visitor.go("/what-if").page.locator("input[type=file]").set_input_files(file)
+    expect(visitor.page.locator(".problem")).to_contain_text("neither a journal")

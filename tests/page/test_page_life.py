@@ -72,9 +72,10 @@ def test_a_log_is_followed_and_searched(here: Daemon, visitor: Visitor, tmp_path
     (tmp_path / "go").touch()
     expect(output).to_contain_text("last words")
     output.get_by_label("Search the output").fill("words")
-    expect(output).to_contain_text("of 2")
-    output.get_by_label("Next hit").click()
+    expect(output).to_contain_text("1 of 2")
     expect(output.locator(".log-line.marked")).to_contain_text("first words")
+    output.get_by_label("Next hit").click()
+    expect(output.locator(".log-line.marked")).to_contain_text("last words")
     visitor.keep("job")
 
 
@@ -94,7 +95,7 @@ def test_a_job_is_cancelled_after_a_question(here: Daemon, visitor: Visitor):
     cancel.click()
     dialog.get_by_role("button", name="Cancel it").click()
     expect(page.locator(".job-title")).to_contain_text("cancelled")
-    expect(page.get_by_text("1 job cancelled")).to_be_visible()
+    expect(page.get_by_text(f"Job {job} cancelled: it is")).to_be_visible()
     expect(cancel).to_be_disabled()
 
 

@@ -78,7 +78,7 @@ function zoomed({ from, to }, factor, around = (from + to) / 2) {
   return [around - (around - from) * factor, around + (to - around) * factor];
 }
 
-// -- drawing ------------------------------------------------------------------------------------
+// -- drawing --
 
 function scaled(from, to, start, end) {
   const width = to - from || 1;
@@ -224,7 +224,7 @@ function drawTimes({ view, format = lengthFormat, zero = 0 }, { x, height }, pen
   }
 }
 
-// -- pointer and keys ---------------------------------------------------------------------------
+// -- pointer and keys --
 
 // Not by Preact: a wheel that scrolls the page only when all is shown has to be active.
 function listen(canvas, live) {

@@ -59,7 +59,7 @@ export function LineChart(props) {
   </div>`;
 }
 
-// -- the plot -----------------------------------------------------------------------------------
+// -- the plot --
 
 function built(live, frame) {
   const { x, height, onZoom } = live.current;
@@ -168,7 +168,7 @@ function drawMarker(u, value) {
   pen.restore();
 }
 
-// -- values -------------------------------------------------------------------------------------
+// -- values --
 
 /** The place of the last value that is not above a limit; -1 if there is none. */
 export function lastUpTo(xs, limit) {
@@ -211,7 +211,7 @@ function point(u, left) {
   u.setCursor({ left: left ?? -10, top: left === null ? -10 : u.over.clientHeight / 2 });
 }
 
-// -- legend and table ---------------------------------------------------------------------------
+// -- legend and table --
 
 export function Swatch({ colour, dash, block }) {
   const style = { stroke: colour.startsWith("--") ? `var(${colour})` : colour };

@@ -83,7 +83,7 @@ function CpuTime({ decisions }) {
     y=${{ format: (value) => `${number(value)} ms` }} />`;
 }
 
-// -- why not? -----------------------------------------------------------------------------------
+// -- why not? --
 
 function WhyNot({ first }) {
   useTopic("nodes");

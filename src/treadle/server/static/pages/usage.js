@@ -49,7 +49,7 @@ function Shown({ usage, by, since_at, isReading }) {
     <${Card} name="rows" title=${`By ${by}`} wide><${Rows} groups=${groups} by=${by} /><//></div>`;
 }
 
-// -- sums ---------------------------------------------------------------------------------------
+// -- sums --
 
 // The sum of what is known; null where nothing is.
 function sum(values) {
@@ -72,7 +72,7 @@ const amount = (value) => (value > 0 && value < 0.01 ? "<0.01" : number(value));
 const hours = (value) => (value === null || value === undefined ? "not known" : `${amount(value)} h`);
 const share = (part, whole) => (part === null || !whole ? "" : ` (${Math.round((100 * part) / whole)} %)`);
 
-// -- parts --------------------------------------------------------------------------------------
+// -- parts --
 
 function Days({ usage, by, groups, since_at: since }) {
   const days = useMemo(() => daysFrom(since, usage), [usage, since]);

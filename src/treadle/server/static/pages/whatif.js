@@ -87,7 +87,7 @@ function Running({ since_ms: since }) {
   return html`<div class="card running"><progress aria-label="Simulating"></progress> Simulating both, for ${Math.max(0, Math.round((now - since) / 1000))} s…</div>`;
 }
 
-// -- the answer ---------------------------------------------------------------------------------
+// -- the answer --
 
 const NUMBERS = [["mean_completion_s", "Mean completion"], ["p90_completion_s", "p90 completion"], ["makespan_s", "All done after"]];
 
@@ -139,7 +139,7 @@ function difference({ now_s: now, then_s: then }) {
   return html`<span class=${then < now ? "good" : "bad"}>${then < now ? "▼ " : "▲ "}${span(Math.abs(then - now))}</span>`;
 }
 
-// -- devices ------------------------------------------------------------------------------------
+// -- devices --
 
 function Pair({ answer }) {
   const spellsOf = (spells) => spells.map(({ job, devices, from_s: from, to_s: to }) => ({ job, devices, from, to }));

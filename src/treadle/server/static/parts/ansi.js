@@ -34,6 +34,11 @@ export function spansOf(line, before = PLAIN) {
 /** The text without any escape sequence, to search in. */
 export const plainText = (line) => spansOf(line).spans.map((span) => span.text).join("");
 
+const CHANGES = {
+  1: { bold: true }, 2: { faint: true }, 3: { italic: true }, 4: { underlined: true },
+  22: { bold: false, faint: false }, 23: { italic: false }, 24: { underlined: false }, 39: { colour: "" }, 49: { back: "" },
+};
+
 function styled(style, text) {
   const codes = text.split(/[;:]/).map(Number);
   let next = style;
@@ -50,15 +55,7 @@ function styled(style, text) {
 
 function changedBy(style, code) {
   if (!code) return PLAIN;
-  if (code === 1) return { ...style, bold: true };
-  if (code === 2) return { ...style, faint: true };
-  if (code === 3) return { ...style, italic: true };
-  if (code === 4) return { ...style, underlined: true };
-  if (code === 22) return { ...style, bold: false, faint: false };
-  if (code === 23) return { ...style, italic: false };
-  if (code === 24) return { ...style, underlined: false };
-  if (code === 39) return { ...style, colour: "" };
-  if (code === 49) return { ...style, back: "" };
+  if (CHANGES[code]) return { ...style, ...CHANGES[code] };
   const tens = Math.floor(code / 10);
   const name = NAMES[code % 10] ?? "";
   if (tens === 3 || tens === 9) return { ...style, colour: name };

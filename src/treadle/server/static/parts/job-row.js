@@ -17,17 +17,19 @@ export const JobRow = memo(({ id, index, active, selected, onSelect, onActive })
   const select = (event) => onSelect(index, event.shiftKey);
   return html`<div class="job-row ${active ? "active" : ""} ${selected ? "selected" : ""}" role="row" id=${`row-${index}`}
     aria-rowindex=${index + 2} aria-selected=${selected} onMouseDown=${() => onActive(index)}>
-    <span role="gridcell" class="check"><input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} /></span>
-    <span role="gridcell" class="name"><${JobLink} id=${id} name=${job.name} /></span>
-    <span role="gridcell" class="user"><${Owner} ...${job} /></span>
-    <span role="gridcell" class="state-cell"><${JobState} state=${job.state} /></span>
-    <span role="gridcell" class="reason" title=${visible(reason(job))}>${visible(reason(job))}</span>
-    <span role="gridcell" class="devices" title=${ended(job) ? "Devices on average while it ran, of those that it asked for" : visible(devices(job.devices))}>${held(job)}</span>
-    <span role="gridcell" class="progress-cell"><${Progress} job=${job} /></span>
-    <span role="gridcell" class="eta" title=${visible(job.end?.because ?? "")}>${job.end?.known ? range(job.end.low_s, job.end.high_s) : ""}</span>
-    <span role="gridcell" class="when"><time title="Submitted">${moment(job.submitted_at, { seconds: false })}</time></span>
+    ${cell("check", html`<input type="checkbox" tabindex="-1" checked=${selected} onClick=${select} aria-label=${`Select job ${id}`} />`)}
+    ${cell("name", html`<${JobLink} id=${id} name=${job.name} />`)}
+    ${cell("user", html`<${Owner} ...${job} />`)}
+    ${cell("state-cell", html`<${JobState} state=${job.state} />`)}
+    ${cell("reason", visible(reason(job)), visible(reason(job)))}
+    ${cell("devices", held(job), ended(job) ? "Devices on average while it ran, of those that it asked for" : visible(devices(job.devices)))}
+    ${cell("progress-cell", html`<${Progress} job=${job} />`)}
+    ${cell("eta", job.end?.known ? range(job.end.low_s, job.end.high_s) : "", visible(job.end?.because))}
+    ${cell("when", moment(job.submitted_at, { seconds: false }), "Submitted")}
   </div>`;
 });
+
+const cell = (name, content, title) => html`<span role="gridcell" class=${name} title=${title}>${content}</span>`;
 
 const reason = (job) => job.because || (job.state === "TIMEOUT" ? "its time limit was over" : "");
 

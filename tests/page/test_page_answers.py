@@ -1,0 +1,171 @@
+"""What the page offers and says is what can be done and what was."""
+
+import getpass
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Browser, Locator, expect
+
+from tests.control.daemons import Daemon
+from tests.page.visiting import Visitor, bash, visiting
+from treadle.wire.jobs import State
+
+pytestmark = [pytest.mark.browser, pytest.mark.engine]
+PHONE = {"width": 390, "height": 844}
+
+
+def button(visitor: Visitor, name: str) -> Locator:
+    return visitor.page.get_by_role("button", name=name, exact=True)
+
+
+def test_hold_and_release_are_offered_where_they_can_be_done(here: Daemon, visitor: Visitor):
+    """1. Runs and cannot resume: neither. 2. Waits: hold. 3. Held: release."""
+    runs = here.client.submit(bash(name="runs", devices="4")).id
+    here.reached(State.RUNNING, runs)
+    waits = here.client.submit(bash(name="waits")).id
+    visitor.go(f"/jobs/{runs}")
+    expect(button(visitor, "Cancel")).to_be_enabled()
+    expect(button(visitor, "Hold")).to_be_disabled()
+    expect(button(visitor, "Release")).to_be_disabled()
+    visitor.go(f"/jobs/{waits}")
+    expect(button(visitor, "Release")).to_be_disabled()
+    button(visitor, "Hold").click()
+    button(visitor, "Hold it").click()
+    expect(visitor.page.get_by_text(f"Job {waits} held: it is held now")).to_be_visible()
+    expect(button(visitor, "Hold")).to_be_disabled()
+    button(visitor, "Release").click()
+    button(visitor, "Release it").click()
+    expect(visitor.page.get_by_text(f"Job {waits} released: it is pending now")).to_be_visible()
+
+
+def test_a_question_goes_with_its_page(here: Daemon, visitor: Visitor):
+    one, other = (here.client.submit(bash(name=name, held=True)).id for name in ("one", "other"))
+    visitor.go(f"/jobs/{one}")
+    button(visitor, "Release").click()
+    expect(visitor.page.get_by_role("dialog")).to_contain_text("one")
+    visitor.go(f"/jobs/{other}")
+    expect(visitor.page.get_by_role("dialog")).not_to_be_visible()
+    assert here.view(one).state is State.HELD
+
+
+def test_an_ended_job_says_what_it_had_and_its_command_as_it_is_typed(
+    here: Daemon, visitor: Visitor
+):
+    command = ("echo", "it's", "two words", "plain", "")
+    job = here.client.submit(replace(bash(name="short", devices="2"), command=command)).id
+    here.ended(job)
+    visitor.go(f"/jobs/{job}")
+    expect(visitor.fact("Devices")).to_contain_text("had 2 of 2")
+    expect(visitor.fact("Command")).to_contain_text(shlex.join(command))
+    visitor.go("/jobs?show=ended")
+    expect(visitor.row("short").locator(".devices")).to_have_text("2/2")
+
+
+def test_sorting_starts_at_the_top_and_a_phone_can_sort(browser: Browser, here: Daemon):
+    for number in range(30):
+        here.client.submit(bash(name=f"row-{number}", held=True))
+    with visiting(browser, here, viewport=PHONE) as visitor:
+        visitor.log_in("/jobs")
+        expect(visitor.row("row-29")).to_be_visible()
+        rows = visitor.page.locator(".window-list")
+        rows.evaluate("list => { list.scrollTop = 1e6; }")
+        expect(visitor.row("row-0")).to_be_visible()
+        visitor.page.get_by_label("Sort by").select_option("submitted")
+        expect(rows).to_have_js_property("scrollTop", 0)
+        visitor.page.get_by_label("Descending").click()
+        expect(visitor.page.locator(".job-row .name").first).to_contain_text("row-0")
+        visitor.check()
+
+
+@pytest.mark.parametrize("where", ["/cluster", "/jobs", "/queue", "/decisions", "/usage", "job"])
+def test_a_phone_shows_every_page_in_its_width(browser: Browser, here: Daemon, where: str):
+    job = here.client.submit(bash("echo " + "x" * 300, name="a-name-that-is-rather-long")).id
+    here.ended(job)
+    with visiting(browser, here, viewport=PHONE) as visitor:
+        visitor.log_in(f"/jobs/{job}" if where == "job" else where)
+        expect(visitor.page.locator("h1").first).to_be_attached()
+        width = "document.documentElement.scrollWidth"
+        assert visitor.page.evaluate(width) <= PHONE["width"]
+        tab = visitor.nav.get_by_role("link", name="Usage").bounding_box()
+        assert tab is not None
+        assert tab["x"] + tab["width"] <= PHONE["width"]
+
+
+def test_who_is_logged_in_is_seen(visitor: Visitor):
+    expect(visitor.page.locator("header .who")).to_have_text(getpass.getuser())
+
+
+def test_an_answer_goes_with_its_question(here: Daemon, visitor: Visitor):
+    visitor.go("/decisions")
+    visitor.page.get_by_label("Job", exact=True).fill("no-such-job")
+    visitor.page.get_by_label("Device", exact=True).fill("vm:0")
+    button(visitor, "Ask").click()
+    answer = visitor.page.locator(".why-answer")
+    expect(answer).to_contain_text(re.compile("no-such-job.*treadle ps -a lists all"))
+    expect(answer).not_to_contain_text("Treadle ps")
+    visitor.page.get_by_label("Device", exact=True).fill("")
+    expect(answer).to_be_empty()
+    visitor.expected |= {"404 (Not Found)"}
+
+
+def test_a_long_output_is_read_from_its_beginning(here: Daemon, visitor: Visitor):
+    """Only its end is read at first, and which number a line there has is not known."""
+    job = here.client.submit(bash("seq -f 'line %06.0f of a long output' 20000", name="long")).id
+    here.ended(job)
+    visitor.go(f"/jobs/{job}")
+    output = visitor.page.get_by_role("log")
+    expect(output).to_contain_text("line 020000")
+    expect(output.locator(".line-number")).to_have_count(0)
+    button(visitor, "Read it from the beginning").click()
+    expect(output).to_contain_text("line 000001")
+    expect(output.locator(".line-number").first).to_have_text("1")
+
+
+def test_the_reason_of_a_running_job_is_asked_again(here: Daemon, visitor: Visitor):
+    job = here.client.submit(bash(name="runs")).id
+    here.reached(State.RUNNING, job)
+    page = visitor.page
+    page.clock.install()
+    visitor.go(f"/jobs/{job}")
+    expect(page.get_by_label("Why", exact=True)).to_be_visible()
+    with page.expect_request(f"**/jobs/{job}/why"):
+        page.clock.run_for(11_000)
+
+
+def test_a_curve_does_not_cross_a_time_without_measurements(visitor: Visitor):
+    """Points every two seconds, then none for a minute."""
+    gaps = visitor.page.evaluate(
+        """async () => {
+          const { Curves } = await import("/static/parts/job-curves.js");
+          const { html, render } = await import("/static/vendor/preact-htm.js");
+          const ats = [0, 2, 4, 64, 66];
+          const points = ats.map((at) => ({ at, span_s: 2, mean: { cores: 1 } }));
+          const progress = ats.map((at) => ({ at, step: at, per_s: 1, loss: null }));
+          const place = document.body.appendChild(document.createElement("div"));
+          const history = { attempts: [{ points }], progress };
+          render(html`<${Curves} history=${history} from_at=${0} to_at=${70} />`, place);
+          for (const each of place.querySelectorAll("details")) each.open = true;
+          await new Promise((go) => setTimeout(go, 500));
+          const cells = [...place.querySelectorAll("td")].map((cell) => cell.textContent);
+          render(null, place);
+          return cells.filter((text) => text === "–").length;
+        }"""
+    )
+    assert gaps == 2
+
+
+def test_help_on_a_phone_speaks_of_tapping(browser: Browser, here: Daemon):
+    with visiting(browser, here, viewport=PHONE, is_mobile=True, has_touch=True) as visitor:
+        visitor.log_in("/cluster")
+        expect(visitor.page.get_by_text("Tap a device to open its job")).to_be_visible()
+
+
+def test_back_to_live_goes_back_to_the_span_that_was_chosen(here: Daemon, visitor: Visitor):
+    page = visitor.page
+    page.get_by_label("Go to").fill("2020-01-01T00:00:00")
+    page.get_by_label("Go to").dispatch_event("change")
+    expect(button(visitor, "7 d")).to_have_attribute("aria-pressed", "true")
+    button(visitor, "Back to live").click()
+    expect(button(visitor, "1 h")).to_have_attribute("aria-pressed", "true")
