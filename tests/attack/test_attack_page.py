@@ -28,14 +28,13 @@ result += answer.readline().decode() + answer.readline().decode()
 """
 
 
-def test_a_followed_name_does_not_become_another_users_job(machine: Machine, tmp_path: Path):
+def test_a_followed_name_does_not_become_another_users_job(machine: Machine, folder: Path):
     """An active job comes before one that has ended; who may read was asked before that."""
     mine = machine.submits(machine.bob, "true", name="shared-name")
     machine.daemon.ended(mine)
-    tmp_path.chmod(0o777)
-    for each in (tmp_path.parent, tmp_path.parent.parent):
-        each.chmod(0o755)
-    flag = tmp_path / "open"
+    flag = folder / "followed" / "open"
+    flag.parent.mkdir()
+    flag.parent.chmod(0o777)
     reader = subprocess.Popen(
         [sys.executable, "-c", _as_user(machine, f"FLAG = {str(flag)!r}\n{FOLLOWED}")],
         stdout=subprocess.PIPE,
