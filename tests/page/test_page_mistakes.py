@@ -35,19 +35,25 @@ def test_a_filter_with_a_word_of_javascript_is_a_word(here: Daemon, visitor: Vis
     expect(visitor.page.get_by_text("No job matches the filter")).to_be_visible()
 
 
-def test_a_mistake_of_one_page_does_not_stay_above_the_next(visitor: Visitor):
-    """The answer of another program makes a page fail that has drawn something already."""
+def test_a_mistake_of_one_page_does_not_stay_above_the_next(here: Daemon, visitor: Visitor):
+    """A job without a user is drawn, and makes the page fail when it is searched for one."""
+    here.client.submit(bash(name="one", held=True))
     page = visitor.page
-    visitor.go("/queue")
-    expect(page.get_by_text("Nothing waits")).to_be_visible()
-    page.route("**/api/v1/queue", lambda route: route.fulfill(json={"jobs": []}))
-    visitor.go("/jobs").go("/queue")
+    visitor.go("/jobs")
+    expect(visitor.row("one")).to_be_visible()
+    strange = {"id": "x", "name": "strange", "state": "FAILED", "because": "", "submitted_at": 0}
+    strange |= {"devices": [], "beside": [], "sizes": [1], "running_s": 0}
+    answer = {"jobs": [strange], "cursor": ""}
+    page.route("**/api/v1/jobs?ended=*", lambda route: route.fulfill(json=answer))
+    page.locator("label", has_text="Show").locator("select").select_option("all")
+    expect(visitor.row("strange")).to_be_visible()
+    page.get_by_label("Filter jobs").fill("zzz")
     expect(page.locator("main")).to_contain_text("made a mistake")
-    expect(page.get_by_role("heading", name="Queue and shares")).to_have_count(0)
-    visitor.go("/usage")
-    expect(page.get_by_role("heading", name="Usage")).to_be_visible()
-    expect(page.locator("main")).to_have_count(1)
-    expect(page.locator("body")).not_to_contain_text("made a mistake")
+    expect(visitor.row("one")).to_have_count(0)
+    visitor.go("/queue")
+    expect(page.get_by_role("heading", name="Queue and shares")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_count(1)
+    expect(page.locator("main")).not_to_contain_text("made a mistake")
     visitor.expected |= {"TypeError"}
 
 
