@@ -3,7 +3,7 @@
 from treadle.wire.decisions import Decision, DecisionPage, WhyNot
 from treadle.wire.queue import Fragmentation, QueueView
 from treadle.wire.spells import SpellPage
-from treadle.wire.usage_days import UsageDayRow, UsageDays
+from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
 from treadle.wire.what_if import Outcome, WhatIf, WhatIfRequest
 
 POLICY = "fifo"
@@ -22,7 +22,8 @@ class ViewsInMemory:
             failed_h=0.0,
             idle_h=None,
         )
-        return UsageDays(rows=(row,), days=())
+        total = DayTotal(day=row.day, capacity_h=24.0, fragmented_h=0.5)
+        return UsageDays(rows=(row,), days=(total,))
 
     def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
         return SpellPage(spells=(), nodes=(), closed=(), since_at=since_at, until_at=9.0)

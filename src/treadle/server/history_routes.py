@@ -86,7 +86,7 @@ async def get_usage(
     rows = await settled(service.usage(since_at=since_at, until_at=until_at))
     if as_format is UsageFormat.JSON:
         return await answer(rows)
-    return Response(as_csv(UsageRow, rows), media_type="text/csv")
+    return Response(as_csv((UsageRow,), rows), media_type="text/csv")
 
 
 @router.get("/snapshot", response_model=dict[str, object])
@@ -133,14 +133,14 @@ def _resumed(last: str) -> int:
     return int(last)
 
 
-def as_csv(kind: type, rows: Sequence[object]) -> str:
-    """Rows of one dataclass, with its fields as columns."""
+def as_csv(kinds: Sequence[type], rows: Sequence[object]) -> str:
+    """Rows of these dataclasses, with their fields as columns; what a row lacks is empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    names = [each.name for each in fields(kind)]
+    names = list(dict.fromkeys(each.name for kind in kinds for each in fields(kind)))
     writer.writerow(names)
     for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in names])
+        writer.writerow([_cell(getattr(row, name, None)) for name in names])
     return text.getvalue()
 
 

@@ -19,7 +19,7 @@ from treadle.server.routes import PREFIX, Served, refusals
 from treadle.wire.decisions import DecisionPage, WhyNot
 from treadle.wire.queue import QueueView
 from treadle.wire.spells import SpellPage
-from treadle.wire.usage_days import UsageDayRow, UsageDays
+from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
 from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 router = APIRouter(prefix=PREFIX, tags=["views"])
@@ -83,8 +83,10 @@ async def get_usage_by_day(
     until_at: Until = None,
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
-    """Show device-hours by day, and what was wasted; CSV has the rows of users."""
+    """Show device-hours by day and what was wasted; CSV rows without a user are of a whole day."""
     found = await settled(service.usage_days(since_at=since_at, until_at=until_at))
     if as_format is UsageFormat.JSON:
         return await answer(found)
-    return Response(as_csv(UsageDayRow, found.rows), media_type="text/csv")
+    all_rows: list[UsageDayRow | DayTotal] = [*found.rows, *found.days]
+    rows = sorted(all_rows, key=lambda row: row.day)
+    return Response(as_csv((UsageDayRow, DayTotal), rows), media_type="text/csv")

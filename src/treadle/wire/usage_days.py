@@ -28,6 +28,12 @@ class UsageDayRow:
 class DayTotal:
     day: str
     capacity_h: float | None  # device-hours that there were; None: the journal does not say
+    fragmented_h: float | None = described(
+        None,
+        "Of capacity_h, free while a job waited that needs no more devices than were free, only "
+        "because of where they are; None: not known for that day, or only a part of it was asked "
+        "for.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,16 +17,11 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.decision_causes import ENDS, Happened, cause, happened, swaps_of
-from treadle.control.api.decisions_on_disk import (
-    DECISIONS,
-    EVERY_S,
-    KeptDecisions,
-    read,
-    text_of,
-)
+from treadle.control.api.decisions_on_disk import DECISIONS, KeptDecisions, read, text_of
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices, waiting_jobs
 from treadle.control.api.thinking import Thinking
+from treadle.control.api.written_slowly import WrittenSlowly
 from treadle.control.jobs import job_of
 from treadle.control.loop import wall, worked_for
 from treadle.core.actions import Action, Start, Stop
@@ -75,7 +70,7 @@ class Decisions:
         kept = read(context.store.setting(DECISIONS), wall())
         self._kept.extend(kept.decisions)
         self._last_id, self._others, self._since_at = kept.last_id, kept.others, kept.since_at
-        self._written_id, self._write_at = kept.last_id, 0.0
+        self._writing = WrittenSlowly(DECISIONS, self._newest_id())
         self._policy = context.charge.policy  # at the last decision
         self._pending: deque[_Made] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -84,9 +79,11 @@ class Decisions:
         """job: only those that changed the jobs of this id, array or name."""
         found = [each for each in self._kept if each.id > after and _is_about(each, job)]
         found = found[-max(1, min(limit, KEPT)) :]
-        newest = self._kept[-1].id if self._kept else 0
         return DecisionPage(
-            decisions=tuple(found), next=newest, others=self._others, since_at=self._since_at
+            decisions=tuple(found),
+            next=self._newest_id(),
+            others=self._others,
+            since_at=self._since_at,
         )
 
     # -- what the loop tells ----------------------------------------------------------------------
@@ -123,20 +120,22 @@ class Decisions:
         self._let_go.clear()
         self._happened = 0
 
-    def unwritten(self, now: float, *, last: bool = False) -> str:
-        """What the store is to keep; empty if it has it, or was given it a moment ago."""
-        newest = self._kept[-1].id if self._kept else 0
-        if newest == self._written_id or (now < self._write_at and not last):
-            return ""
-        self._written_id, self._write_at = newest, now + EVERY_S
-        kept = KeptDecisions(self._since_at, self._last_id, self._others, tuple(self._kept))
-        return text_of(kept)
+    def unwritten(self, now: float, *, last: bool = False) -> dict[str, str]:
+        """What the store is to keep."""
+        return self._writing.due(self._newest_id(), self._text, now, last=last)
 
     def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
         self._kept.extend(made.decision for made in self._pending)
         self._pending.clear()
+
+    def _newest_id(self) -> int:
+        return self._kept[-1].id if self._kept else 0
+
+    def _text(self) -> str:
+        kept = KeptDecisions(self._since_at, self._last_id, self._others, tuple(self._kept))
+        return text_of(kept)
 
     # -- making one -------------------------------------------------------------------------------
 

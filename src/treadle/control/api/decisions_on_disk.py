@@ -1,7 +1,6 @@
 """The newest decisions as the store keeps them, so that reasons outlive the daemon.
 
-They are one setting, written at most every EVERY_S and when the daemon leaves: a daemon that is
-killed loses the reasons of its last seconds.
+They are one setting, written now and then (written_slowly.py).
 """
 
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ import msgspec
 from treadle.wire.decisions import Decision
 
 DECISIONS = "decisions"  # the setting
-EVERY_S = 30.0
 BYTES_MAX = 512 * 1024
 
 

@@ -2,6 +2,7 @@
 
 from treadle.control.api.context import Context
 from treadle.control.api.decisions import Decisions
+from treadle.control.api.fragmented import Fragmented
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_view import queue_view
 from treadle.control.api.spells import spells
@@ -23,6 +24,7 @@ class Looks:
         self._queries = queries
         self._what_ifs = WhatIfs(context, queries)
         self.kept = Decisions(context, queries.thinking)
+        self.fragmented = Fragmented(context, queries.thinking)
 
     def decisions(self, *, after: int, limit: int, job: str) -> DecisionPage:
         return self.kept.page(after=after, limit=limit, job=job)
@@ -42,7 +44,7 @@ class Looks:
         return await spells(self._context, since_at, until_at)
 
     async def usage_days(self, *, since_at: float, until_at: float | None) -> UsageDays:
-        return await usage_days(self._context, since_at, until_at)
+        return await usage_days(self._context, self.fragmented.hours(), since_at, until_at)
 
     async def what_if(self, asked: WhatIfRequest) -> WhatIf:
         return await self._what_ifs.ask(asked)

@@ -83,7 +83,7 @@ class LiveService:
         self._looks = Looks(self.context, self._queries)
         disk = ProgressOnDisk(self.context)
         self._reporting = Reporting(self.context, parts.progress, disk)
-        self._life = Life(parts, self._accounts, self._retention, disk, self._looks.kept)
+        self._life = Life(parts, self._accounts, self._retention, disk, self._looks)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped
         )

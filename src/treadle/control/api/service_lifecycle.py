@@ -10,8 +10,7 @@ from functools import partial
 
 from treadle.control.api.accounts import Accounts
 from treadle.control.api.assembly import Parts
-from treadle.control.api.decisions import Decisions
-from treadle.control.api.decisions_on_disk import DECISIONS
+from treadle.control.api.looks import Looks
 from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.api.retention import Retention
 from treadle.control.jobs import (
@@ -54,14 +53,14 @@ class Life:
         accounts: Accounts,
         retention: Retention,
         disk: ProgressOnDisk,
-        decisions: Decisions,
+        looks: Looks,
     ) -> None:
         self._parts = parts
         self._disk = disk
         self._context = parts.context
         self._accounts = accounts
         self._retention = retention
-        self._decisions = decisions
+        self._decisions, self._fragmented = looks.kept, looks.fragmented
         self.stopped = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._noted_trouble = ""
@@ -76,7 +75,7 @@ class Life:
             steps=self._context.commit,
             on_error=self._policy_failed,
             on_decided=self._decided,
-            observers=(decisions.observe,),
+            observers=(self._decisions.observe, self._fragmented.observe),
         )
 
     async def begin(self) -> None:
@@ -119,13 +118,14 @@ class Life:
             await self._disk.keep()
         await self._disk.close()
         self._decisions.close()
+        self._fragmented.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         context = self._context
         with suppress(Exception):  # The next controller goes on with what was written before.
             await asyncio.wait_for(self._keep_histories(), LEAVE_WITHIN_S)
-            await asyncio.wait_for(self._keep_decisions(last=True), LEAVE_WITHIN_S)
+            await asyncio.wait_for(self._keep_settings(last=True), LEAVE_WITHIN_S)
         await context.engine.close()
         with suppress(Exception):  # It leaves in any case; this line only says so.
             left = context.commit.note(Batch(), Noted("controller left", "jobs run on"))
@@ -188,7 +188,8 @@ class Life:
         except Exception:  # whatever jobs print or leave behind, the next look may be better
             logger.exception("progress cannot be read")
         await self._disk.keep()
-        await self._keep_decisions()
+        self._fragmented.look()
+        await self._keep_settings()
         self._respec()
         context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
         await self._note_trouble()
@@ -221,12 +222,16 @@ class Life:
         running = [job for job in context.scheduler.jobs.values() if job.phase is Phase.RUNNING]
         context.inbox.tell(*context.commit.respec.in_a_look(running, now))
 
-    async def _keep_decisions(self, *, last: bool = False) -> None:
+    async def _keep_settings(self, *, last: bool = False) -> None:
+        """Write what outlives the daemon and is in no record."""
         context = self._context
         if context.condition.store_error:
             return
-        if text := self._decisions.unwritten(context.clock.now(), last=last):
-            await context.commit.write(Batch(settings={DECISIONS: text}))
+        now = context.clock.now()
+        settings = self._decisions.unwritten(now, last=last)
+        settings |= self._fragmented.unwritten(now, last=last)
+        if settings:
+            await context.commit.write(Batch(settings=settings))
 
     async def _keep_histories(self) -> None:
         rows = self._context.learner.histories(running=True)

@@ -1,15 +1,15 @@
 """Device-hours by day, user and tenant, and what of them was wasted, from the store."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.spells import KINDS, Machines, Now
 from treadle.control.api.usage_running import Busy, running_busy
+from treadle.control.api.utc_days import DAY_S, DAYS_MAX, date_of, parts
 from treadle.control.jobs import AttemptKey
 from treadle.control.loop import wall
 from treadle.store.rows import AttemptRow
@@ -17,14 +17,10 @@ from treadle.store.store import Store
 from treadle.wire.problems import InvalidRequestError
 from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
 
-DAY_S = 86_400.0
-DAYS_MAX = 400
 ATTEMPTS_MAX = 50_000
 ORDERS_MAX = 20_000
 LINES_MAX = 2000
 WITHIN_S = 60.0  # an order may be given so long before its job's processes run
-
-Part = tuple[int, float]  # the day, counted from 1970, and the seconds in it
 
 
 class _Order(msgspec.Struct):
@@ -45,13 +41,22 @@ class _Sum:
     restart_s: float = 0.0
 
 
-async def usage_days(context: Context, since_at: float, until_at: float | None) -> UsageDays:
+async def usage_days(
+    context: Context, fragmented: Mapping[str, float], since_at: float, until_at: float | None
+) -> UsageDays:
+    """fragmented: device-hours by day (fragmented.py)."""
     now_at = wall()
     until = now_at if until_at is None else min(until_at, now_at)
     since = max(since_at, until - DAYS_MAX * DAY_S)
     now = Now(tuple(context.cluster.nodes), {})
     busy = running_busy(context)
-    return await context.reads.ask(lambda store: days_of(store, now, busy, (since, until), now_at))
+    span = since, until
+    found = await context.reads.ask(lambda store: days_of(store, now, busy, span, now_at))
+    # Of a day that is asked for in part, it is not known how much was in that part.
+    cut = {date_of(int(at // DAY_S)) for at in span if at % DAY_S and at != now_at}
+    known = {day: hours for day, hours in fragmented.items() if day not in cut}
+    days = (replace(total, fragmented_h=known.get(total.day)) for total in found.days)
+    return replace(found, days=tuple(days))
 
 
 def days_of(
@@ -72,15 +77,15 @@ def days_of(
         devices = len(row.devices)
         ended_at = now_at if row.ended_at is None else row.ended_at
         share = busy.get(AttemptKey(row.job, row.number)) if row.ended_at is None else row.busy
-        for day, seconds in _parts(max(row.started_at, since), min(ended_at, until)):
+        for day, seconds in parts(max(row.started_at, since), min(ended_at, until)):
             _add(sums[day, row.owner, row.tenant], row, seconds * devices, share)
         if orders is not None and (ordered_at := orders.get(row.action)) is not None:
-            for day, seconds in _parts(max(ordered_at, since), min(row.started_at, until)):
+            for day, seconds in parts(max(ordered_at, since), min(row.started_at, until)):
                 sums[day, row.owner, row.tenant].restart_s += seconds * devices
     return UsageDays(
         rows=tuple(
             UsageDayRow(
-                day=_day(day),
+                day=date_of(day),
                 user=user,
                 tenant=tenant,
                 jobs=len(found.jobs),
@@ -134,24 +139,11 @@ def _totals(store: Store, now: Now, since: float, until: float) -> Iterator[DayT
         from_at = begin if node.from_at is None else max(begin, node.from_at)
         to_at = until if node.to_at is None else min(until, node.to_at)
         known = known and (node.devices > 0 or node.to_at is None)
-        for day, seconds in _parts(from_at, to_at):
+        for day, seconds in parts(from_at, to_at):
             sums[day] += seconds * node.devices
     for day in sorted(sums):
         hours = sums[day] / 3600.0 if known else None
-        yield DayTotal(day=_day(day), capacity_h=hours)
-
-
-def _parts(from_at: float, to_at: float) -> Iterator[Part]:
-    """A span of time, cut at midnight UTC."""
-    while from_at < to_at:
-        day = int(from_at // DAY_S)
-        end = min(to_at, (day + 1) * DAY_S)
-        yield day, end - from_at
-        from_at = end
-
-
-def _day(day: int) -> str:
-    return datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat()
+        yield DayTotal(day=date_of(day), capacity_h=hours)
 
 
 def _hours(seconds: float | None) -> float | None:

@@ -41,10 +41,10 @@ function Shown({ usage, by, since_at, isReading }) {
   const groups = useMemo(() => grouped(usage.rows, by), [usage, by]);
   if (!usage.rows.length) return html`<p class="empty">No job held a device in this time.</p>`;
   const all = total(usage.rows);
-  const capacity = sum(usage.days.map(({ capacity_h: each }) => each));
+  const ofDays = (name) => sum(usage.days.map((day) => day[name]));
   return html`<div class="views" aria-busy=${isReading}>
     <${Card} name="days" title="Allocated by day" wide><${Days} usage=${usage} by=${by} groups=${groups} since_at=${since_at} /><//>
-    <${Card} name="sums" title="In all"><${Sums} all=${all} capacity=${capacity} /><//>
+    <${Card} name="sums" title="In all"><${Sums} all=${all} capacity=${ofDays("capacity_h")} fragmented=${ofDays("fragmented_h")} /><//>
     <${Card} name="waste" title="Waste by cause"><${Waste} groups=${groups} /><//>
     <${Card} name="rows" title=${`By ${by}`} wide><${Rows} groups=${groups} by=${by} /><//></div>`;
 }
@@ -95,9 +95,10 @@ function daysFrom(since, { rows }) {
   return Array.from({ length: count }, (_, index) => new Date((begin + index * DAY_S) * 1000).toISOString().slice(0, 10));
 }
 
-function Sums({ all, capacity }) {
+function Sums({ all, capacity, fragmented }) {
   return html`<dl class="sums"><dt>Allocated</dt><dd>${hours(all.allocated_h)}${share(all.allocated_h, capacity)}</dd>
       <dt>Used</dt><dd>${hours(all.used_h)}${share(all.used_h, all.measured_h)}</dd>
+      <dt>Fragmented</dt><dd title="Free, but not where a waiting job needs them">${hours(fragmented)}</dd>
       <dt>There were</dt><dd>${hours(capacity)}</dd></dl>
     <p class="quiet small">Used: allocated hours times how busy the devices were${all.used_h === null ? "; nothing measured it" : `, of the ${number(all.measured_h)} h where that was measured`}.
       A device that jobs share counts for each of them, so that more may be allocated than there was.</p>`;

@@ -1,0 +1,299 @@
+"""Device-hours that stood free only because of where the devices are, by day."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play_on
+from treadle.control.api.fragmented import ASK_EVERY_S, FRAGMENTED, STOOD_STILL_S, Fragmented
+from treadle.control.api.thinking import Thinking
+from treadle.control.api.usage_days import usage_days
+from treadle.control.api.utc_days import DAY_S, DAYS_MAX, date_of
+from treadle.control.loop import wall
+from treadle.core.cluster import Node
+from treadle.engines.memory_world import MemoryWorld
+from treadle.store.rows import Batch
+from treadle.testing.clocks import ManualClock
+from treadle.wire.jobs import State
+
+NOON = 20_000 * DAY_S + DAY_S / 2
+NOON_DAY, NEXT_DAY = date_of(20_000), date_of(20_001)
+
+
+class Counting:
+    """What counts, with a clock that is moved by hand."""
+
+    def __init__(self, here: Bench, *, now: float = 0.0, wall_at: float = NOON) -> None:
+        self.clock = ManualClock(now)
+        context = replace(here.live.context, clock=self.clock)
+        self.thinking = Thinking(context)
+        ahead_s = wall_at - now
+        self.sums = Fragmented(context, self.thinking, lambda: ahead_s + self.clock.now())
+
+    async def look(self) -> None:
+        self.sums.look()
+        await self.sums.answered()
+
+    async def pass_s(self, seconds: float) -> None:
+        """Looks at least as often as the policy may be asked."""
+        end = self.clock.now() + seconds
+        while (now := self.clock.now()) < end:
+            self.clock.advance(min(end, now + ASK_EVERY_S))
+            await self.look()
+
+    def device_s(self, day: str = NOON_DAY) -> float:
+        return 3600.0 * self.sums.hours()[day]
+
+
+Story = Callable[[Bench, Counting], Awaitable[None]]
+
+
+def nodes_of_two(count: int = 2) -> MemoryWorld:
+    return MemoryWorld.of(*(Node(f"n{number}", 2, "none") for number in range(count)))
+
+
+async def one_taken_on_each(here: Bench) -> list[str]:
+    """Jobs of one device, one on each node of two."""
+    rows, count = here.live.context.scheduler.jobs, len(here.world.nodes)
+    jobs = [await here.submit("forever") for _ in range(2 * count - 1)]
+    for job in jobs:
+        await here.reached(job, State.RUNNING)
+    for job in jobs[1::2]:
+        await here.live.cancel(ME, job)
+        await here.reached(job, State.CANCELLED)
+    nodes = [rows[job].allocation.nodes() for job in jobs[::2]]
+    assert nodes == [(f"n{number}",) for number in range(count)]
+    return jobs[::2]
+
+
+def counted(story: Story, root: Path, *, policy: str = "backfill", nodes: int = 2) -> None:
+    async def whole(here: Bench) -> None:
+        counting = Counting(here)
+        try:
+            await story(here, counting)
+        finally:
+            counting.thinking.close()
+
+    play_on(nodes_of_two(nodes), whole, root, policy=policy)
+
+
+def test_two_devices_apart_count_while_a_gang_of_two_waits(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        first, _ = await one_taken_on_each(here)
+        await counting.pass_s(40.0)
+        assert counting.device_s() == 0.0, "nobody waits"
+        gang = await here.submit("forever", devices="2")
+        await here.settle()
+        assert here.live.context.scheduler.why(gang, 0.0).cause == "fragmentation"
+        await counting.pass_s(ASK_EVERY_S)
+        await counting.pass_s(3600.0)
+        assert counting.device_s() == pytest.approx(2 * 3600.0)
+        await here.live.cancel(ME, first)
+        await here.reached(gang, State.RUNNING)
+        await counting.look()
+        await counting.pass_s(600.0)
+        assert counting.device_s() == pytest.approx(2 * 3600.0), "the gang runs"
+
+    counted(story, tmp_path)
+
+
+def test_it_counts_until_the_job_waits_no_more_and_not_until_the_next_question(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        gang = await here.submit("forever", devices="2")
+        await here.settle()
+        await counting.look()
+        counting.clock.advance(3.0)
+        await here.live.cancel(ME, gang)
+        await here.settle()
+        await counting.look()
+        await counting.pass_s(60.0)
+        assert counting.device_s() == pytest.approx(2 * 3.0)
+
+    counted(story, tmp_path)
+
+
+def test_it_counts_no_more_devices_than_are_still_free_and_none_if_too_few(tmp_path: Path) -> None:
+    """Three are free, then two, then one."""
+
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        await here.settle()
+        await counting.look()
+        counting.clock.advance(2.0)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await counting.look()
+        counting.clock.advance(5.0)
+        await counting.look()
+        assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await counting.look()
+        await counting.pass_s(60.0)
+        assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
+
+    counted(story, tmp_path, nodes=3)
+
+
+def test_too_few_devices_are_not_fragmented_ones(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="4")
+        await here.settle()
+        await counting.look()
+        await counting.pass_s(60.0)
+        assert counting.device_s() == 0.0
+
+    counted(story, tmp_path)
+
+
+def test_a_policy_that_has_its_reasons_elsewhere_is_believed(tmp_path: Path) -> None:
+    """Under fifo the job behind waits for its turn, whatever lies where."""
+
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="4")
+        behind = await here.submit("forever", devices="1")
+        await here.settle()
+        assert here.live.context.scheduler.why(behind, 0.0).cause == "order"
+        await counting.look()
+        await counting.pass_s(60.0)
+        assert counting.device_s() == 0.0
+
+    counted(story, tmp_path, policy="fifo")
+
+
+def test_midnight_parts_the_sum(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        await here.settle()
+        late = Counting(here, wall_at=NOON + DAY_S / 2 - 4.0)
+        await late.look()
+        await late.pass_s(20.0)
+        assert late.device_s(NOON_DAY) == pytest.approx(2 * 4.0)
+        assert late.device_s(NEXT_DAY) == pytest.approx(2 * 16.0)
+        late.thinking.close()
+
+    counted(story, tmp_path)
+
+
+def test_a_daemon_that_stood_still_counts_nothing_of_that(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        await here.settle()
+        await counting.look()
+        await counting.pass_s(10.0)
+        counting.clock.advance(10.0 + STOOD_STILL_S + 1.0)
+        await counting.look()
+        await counting.pass_s(10.0)
+        assert counting.device_s() == pytest.approx(2 * 20.0)
+
+    counted(story, tmp_path)
+
+
+def test_the_next_daemon_goes_on_and_what_is_between_them_is_not_counted(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        await here.settle()
+        await counting.look()
+        await counting.pass_s(60.0)
+        counting.sums.close()
+        settings = counting.sums.unwritten(60.0, last=True)
+        await here.live.context.commit.write(Batch(settings=settings))
+        later = Counting(here, now=3660.0, wall_at=NOON + 3660.0)
+        assert later.device_s() == pytest.approx(2 * 60.0)
+        await later.look()
+        await later.pass_s(30.0)
+        assert later.device_s() == pytest.approx(2 * 90.0)
+        later.thinking.close()
+
+    counted(story, tmp_path)
+
+
+def test_the_sums_are_written_at_most_every_30_s_and_are_bounded(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        text = {date_of(day): 1.0 for day in range(20_000 - DAYS_MAX, 20_000)}
+        written = str(text).replace("'", '"')
+        await here.live.context.commit.write(Batch(settings={FRAGMENTED: written}))
+        full = Counting(here)
+        await full.pass_s(1.0)
+        days = full.sums.hours()
+        assert len(days) == DAYS_MAX
+        assert date_of(20_000 - DAYS_MAX) not in days, "the oldest goes"
+        assert NOON_DAY in days
+        full.thinking.close()
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        await here.settle()
+        await counting.look()
+        await counting.pass_s(10.0)
+        assert FRAGMENTED in counting.sums.unwritten(10.0)
+        await counting.pass_s(10.0)
+        assert counting.sums.unwritten(20.0) == {}
+        assert FRAGMENTED in counting.sums.unwritten(20.0, last=True)
+        assert counting.sums.unwritten(60.0) == {}, "nothing is new"
+
+    counted(story, tmp_path)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"2026-11-16": "much"}'])
+def test_what_cannot_be_read_is_as_if_nothing_was_kept(tmp_path: Path, text: str) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        await here.live.context.commit.write(Batch(settings={FRAGMENTED: text}))
+        anew = Counting(here)
+        assert anew.sums.hours() == {}
+        anew.thinking.close()
+
+    counted(story, tmp_path)
+
+
+def test_the_days_have_it_and_outlive_the_service(tmp_path: Path) -> None:
+    """Two services over one store, with real time."""
+    world, seen = nodes_of_two(), []
+
+    async def today(here: Bench) -> float:
+        found = (await here.live.usage_days()).days[-1].fragmented_h
+        assert found is not None
+        return found
+
+    async def first(here: Bench) -> None:
+        await one_taken_on_each(here)
+        await here.submit("forever", devices="2")
+        while not await today(here):
+            await here.settle()
+        seen.append(await today(here))
+
+    async def second(here: Bench) -> None:
+        kept = here.live.context.store.setting(FRAGMENTED)
+        assert kept
+        assert await today(here) >= seen[0] > 0.0
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_a_day_of_which_a_part_is_asked_for_is_not_known(tmp_path: Path) -> None:
+    async def story(here: Bench, counting: Counting) -> None:
+        now_at = wall()
+        today = date_of(int(now_at // DAY_S))
+        context, hours = here.live.context, {today: 3.0}
+        await here.reached(await here.submit("forever"), State.RUNNING)
+
+        async def asked(since: float, until: float | None) -> list[float | None]:
+            found = await usage_days(context, hours, since, until)
+            return [day.fragmented_h for day in found.days]
+
+        assert (await asked(0.0, None))[-1] == 3.0
+        assert (await asked(now_at - now_at % DAY_S, None))[-1] == 3.0
+        assert (await asked(0.0, wall()))[-1] is None, "a moment ago"
+        assert (await asked(now_at, None))[-1] is None
+        assert (await usage_days(context, {}, 0.0, None)).days[-1].fragmented_h is None
+
+    counted(story, tmp_path)
