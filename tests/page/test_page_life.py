@@ -195,6 +195,8 @@ def test_usage_is_shown_and_downloaded(here: Daemon, visitor: Visitor):
     visitor.go("/usage")
     page = visitor.page
     expect(page.get_by_role("row").filter(has_text="lab")).to_be_visible()
+    fragmented = page.get_by_text("Fragmented", exact=True).locator("+ dd")
+    expect(fragmented).to_have_text("0 h")
     visitor.keep("usage")
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").click()

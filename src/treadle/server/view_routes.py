@@ -83,7 +83,7 @@ async def get_usage_by_day(
     until_at: Until = None,
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
-    """Show device-hours by day and what was wasted; CSV rows without a user are of a whole day."""
+    """Show device-hours by day and what was wasted; in CSV the totals of days have no user."""
     found = await settled(service.usage_days(since_at=since_at, until_at=until_at))
     if as_format is UsageFormat.JSON:
         return await answer(found)
