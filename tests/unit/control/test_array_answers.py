@@ -10,7 +10,7 @@ from treadle.cli.live.why import why_text
 from treadle.control.jobs import ARRAY, USER
 from treadle.core.events import JobHeld, JobReleased
 from treadle.wire.jobs import Estimate, JobRequest, State, Why
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 
 def end_of(why: Why) -> Estimate:
@@ -121,29 +121,13 @@ async def cancelled(here: Bench, word: str, *jobs: str) -> None:
     await here.settle()
 
 
-def test_the_id_of_a_job_comes_before_the_name_of_an_array(tmp_path: Path) -> None:
-    """1. Job 2 waits, and array 3 is called 2. 2. Job 2 has ended."""
-
+@pytest.mark.parametrize("name", ["2", "2_1"])
+def test_no_job_is_called_as_an_id_is(tmp_path: Path, name: str) -> None:
     async def story(here: Bench) -> None:
-        await here.reached(await here.submit("forever"), State.RUNNING)
-        job = await here.submit("forever")
-        await here.submit("forever", name=job, array="0-1")
-        await here.settle()
-        assert (await here.live.why(job)).id == job
-        await cancelled(here, job, job)
-        assert (await here.live.why(job)).id == job
+        with pytest.raises(InvalidRequestError, match="would be taken for a job's id"):
+            await here.submit("forever", name=name, array="0-1")
 
     play(story, tmp_path, devices=1)
-
-
-def test_the_id_of_an_ended_array_comes_before_the_name_of_a_job(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
-        await cancelled(here, array.id, *array.jobs)
-        await here.reached(await here.submit("forever", name=array.id), State.RUNNING)
-        assert (await here.live.why(array.id)).id == array.id
-
-    play(story, tmp_path)
 
 
 def test_an_ended_array_is_found_by_its_name(tmp_path: Path) -> None:

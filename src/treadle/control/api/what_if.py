@@ -18,7 +18,6 @@ from treadle.control.api.job_progress import left_of
 from treadle.control.api.queries import Queries
 from treadle.control.loop import PolicyInCharge, wall
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import named_jobs
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.wire.problems import BusyError, InvalidRequestError, RequestError, UnavailableError
 from treadle.wire.what_if import WhatIf, WhatIfRequest
@@ -32,7 +31,6 @@ CLUSTER_LENGTH_MAX = 200
 # Without -P it would import from the folder in which it starts.
 COMMAND = ("-P", "-m", "treadle.study.snapshot_what_if")
 SAID_BYTES_MAX = 2000  # of what a process that failed said, the last
-NAMED_MAX = 4
 MIDDLE = 0.5
 
 
@@ -88,10 +86,6 @@ class WhatIfs:
             raise InvalidRequestError(str(error)) from None
         if len(asked.without) > WITHOUT_MAX:
             raise InvalidRequestError(f"without names more than {WITHOUT_MAX:,} jobs")
-        unknown = [name for name in asked.without if name not in self._context.scheduler.jobs]
-        if unknown:
-            named = named_jobs(unknown, NAMED_MAX)
-            raise InvalidRequestError(f"without names {named}: there is none that has not ended")
 
     async def _simulated(self, asked: WhatIfRequest) -> WhatIf:
         snapshot = dict(await self._queries.snapshot())
