@@ -184,7 +184,7 @@ def test_u15_the_name_of_an_array_is_refused_as_its_id_is(capsys, verb) -> None:
 def test_u15_one_retry_and_odd_limits_are_said_as_they_are(capsys) -> None:
     shown = detail(job("11"), retries=1, time_limit_s=90.0)
     assert treadle(ValueClient(details={"11": shown}), "describe", "11") == 0
-    assert "  limits     1m30s, grace 30s, 1 retry\n" in capsys.readouterr().out
+    assert "  limits     1m30s, grace 30s, at most 1 retry\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """A group that is cut: its own connections fail at once, and no others do."""
 
 import atexit
-import multiprocessing as mp
 import os
 import socket
 import threading
@@ -12,6 +11,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from tests.forked import context
 from treadle.train import stop
 from treadle.train.forming import cuttable
 from treadle.train.group import JOIN_S_MAX, BrokenGroupError, Group
@@ -48,9 +48,8 @@ def _cut(rank: int, folder: Path, said: Connection) -> None:
 
 
 def test_a_cut_fails_what_waits_for_a_peer_and_spares_other_connections(tmp_path: Path) -> None:
-    fork = mp.get_context("fork")
-    heard, said = fork.Pipe()
-    ranks = [fork.Process(target=_cut, args=(n, tmp_path, said), daemon=True) for n in range(2)]
+    heard, said = context.Pipe()
+    ranks = [context.Process(target=_cut, args=(n, tmp_path, said), daemon=True) for n in range(2)]
     for each in ranks:
         each.start()
     assert heard.poll(LIMIT_S / 2), "the sum waits for its timeout"
@@ -98,10 +97,10 @@ def _forms_twice(rank: int, folder: Path, said: Connection) -> None:
 def test_a_cut_counts_for_older_groups_whenever_it_comes_and_for_no_newer_one(
     tmp_path: Path,
 ) -> None:
-    fork = mp.get_context("fork")
-    heard, said = fork.Pipe()
+    heard, said = context.Pipe()
     ranks = [
-        fork.Process(target=_forms_twice, args=(n, tmp_path, said), daemon=True) for n in range(2)
+        context.Process(target=_forms_twice, args=(n, tmp_path, said), daemon=True)
+        for n in range(2)
     ]
     for each in ranks:
         each.start()
@@ -131,7 +130,7 @@ def test_a_process_that_gave_up_a_group_ends_without_the_interpreters_teardown(
     tmp_path: Path,
 ) -> None:
     """The thread that still forms it would end the process with SIGABRT."""
-    ends = mp.get_context("fork").Process(target=_ends_while_a_group_forms, args=(tmp_path,))
+    ends = context.Process(target=_ends_while_a_group_forms, args=(tmp_path,))
     ends.start()
     ends.join(JOIN_S_MAX)
     assert ends.exitcode == 0

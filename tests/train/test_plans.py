@@ -1,6 +1,5 @@
 """A plan changes how a model is trained, not what it learns: real processes, real collectives."""
 
-import multiprocessing as mp
 import os
 import warnings
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
+from tests.forked import context
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
 from treadle.train.parallelize import Blueprint, parallelize
@@ -133,9 +133,10 @@ def live(rank: int, folder: Path, barrier: Barrier, losses: Connection) -> None:
 
 
 def test_a_life_under_many_plans_learns_the_same(tmp_path: Path) -> None:
-    fork = mp.get_context("fork")
-    barrier, (heard, losses) = fork.Barrier(RANKS), fork.Pipe(duplex=False)
-    ranks = [fork.Process(target=live, args=(n, tmp_path, barrier, losses)) for n in range(RANKS)]
+    barrier, (heard, losses) = context.Barrier(RANKS), context.Pipe(duplex=False)
+    ranks = [
+        context.Process(target=live, args=(n, tmp_path, barrier, losses)) for n in range(RANKS)
+    ]
     for each in ranks:
         each.start()
     assert heard.poll(300), "the processes hang"

@@ -1,6 +1,6 @@
 """Faults under a plan that splits the model: a full disk, a rank that dies, folders left behind."""
 
-import multiprocessing as mp
+import multiprocessing
 import os
 import resource
 import signal
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from tests.forked import context
 from treadle.core.plan import Plan
 from treadle.train import carry
 from treadle.train.elastic import Move
@@ -72,9 +73,8 @@ def test_a_full_disk_on_one_rank_is_an_error_on_all_and_the_group_goes_on(
     tmp_path: Path, full: int
 ) -> None:
     (tmp_path / "memory").mkdir()
-    fork = mp.get_context("fork")
-    heard, said = fork.Pipe(duplex=False)
-    ranks = [fork.Process(target=_saves, args=(n, tmp_path, full, said)) for n in range(2)]
+    heard, said = context.Pipe(duplex=False)
+    ranks = [context.Process(target=_saves, args=(n, tmp_path, full, said)) for n in range(2)]
     for each in ranks:
         each.start()
     found = {}
@@ -109,9 +109,8 @@ def test_a_rank_that_dies_before_the_norm_is_known_breaks_the_group_and_not_the_
     tmp_path: Path,
 ) -> None:
     """Any other error would be the script's own, and the attempt would have failed."""
-    fork = mp.get_context("fork")
-    heard, said = fork.Pipe(duplex=False)
-    ranks = [fork.Process(target=_clips, args=(n, tmp_path, said)) for n in range(2)]
+    heard, said = context.Pipe(duplex=False)
+    ranks = [context.Process(target=_clips, args=(n, tmp_path, said)) for n in range(2)]
     for each in ranks:
         each.start()
     said.close()
@@ -155,7 +154,7 @@ def test_folders_of_killed_members_are_removed_at_the_next_start_and_no_others(
     for name in ("TREADLE_MEMORY_DIR", "TREADLE_CHECKPOINT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(place, str(tmp_path))
-    fork = mp.get_context("fork")
+    fork = multiprocessing.get_context("fork")  # It has this process's environment.
     heard, said = fork.Pipe(duplex=False)
     writer = fork.Process(target=_leaves, args=(said,), daemon=True)
     writer.start()
