@@ -366,7 +366,13 @@ def test_it_was_cancelled(tmp_path: Path) -> None:
         job = await runs(live)
         await live.cancel(ME, job)
         await ended(live, job)
-        assert short(await live.why(job)) == ("cancelled", "it was cancelled by me", "", False, None)
+        assert short(await live.why(job)) == (
+            "cancelled",
+            "it was cancelled by me",
+            "",
+            False,
+            None,
+        )
         assert (await view_of(live, job)).state is State.CANCELLED
 
     told(story, tmp_path)

@@ -24,6 +24,7 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.server.running import Running, running
 from tests.server.tls import certificate_files
+from tests.shared import THOROUGH
 from treadle.client import Client
 from treadle.server.app import create_app, offered
 from treadle.server.certificate import CertificateFiles
@@ -31,9 +32,9 @@ from treadle.server.settings import ServerSettings
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
 
-CASES_MIN = 5000
+CASES_MIN = 5000 if THOROUGH else 2000
 SHARDS = 4  # so that two cores share the work
-VARIED, PLAIN = 125, 10  # requests of an operation in each mode
+VARIED, PLAIN = (125 if THOROUGH else 50), 10  # requests of an operation in each mode
 FEWER = 5  # the part of them that is also sent in other ways: over TLS, and by a browser's session
 CHECKS = [
     not_a_server_error,

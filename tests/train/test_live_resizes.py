@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.control.daemons import Daemon, daemon
+from tests.shared import THOROUGH
 from tests.train.harness import printed
 from treadle.wire.jobs import JobRequest, State
 
@@ -82,7 +83,7 @@ def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
         assert sorted(seen) == list(range(64))
 
 
-@pytest.mark.parametrize("policy", ["weave-l", "afs", "aiturbo"])
+@pytest.mark.parametrize("policy", ["weave-l", "afs", "aiturbo"] if THOROUGH else ["weave-l"])
 def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -> None:
     """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
     expected = undisturbed()
