@@ -32,7 +32,7 @@ class Nodes:
     """The processes of the cluster."""
 
     def __init__(self) -> None:
-        # Ray's own reaper kills the group of this process when one node is lost.
+        # This process ends its nodes itself.
         self._cluster = Cluster(shutdown_at_exit=False)
         self._by_name: dict[str, Any] = {}
         for name in NODES:  # The driver is attached to the first, so that one is never lost.

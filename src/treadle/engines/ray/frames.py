@@ -16,7 +16,7 @@ from treadle.core.cluster import Node
 from treadle.core.errors import EngineError
 
 _LENGTH = struct.Struct("!I")
-BYTES_MAX = 64 << 20
+BYTES_MAX = 64 << 20  # of one message
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ def packed(message: Settings | Ask | FromDriver) -> bytes:
 
 def read_blocking(link: socket.socket) -> FromDriver:
     """The next message of the driver; raises ClosedError, or TimeoutError by the socket's limit."""
-    (length,) = _LENGTH.unpack(_exactly(link, _LENGTH.size))
+    length = _length(_exactly(link, _LENGTH.size))
     return _from_driver.decode(_exactly(link, length))
 
 
@@ -121,10 +121,18 @@ async def read_settings(reader: asyncio.StreamReader) -> Settings:
 
 async def _body(reader: asyncio.StreamReader) -> bytes:
     try:
-        (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+        length = _length(await reader.readexactly(_LENGTH.size))
         return await reader.readexactly(length)
     except (asyncio.IncompleteReadError, OSError):
         raise ClosedError from None
+
+
+def _length(head: bytes) -> int:
+    """Of a message; no room is made for more than one may have."""
+    (length,) = _LENGTH.unpack(head)
+    if length > BYTES_MAX:
+        raise ClosedError
+    return int(length)
 
 
 def _exactly(link: socket.socket, count: int) -> bytes:
