@@ -23,6 +23,9 @@ def test_a_drained_node_starts_nothing_until_it_is_used_again(tmp_path: Path) ->
         jobs.append(await here.submit("true"))
         await here.settle()
         assert [here.state(job) for job in jobs] == [State.RUNNING, State.PENDING]
+        why = await here.live.why(jobs[1])
+        assert why.because == "it needs devices of nodes that are drained: here"
+        assert not why.never
 
     async def second(here: Bench) -> None:
         await here.settle()

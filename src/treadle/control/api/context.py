@@ -24,6 +24,7 @@ class Seen:
     closed: Mapping[Device, DeviceClosed]
     stuck: Mapping[JobId, str]
     states: Mapping[str, State | None]  # of jobs and arrays that an answer speaks of
+    drained: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class Context:
     def frozen(self) -> "Context":
         """A copy to be asked in another thread, of everything but the states of other jobs."""
         stuck = {job: text for node in self.engine.view() for job, text in node.stuck.items()}
-        seen = Seen(dict(self.commit.closed), stuck, {})
+        seen = Seen(dict(self.commit.closed), stuck, {}, self.drained)
         return replace(self, scheduler=self.scheduler.fork(), seen=seen)
 
     def knowing(self, names: Iterable[str], jobs: JobTable) -> "Context":
@@ -61,6 +62,13 @@ class Context:
     def closed(self) -> Mapping[Device, DeviceClosed]:
         """Devices that take no new work."""
         return self.commit.closed if self.seen is None else self.seen.closed
+
+    @property
+    def drained(self) -> Mapping[str, int]:
+        """The nodes that are drained, with how many devices each has."""
+        if self.seen is not None:
+            return self.seen.drained
+        return {node.name: len(node.devices) for node in self.engine.view() if node.drained}
 
     def stuck(self, job: JobId) -> str:
         """What a process of the job waits for, if it does not begin or does not die."""

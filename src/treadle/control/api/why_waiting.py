@@ -215,6 +215,11 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         )
     if record.id not in context.scheduler.unfit:
         return None
+    drained = context.drained
+    used = context.cluster.device_count
+    if used < row.spec.sizes[0] <= used + sum(drained.values()):
+        because = f"it needs devices of nodes that are drained: {', '.join(drained)}"
+        return Finding("drained", because, f"treadle nodes undrain {min(drained)} (for admins)")
     fewer = fits_at_most(row.spec, context.cluster)
     change = f"submit it with --devices {fewer}" if fewer else ""
     because = f"it can never run here: {context.scheduler.unfit[record.id]}"
