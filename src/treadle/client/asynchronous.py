@@ -10,8 +10,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from treadle.client import calls
 from treadle.client.calls import Call
 from treadle.client.errors import LostError, NoAnswerError, UnreachableError
@@ -21,6 +19,7 @@ from treadle.client.exchange import (
     early,
     knock,
     read_answer,
+    read_event,
     read_refusal,
     request_parts,
     too_long,
@@ -30,12 +29,13 @@ from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep_async
 from treadle.core.errors import TreadleError
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
-from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
-from treadle.wire.machine import EventView
 from treadle.wire.problems import UnavailableError
 
 if TYPE_CHECKING:
     import httpx2
+
+    from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
+    from treadle.wire.machine import EventView
 
 Answer = TypeVar("Answer")
 
@@ -123,7 +123,7 @@ class AsyncClient(Methods):
         call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
         async with aclosing(self._follow(call)) as events:
             async for event in events:
-                yield msgspec.json.decode(event.data, type=LogPiece)
+                yield read_event(call, event.data)
 
     async def follow_events(
         self, *, after: int | None = None, job: str = ""
@@ -131,9 +131,10 @@ class AsyncClient(Methods):
         """Stream events as they happen; without `after`, from now on."""
         if after is None:
             after = (await self.events_last(limit=1)).next
-        async with aclosing(self._follow(calls.event_stream(after=after, job=job))) as events:
+        call = calls.event_stream(after=after, job=job)
+        async with aclosing(self._follow(call)) as events:
             async for event in events:
-                yield msgspec.json.decode(event.data, type=EventView)
+                yield read_event(call, event.data)
 
     async def journal(self) -> AsyncIterator[bytes]:
         """Download the journal as JSON lines, in pieces."""

@@ -3,42 +3,56 @@
 A function here says what is sent and what comes back; it sends nothing.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
 import msgspec
 
-from treadle.core.machine import NodeView
-from treadle.wire.history import JobHistory
-from treadle.wire.job_orders import JobsOrder, JobsOrdered
-from treadle.wire.jobs import (
-    DryRun,
-    JobChange,
-    JobDetail,
-    JobPage,
-    JobRequest,
-    JobView,
-    LogPiece,
-    Report,
-    Submitted,
-    Why,
+from treadle.client.answer_types import (
+    JOBS,
+    MACHINE,
+    NODES,
+    RETENTION,
+    WHAT_IF,
+    Named,
+    many,
+    one,
 )
-from treadle.wire.machine import (
-    EventPage,
-    PolicyChange,
-    PolicyView,
-    Status,
-    TokenMade,
-    TokenRequest,
-    TokenView,
-    UsageRow,
-)
-from treadle.wire.retention import Pruned, PruneRequest
-from treadle.wire.sessions import LinkMade
-from treadle.wire.what_if import WhatIf, WhatIfRequest
+
+if TYPE_CHECKING:
+    from treadle.core.machine import NodeView
+    from treadle.wire.history import JobHistory
+    from treadle.wire.job_orders import JobsOrder, JobsOrdered
+    from treadle.wire.jobs import (
+        DryRun,
+        JobChange,
+        JobDetail,
+        JobPage,
+        JobRequest,
+        JobView,
+        LogPiece,
+        Report,
+        Submitted,
+        Why,
+    )
+    from treadle.wire.machine import (
+        EventPage,
+        EventView,
+        PolicyView,
+        Status,
+        TokenMade,
+        TokenRequest,
+        TokenView,
+        UsageRow,
+    )
+    from treadle.wire.retention import Pruned, PruneRequest
+    from treadle.wire.sessions import LinkMade
+    from treadle.wire.what_if import WhatIf, WhatIfRequest
 
 PREFIX = "/api/v1"
 DIFF_JSON_MAX = 3 * 2**19  # as JSON, of the 2 MiB that a body may have
@@ -51,24 +65,27 @@ Parameter = str | int | float | bool | Iterable[str] | None
 class Call(Generic[Answer]):
     method: str
     path: str
-    answer: object  # the type that comes back: what `Answer` says, for the decoder
+    answer: object  # the type that comes back: what `Answer` says, or its name
     params: Mapping[str, str | list[str]] = field(default_factory=dict)
     body: object = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = False  # sending it twice does what sending it once does
+
+    def answer_type(self) -> object:
+        return self.answer.resolve() if isinstance(self.answer, Named) else self.answer
 
 
 def submit(request: JobRequest, *, key: str | None = None) -> Call[Submitted]:
     """Submit a job. A key of one's own makes repeats harmless across programs as well."""
     headers = {"Idempotency-Key": key if key is not None else uuid4().hex}
     body = sparse(fitting(request))
-    return _post("/jobs", Submitted, body=body, headers=headers, repeatable=True)
+    return _post("/jobs", one(JOBS, "Submitted"), body=body, headers=headers, repeatable=True)
 
 
 def dry_run(request: JobRequest) -> Call[DryRun]:
     """Check a submission without submitting it."""
     body = sparse(replace(request, code=None))  # it does not matter what the code is
-    return _post("/jobs/dry-run", DryRun, body=body, repeatable=True)
+    return _post("/jobs/dry-run", one(JOBS, "DryRun"), body=body, repeatable=True)
 
 
 def job_page(
@@ -85,7 +102,7 @@ def job_page(
     """One page of the list of jobs."""
     return _get(
         "/jobs",
-        JobPage,
+        one(JOBS, "JobPage"),
         state=[str(state) for state in states],
         user=user,
         tenant=tenant,
@@ -99,47 +116,47 @@ def job_page(
 
 def job(identity: str) -> Call[JobDetail]:
     """Show a job's full record."""
-    return _get(_job(identity), JobDetail)
+    return _get(_job(identity), one(JOBS, "JobDetail"))
 
 
 def why(identity: str) -> Call[Why]:
     """Explain why a job is pending."""
-    return _get(_job(identity, "why"), Why)
+    return _get(_job(identity, "why"), one(JOBS, "Why"))
 
 
 def job_history(identity: str) -> Call[JobHistory]:
     """Show what a job used over time."""
-    return _get(_job(identity, "history"), JobHistory)
+    return _get(_job(identity, "history"), one("treadle.wire.history", "JobHistory"))
 
 
 def cancel(identity: str) -> Call[tuple[JobView, ...]]:
     """Cancel a job or an array."""
-    return _post(_job(identity, "cancel"), tuple[JobView, ...])
+    return _post(_job(identity, "cancel"), many(JOBS, "JobView"))
 
 
 def hold(identity: str) -> Call[tuple[JobView, ...]]:
     """Hold a pending job, so that it does not start."""
-    return _post(_job(identity, "hold"), tuple[JobView, ...])
+    return _post(_job(identity, "hold"), many(JOBS, "JobView"))
 
 
 def release(identity: str) -> Call[tuple[JobView, ...]]:
     """Release a held job."""
-    return _post(_job(identity, "release"), tuple[JobView, ...])
+    return _post(_job(identity, "release"), many(JOBS, "JobView"))
 
 
 def change(identity: str, change: JobChange) -> Call[JobView]:
     """Change a job's priority, time limit or name; of a waiting one also devices and tenant."""
-    return _call("PATCH", _job(identity), JobView, body=sparse(change))
+    return _call("PATCH", _job(identity), one(JOBS, "JobView"), body=sparse(change))
 
 
 def order_jobs(order: JobsOrder) -> Call[JobsOrdered]:
     """Cancel, hold, release, change or delete many jobs in one request of at most 1,000 ids."""
-    return _post("/jobs/orders", JobsOrdered, body=sparse(order))
+    return _post("/jobs/orders", one("treadle.wire.job_orders", "JobsOrdered"), body=sparse(order))
 
 
 def prune(request: PruneRequest) -> Call[Pruned]:
     """Remove the output of ended jobs, and their records if asked; checkpoints stay."""
-    return _post("/prune", Pruned, body=sparse(request), repeatable=True)
+    return _post("/prune", one(RETENTION, "Pruned"), body=sparse(request), repeatable=True)
 
 
 def report(identity: str, report: Report) -> Call[None]:
@@ -152,45 +169,56 @@ def log(
 ) -> Call[LogPiece]:
     """Read one rank's output; attempt 0 is the newest, an offset below 0 is from the end."""
     return _get(
-        _job(identity, "log"), LogPiece, attempt=attempt, rank=rank, offset=offset, limit=limit
+        _job(identity, "log"),
+        one(JOBS, "LogPiece"),
+        attempt=attempt,
+        rank=rank,
+        offset=offset,
+        limit=limit,
     )
 
 
 def log_stream(
     identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0
 ) -> Call[LogPiece]:
-    return _get(_job(identity, "log/stream"), LogPiece, attempt=attempt, rank=rank, offset=offset)
+    return _get(
+        _job(identity, "log/stream"),
+        one(JOBS, "LogPiece"),
+        attempt=attempt,
+        rank=rank,
+        offset=offset,
+    )
 
 
 def nodes() -> Call[tuple[NodeView, ...]]:
     """List nodes, their devices and the jobs on them."""
-    return _get("/nodes", tuple[NodeView, ...])
+    return _get("/nodes", many(NODES, "NodeView"))
 
 
 def order_node(node: str, order: str) -> Call[NodeView]:
     """Set a node's order: "drain" or "undrain"."""
-    return _put(f"/nodes/{_name(node)}/order", NodeView, body={"order": order})
+    return _put(f"/nodes/{_name(node)}/order", one(NODES, "NodeView"), body={"order": order})
 
 
 def order_device(device: str, order: str) -> Call[NodeView]:
     """Set a device's order: "manage" or "avoid"."""
-    return _put(f"/devices/{_name(device)}/order", NodeView, body={"order": order})
+    return _put(f"/devices/{_name(device)}/order", one(NODES, "NodeView"), body={"order": order})
 
 
 def unquarantine(device: str) -> Call[NodeView]:
     """Take a device out of quarantine."""
-    return _post(f"/devices/{_name(device)}/unquarantine", NodeView)
+    return _post(f"/devices/{_name(device)}/unquarantine", one(NODES, "NodeView"))
 
 
 def policy() -> Call[PolicyView]:
     """Show the current policy."""
-    return _get("/policy", PolicyView)
+    return _get("/policy", one(MACHINE, "PolicyView"))
 
 
 def set_policy(policy: str, placement: str | None = None) -> Call[PolicyView]:
     """Change the policy; running jobs keep running."""
-    change = PolicyChange(policy=policy, placement=placement)
-    return _put("/policy", PolicyView, body=sparse(change))
+    change = {"policy": policy} | ({} if placement is None else {"placement": placement})
+    return _put("/policy", one(MACHINE, "PolicyView"), body=change)
 
 
 def health() -> Call[dict[str, str]]:
@@ -200,33 +228,33 @@ def health() -> Call[dict[str, str]]:
 
 def status() -> Call[Status]:
     """Show daemon status."""
-    return _get("/status", Status)
+    return _get("/status", one(MACHINE, "Status"))
 
 
 def shut_down(mode: str = "leave") -> Call[Status]:
     """Stop the daemon: "leave" jobs running, "drain", or "cancel" them."""
-    return _post("/shutdown", Status, body={"mode": mode})
+    return _post("/shutdown", one(MACHINE, "Status"), body={"mode": mode})
 
 
 def events(*, after: int = 0, job: str = "", limit: int = 100) -> Call[EventPage]:
     """List events after an id, oldest first."""
-    return _get("/events", EventPage, after=after, job=job, limit=limit)
+    return _get("/events", one(MACHINE, "EventPage"), after=after, job=job, limit=limit)
 
 
 def events_last(*, job: str = "", limit: int = 100) -> Call[EventPage]:
     """List the newest events, oldest first."""
-    return _get("/events", EventPage, last=True, job=job, limit=limit)
+    return _get("/events", one(MACHINE, "EventPage"), last=True, job=job, limit=limit)
 
 
-def event_stream(*, after: int | None = None, job: str = "") -> Call[EventPage]:
-    return _get("/events/stream", EventPage, after=after, job=job)
+def event_stream(*, after: int | None = None, job: str = "") -> Call[EventView]:
+    return _get("/events/stream", one(MACHINE, "EventView"), after=after, job=job)
 
 
 def usage(
     *, since_at: float | None = None, until_at: float | None = None
 ) -> Call[tuple[UsageRow, ...]]:
     """Show device-hours for each user and tenant."""
-    return _get("/usage", tuple[UsageRow, ...], since_at=since_at, until_at=until_at)
+    return _get("/usage", many(MACHINE, "UsageRow"), since_at=since_at, until_at=until_at)
 
 
 def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -> Call[str]:
@@ -241,7 +269,7 @@ def snapshot() -> Call[dict[str, object]]:
 
 def what_if(request: WhatIfRequest) -> Call[WhatIf]:
     """Simulate the present queue under another policy, on other machines, or without jobs."""
-    return _post("/what-if", WhatIf, body=sparse(request), repeatable=True)
+    return _post("/what-if", one(WHAT_IF, "WhatIf"), body=sparse(request), repeatable=True)
 
 
 def journal() -> Call[bytes]:
@@ -260,17 +288,17 @@ def metrics() -> Call[str]:
 
 def tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
     """List your tokens, or all tokens for an admin; `user` is for admins."""
-    return _get("/tokens", tuple[TokenView, ...], user=user)
+    return _get("/tokens", many(MACHINE, "TokenView"), user=user)
 
 
 def make_token(request: TokenRequest) -> Call[TokenMade]:
     """Create a token; only this answer shows its value."""
-    return _post("/tokens", TokenMade, body=sparse(request))
+    return _post("/tokens", one(MACHINE, "TokenMade"), body=sparse(request))
 
 
 def session_link() -> Call[LinkMade]:
     """Make a link that logs a browser in as you, once."""
-    return _post("/session/link", LinkMade)
+    return _post("/session/link", one("treadle.wire.sessions", "LinkMade"))
 
 
 def revoke_token(identity: str) -> Call[None]:
@@ -280,7 +308,7 @@ def revoke_token(identity: str) -> Call[None]:
 
 def revoke_tokens(*, user: str = "") -> Call[tuple[TokenView, ...]]:
     """Revoke all your tokens, or for an admin all of a user; returns those."""
-    return _call("DELETE", "/tokens", tuple[TokenView, ...], params={"user": user})
+    return _call("DELETE", "/tokens", many(MACHINE, "TokenView"), params={"user": user})
 
 
 def fitting(request: JobRequest) -> JobRequest:

@@ -14,8 +14,6 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import msgspec
-
 from treadle.client import calls
 from treadle.client.calls import Call
 from treadle.client.errors import LostError, NoAnswerError, UnreachableError
@@ -25,6 +23,7 @@ from treadle.client.exchange import (
     early,
     knock,
     read_answer,
+    read_event,
     read_refusal,
     request_parts,
     too_long,
@@ -34,12 +33,13 @@ from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep
 from treadle.core.errors import TreadleError
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
-from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
-from treadle.wire.machine import EventView
 from treadle.wire.problems import UnavailableError
 
 if TYPE_CHECKING:
     import httpx2
+
+    from treadle.wire.jobs import JobChange, JobDetail, JobView, LogPiece
+    from treadle.wire.machine import EventView
 
 Answer = TypeVar("Answer")
 
@@ -126,15 +126,16 @@ class Client(Methods):
         call = calls.log_stream(identity, attempt=attempt, rank=rank, offset=offset)
         with closing(self._follow(call)) as events:
             for event in events:
-                yield msgspec.json.decode(event.data, type=LogPiece)
+                yield read_event(call, event.data)
 
     def follow_events(self, *, after: int | None = None, job: str = "") -> Iterator[EventView]:
         """Stream events as they happen; without `after`, from now on."""
         if after is None:
             after = (self.events_last(limit=1)).next
-        with closing(self._follow(calls.event_stream(after=after, job=job))) as events:
+        call = calls.event_stream(after=after, job=job)
+        with closing(self._follow(call)) as events:
             for event in events:
-                yield msgspec.json.decode(event.data, type=EventView)
+                yield read_event(call, event.data)
 
     def journal(self) -> Iterator[bytes]:
         """Download the journal as JSON lines, in pieces."""

@@ -74,7 +74,7 @@ def read_answer(call: Call[Answer], status: int, body: bytes) -> Answer:
     else:
         try:
             # The type is what the call's own type parameter says.
-            found = msgspec.json.decode(body, type=call.answer)
+            found = msgspec.json.decode(body, type=call.answer_type())
         except msgspec.MsgspecError as error:
             raise NoAnswerError(
                 f"the answer to {call.method} {call.path} could not be read ({error});"
@@ -82,6 +82,13 @@ def read_answer(call: Call[Answer], status: int, body: bytes) -> Answer:
             ) from None
     answer: Answer = found
     return answer
+
+
+def read_event(call: Call[Answer], data: str) -> Answer:
+    """One event of a stream as its type."""
+    found: Any = msgspec.json.decode(data, type=call.answer_type())
+    event: Answer = found
+    return event
 
 
 def read_refusal(call: Call[Any], status: int, body: bytes) -> RequestError:

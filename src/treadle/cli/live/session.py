@@ -34,19 +34,19 @@ if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help
         Submitted,
         Why,
     )
+    from treadle.wire.machine import (
+        EventPage,
+        EventView,
+        PolicyView,
+        Status,
+        TokenMade,
+        TokenRequest,
+        TokenView,
+        UsageRow,
+    )
     from treadle.wire.retention import Pruned, PruneRequest
     from treadle.wire.sessions import LinkMade
     from treadle.wire.what_if import WhatIf, WhatIfRequest
-from treadle.wire.machine import (
-    EventPage,
-    EventView,
-    PolicyView,
-    Status,
-    TokenMade,
-    TokenRequest,
-    TokenView,
-    UsageRow,
-)
 
 
 class ClientPort(Protocol):
