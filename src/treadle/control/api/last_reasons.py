@@ -32,9 +32,9 @@ class LastReasons:
         while len(self._said) > KEPT_MAX or self._oldest_at() < now - KEPT_S:
             del self._said[next(iter(self._said))]
 
-    def at(self, now: float) -> Reasons:
+    def at(self, now: float, *, within_s: float = KEPT_S) -> Reasons:
         """Those that are recent."""
-        since = now - KEPT_S
+        since = now - within_s
         return {job: said.reason for job, said in self._said.items() if said.at >= since}
 
     def _oldest_at(self) -> float:

@@ -59,6 +59,7 @@ SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
 REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` shows
 REASONS_S = 0.05  # of the processor, for all of them
 WAIT_S = 0.5
+AGAIN_S = 1.0  # so long lists repeat a reason while others wait for answers
 
 
 class Queries:
@@ -135,9 +136,16 @@ class Queries:
         return await self._context.reads.ask(read)
 
     async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
-        """Views of these jobs; others get their turn in between."""
+        """Views of these jobs; others get their turn in between.
+
+        While others wait for answers, a job of which one was given a moment ago is not asked about
+        again.
+        """
         _, places = self._order.now()
         queued = [record for record in records if record.id in places][:REASONS_MAX]
+        if self.thinking.busy:
+            given = self._said.at(self._context.clock.now(), within_s=AGAIN_S)
+            queued = [record for record in queued if record.id not in given]
         known = await self._reasons(queued) if queued else {}
         now = self._context.clock.now()
         self._said.note(known, now)

@@ -73,6 +73,11 @@ class Thinking:
         answer: Answer = found.result()
         return answer
 
+    @property
+    def busy(self) -> bool:
+        """Others have asked, and wait."""
+        return bool(self._short or self._long)
+
     def close(self) -> None:
         self._thread.shutdown()
 
