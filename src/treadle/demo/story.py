@@ -37,13 +37,17 @@ def pace() -> float:
 
 
 def acts(slots: int, scale: float = 1.0) -> tuple[Act, ...]:
-    """The submissions for a number of devices; `scale` makes the training jobs longer."""
+    """The submissions for a number of devices; `scale` makes the training jobs longer.
+
+    Jobs of any size are as much longer as there are devices, so that they still train when the
+    others come.
+    """
     both = f"1..{slots}"
     return (
-        Act(0, _job("vision", both, 320, scale, resumable=True), "long, any size"),
+        Act(0, _job("vision", both, 160 * slots, scale, resumable=True), "long, any size"),
         Act(4, _job("probe-a", "1", 60, scale), "short, one device"),
         Act(6, _job("probe-b", "1", 60, scale), "short, one device"),
-        Act(9, _job("tuning", both, 120, scale, resumable=True), "medium, any size"),
+        Act(9, _job("tuning", both, 60 * slots, scale, resumable=True), "medium, any size"),
         Act(12, _job("probe-c", "1", 40, scale), "short, one device"),
     )
 
