@@ -2,28 +2,26 @@
 
     python -m benchmarks.page_streams
     python -m benchmarks.page_streams --jobs 5000 --devices 512
-    python -m benchmarks.page_streams --slow 20
 
 A real daemon with the engine in memory and real connections over loopback. Events are made by
 changing jobs in bulk. The CPU time of the daemon is read with no stream open and with
 all of them, and the difference is what the streams cost. CPU time depends on the machine: the loop
 of `calibration_s` takes 0.6 s on a good one.
 
-With --slow, so many more readers read nothing at all until the daemon has dropped them. Then they
-come back with the last id that they got: no frame may be missing, or they are told to begin anew.
+What becomes of readers that take nothing is measured by benchmarks.page_slow.
 """
 
 import argparse
 import asyncio
-import itertools
 import os
 import pwd
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -44,13 +42,19 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--jobs", type=int, default=CHANGED)
     parser.add_argument("--devices", type=int, default=8)
-    parser.add_argument("--slow", type=int, default=0)
-    parser.add_argument("--slow-seconds", type=float, default=600.0, help="The longest wait.")
     asked = parser.parse_args()
+    with daemon_in_memory(asked.devices) as (client, pid):
+        changed = _submit(client, asked.jobs)
+        asyncio.run(_measure(client, changed, pid, asked.streams, asked.seconds))
+
+
+@contextmanager
+def daemon_in_memory(devices: int) -> Iterator[tuple[Client, int]]:
+    """A client of a daemon with the engine in memory and a port, and its process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.sock"
         words = ["up", "--foreground", "--engine", "memory", "--port", "0"]
-        words += ["--devices", str(asked.devices)]
+        words += ["--devices", str(devices)]
         words += ["--state", f"{folder}/state", "--socket", str(path)]
         daemon = subprocess.Popen(
             [sys.executable, "-m", "treadle", *words], stderr=subprocess.DEVNULL
@@ -58,11 +62,7 @@ def main() -> None:
         try:
             until_there(path)
             with Client(f"unix:{path}") as client:
-                changed = _submit(client, asked.jobs)
-                if asked.slow:
-                    asyncio.run(_slow(client, changed, daemon.pid, asked.slow, asked.slow_seconds))
-                else:
-                    asyncio.run(_measure(client, changed, daemon.pid, asked.streams, asked.seconds))
+                yield client, daemon.pid
         finally:
             daemon.terminate()
             daemon.wait(20)
@@ -81,7 +81,7 @@ async def _measure(client: Client, jobs: list[str], pid: int, streams: int, seco
     status = client.status()
     print(f"running, waiting, devices  {status.running:8} {status.waiting} {status.devices}")
     alone, events = await _with_events(client, jobs, pid, seconds)
-    tokens = _tokens(client, streams)
+    tokens = tokens_of(client, streams)
     url = urlsplit(client.status().url)
     heard = [0] * streams
     readers = [
@@ -103,81 +103,13 @@ async def _measure(client: Client, jobs: list[str], pid: int, streams: int, seco
     await asyncio.gather(*readers, return_exceptions=True)
 
 
-async def _slow(client: Client, jobs: list[str], pid: int, slow: int, most_s: float) -> None:
-    """Readers that read nothing: when they are dropped, what they cost, how they come back."""
-    url = urlsplit(client.status().url)
-    host, port = url.hostname or "", url.port or 0
-    tokens = _tokens(client, slow)
-    await _with_events(client, jobs, pid, 10.0)
-    before_mib = _resident_mib(pid)
-    opened = [_ask(host, port, token) for token in tokens]
-    began, most_mib = time.monotonic(), before_mib
-    while _open_streams(client) < slow:
-        await asyncio.sleep(0.05)
-    while (left := _open_streams(client)) and time.monotonic() - began < most_s:
-        await _with_events(client, jobs, pid, 5.0)
-        most_mib = max(most_mib, _resident_mib(pid))
-    took = time.monotonic() - began
-    missed, anew = 0, 0
-    for connection, token in zip(opened, tokens, strict=True):
-        connection.settimeout(5)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**22)
-        kinds = _frames(_rest(connection))
-        numbers = [number for kind, number in kinds if kind == "tick"]
-        missed += sum(b != a + 1 for a, b in itertools.pairwise(numbers))
-        last = kinds[-1][1]
-        with _ask(host, port, token, f"?after={last}") as back:
-            back.settimeout(5)
-            kind, number = _frames(_rest(back, enough=b"\n\nevent"))[0]
-        anew += kind == "reset"
-        missed += kind == "tick" and number != last + 1
-    print(f"readers that read nothing  {slow:8}")
-    print(f"still open after {took:4.0f} s    {left:8}")
-    print(f"daemon's memory before     {before_mib:8.1f} MiB")
-    print(f"the most with them         {most_mib:8.1f} MiB")
-    print(f"frames that were missed    {missed:8}")
-    print(f"readers that begin anew    {anew:8}")
-
-
-def _ask(host: str, port: int, token: str, query: str = "") -> socket.socket:
-    """A connection that has asked for the stream, with a small buffer."""
-    made = socket.socket()
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    made.connect((host, port))
-    head = f"GET /api/v1/stream{query} HTTP/1.1\r\nHost: {host}:{port}\r\n"
-    made.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
-    return made
-
-
-def _rest(connection: socket.socket, enough: bytes = b"") -> bytes:
-    """What is there to be read, up to the end or until it has `enough`."""
-    found = bytearray()
-    try:
-        while (piece := connection.recv(65536)) and not (enough and enough in found):
-            found += piece
-    except (ConnectionResetError, TimeoutError):
-        pass
-    return bytes(found)
-
-
-def _frames(text: bytes) -> list[tuple[str, int]]:
-    """Kind and id of every frame that came in full."""
-    whole = text[: text.rfind(b"\n\n")].decode()
-    return [
-        (kind, int(number))
-        for kind, number in re.findall(
-            r"^event: (\w+)\n(?:data: .*\n)?id: (\d+)", whole, re.MULTILINE
-        )
-    ]
-
-
-def _open_streams(client: Client) -> int:
+def open_streams(client: Client) -> int:
     figures = client.metrics()
     found = re.search(r"^treadle_http_streams (\S+)", figures, re.MULTILINE)
     return int(float(found[1])) if found else 0
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
     text = Path(f"/proc/{pid}/status").read_text()
     return int(text.partition("VmRSS:")[2].split()[0]) / 1024
 
@@ -199,7 +131,7 @@ async def _with_events(
     return (_cpu_s(pid) - cpu) / took, events / took
 
 
-def _tokens(client: Client, streams: int) -> list[str]:
+def tokens_of(client: Client, streams: int) -> list[str]:
     """One for each stream, of as many users as are needed."""
     names = [pwd.getpwuid(os.getuid()).pw_name] + [each.pw_name for each in pwd.getpwall()]
     users = list(dict.fromkeys(names))[: -(-streams // PER_USER)]

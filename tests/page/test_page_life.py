@@ -48,6 +48,18 @@ def test_a_job_appears_is_resized_and_finishes(here: Daemon, visitor: Visitor, t
     assert here.view(job).state is State.SUCCEEDED
 
 
+def test_a_reason_stands_beside_its_own_order_alone(here: Daemon, visitor: Visitor):
+    """The policy decided to start the job. That it stops a moment later was its user's wish."""
+    job = here.client.submit(bash(name="brief")).id
+    here.reached(State.RUNNING, job)
+    here.client.cancel(job)
+    here.reached(State.CANCELLED, job)
+    visitor.go(f"/jobs/{job}")
+    timeline = visitor.page.get_by_label("Timeline")
+    expect(timeline.get_by_title("Start", exact=True)).to_contain_text(f"submitted job {job}")
+    expect(timeline.get_by_title("Stop", exact=True)).not_to_contain_text("submitted")
+
+
 def test_the_cluster_shows_who_holds_what(here: Daemon, visitor: Visitor):
     expect(visitor.page.locator(".tile.free")).to_have_count(4)
     here.client.submit(bash(name="wide", devices="3"))

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from treadle.server.hub import FRAMES_BYTES_MAX, FRAMES_MAX, Frame, Hub
 from treadle.server.port import close_source
 from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
-from treadle.wire.machine import EventView, Role
+from treadle.wire.machine import EventPage, EventView, Role
 from treadle.wire.problems import UnavailableError
 
 STREAM = "/api/v1/stream"
@@ -172,6 +173,20 @@ class Shrinking(MemoryService):
         return () if self.gone else super().nodes()
 
 
+class Slow(MemoryService):
+    """Its store takes its time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.answers = asyncio.Event()
+
+    async def events_last(  # type: ignore[override]
+        self, *, job: str = "", limit: int = 100
+    ) -> EventPage:
+        await self.answers.wait()
+        return super().events_last(job=job, limit=limit)
+
+
 class Deaf(MemoryService):
     """What happens cannot be read."""
 
@@ -195,19 +210,50 @@ async def next_tick(clock: ManualClock, source: AsyncIterator[Frame]) -> dict[st
         taking = asyncio.ensure_future(anext(source))
 
 
-def test_a_node_that_left_is_named_once(tmp_path: Path):
+def test_a_node_that_left_is_named_once_also_before_the_first_look(tmp_path: Path):
     async def story() -> None:
         clock, service = ManualClock(), Shrinking(tmp_path)
         hub = Hub(service, clock)
         source = hub.frames(None)
-        first = await next_tick(clock, source)
-        assert ([node["name"] for node in first["nodes"]], first["lost"]) == (["here"], [])
+        assert b"event: reset" in (await anext(source)).text
         service.gone = True
-        second = await next_tick(clock, source)
-        assert (second["nodes"], second["lost"]) == ([], ["here"])
+        first = await next_tick(clock, source)
+        assert (first["nodes"], first["lost"]) == ([], ["here"])
         service.gone = False
+        second = await next_tick(clock, source)
+        assert ([node["name"] for node in second["nodes"]], second["lost"]) == (["here"], [])
+        service.gone = True
         third = await next_tick(clock, source)
-        assert ([node["name"] for node in third["nodes"]], third["lost"]) == (["here"], [])
+        assert (third["nodes"], third["lost"]) == ([], ["here"])
+        await close_source(source)
+        await hub.close()
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_a_job_that_ends_after_the_lists_were_read_and_before_the_first_look_is_gone(
+    tmp_path: Path,
+):
+    """1. The hub begins, and its store is slow. 2. The reader is told to read the lists, which
+    have the job. 3. The job ends. Were the reader told before the hub hears events, no frame would
+    ever say so."""
+
+    async def story() -> None:
+        clock, service = ManualClock(), Slow(tmp_path)
+        job = await service.submit(service.people[os.getuid()], JobRequest(command=("true",)))
+        hub = Hub(service, clock)
+        source = hub.frames(None)
+        told = asyncio.ensure_future(anext(source))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        if not told.done():
+            service.answers.set()
+        assert b"event: reset" in (await told).text
+        assert service.active_ids() == (job.id,)
+        service.end(job.id)
+        service.answers.set()
+        tick = await next_tick(clock, source)
+        assert tick["gone"] == [job.id]
         await close_source(source)
         await hub.close()
 

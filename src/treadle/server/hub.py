@@ -11,6 +11,7 @@ RUNNING_TURN running jobs are seen every second, 512 within four.
 
 import asyncio
 import logging
+import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from treadle.wire.problems import RequestError
 from treadle.wire.ticks import Tick
 
 EVERY_S = 1.0
+ID_BITS = 52  # a browser counts exactly to 53
 FRAMES_MAX = 120
 FRAMES_BYTES_MAX = 16 * 2**20  # of all in the ring; the newest is kept however long it is
 LINGER_S = 30.0  # after the last reader left
@@ -57,9 +59,10 @@ class Hub:
         self._clock = clock
         self._ring: deque[Frame] = deque()
         self._ring_bytes = 0
-        # So that no id of an earlier daemon is one of ours: that one made fewer than one a ms.
-        self.newest = int(wall() * 1000)
+        # An id that another daemon gave is not among ours, whatever became of the clock since.
+        self.newest = secrets.randbits(ID_BITS)
         self._news = asyncio.Event()
+        self._began = asyncio.Event()  # by the task: from then on nothing that happens is missed
         self._readers = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -73,6 +76,8 @@ class Hub:
         try:
             place = self.newest if after is None or not self._has(after) else after
             if place != after:
+                # Of what is in the lists, and ends before the first look, only events tell.
+                await self._began.wait()
                 text = format_sse_event(event="reset", id=str(place), data_str="{}")
                 yield Frame(place, text)
             while self._has(place) and self._task is not None:
@@ -98,7 +103,8 @@ class Hub:
             self._ring.clear()
             self._ring_bytes = 0
             self.newest += 1  # what came before is not in the ring
-            self._task = asyncio.create_task(self._run())
+            self._began = asyncio.Event()
+            self._task = asyncio.create_task(self._run(self._began))
 
     def keep(self, frame: Frame) -> None:
         """Put the newest frame into the ring; the oldest make room."""
@@ -115,10 +121,11 @@ class Hub:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _run(self) -> None:
+    async def _run(self, began: asyncio.Event) -> None:
         look = _Look(self._service)
         try:
             await look.begin()
+            began.set()
             left_at = self._clock.now()
             while self._readers or self._clock.now() - left_at < LINGER_S:
                 if self._readers:
@@ -137,6 +144,7 @@ class Hub:
             logger.warning("the page's stream begins anew: %s", error)
         finally:
             self._task = None
+            began.set()  # Those who wait for it begin anew.
             self._wake()
             await look.close()
 
@@ -167,6 +175,7 @@ class _Look:
         after = (await settled(self._service.events_last(limit=1))).next
         self._hears = asyncio.create_task(self._hear(after))
         self._decision = (await settled(self._service.decisions(limit=1))).next
+        self._nodes = {each.name: each for each in await settled(self._service.nodes())}
 
     async def close(self) -> None:
         if self._hears is not None:

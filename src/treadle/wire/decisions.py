@@ -23,6 +23,11 @@ class DecisionChange:
         "What the policy chose and why; where it does not say, what led to the change: who asked, "
         "and who let go of the devices. Empty: neither is known.",
     )
+    order: int | None = described(
+        None,
+        "The id of the order that carries it out: of the Start, Change or Stop among the events, "
+        "in its body. Null: a daemon decided that did not keep it.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,34 @@ def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> No
     play_on(world, goes_on, tmp_path)
 
 
+def test_a_change_names_the_order_that_carries_it_out_and_so_does_the_event(tmp_path: Path) -> None:
+    """The orders of two daemons have one count: a reason goes with one order alone."""
+    world = MemoryWorld.of(Node("here", 2, "none"))
+    first: list[str] = []
+
+    async def starts(here: Bench) -> None:
+        first.append(await here.submit("forever"))
+        await here.reached(first[0], State.RUNNING)
+
+    async def goes_on(here: Bench) -> None:
+        second = await here.submit("forever")
+        await here.reached(second, State.RUNNING)
+        while not here.live.decisions(job=second).decisions:
+            await here.settle()
+        made = {
+            change.order: change.job
+            for decision in here.live.decisions().decisions
+            for change in decision.changes
+        }
+        events = (await here.live.events(limit=1000)).events
+        orders = {each.body["id"]: each.job for each in events if each.kind == "Start"}
+        assert made == orders
+        assert sorted(made.values()) == [first[0], second]
+
+    play_on(world, starts, tmp_path)
+    play_on(world, goes_on, tmp_path)
+
+
 def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -> None:
     one = len(text_of(KeptDecisions(0.0, 1, 0, (decision(1),))))
     monkeypatch.setattr(decisions_on_disk, "BYTES_MAX", 3 * one)

@@ -156,7 +156,7 @@ class Decisions:
             if len(changes) < CHANGES_MAX:
                 record = self._context.jobs.records.get(action.job)
                 name = "" if record is None else record.name
-                changes.append(_change(scheduler, action.job, name, old, new))
+                changes.append(_change(scheduler, action, name, old, new))
         if len(self._held) > 2 * len(scheduler.jobs) + KEPT:
             self._held = dict(_held_by(scheduler))  # Without those that have ended.
             self._leaving.clear()
@@ -266,21 +266,22 @@ def _held_by(scheduler: Scheduler) -> Iterable[tuple[JobId, Allocation]]:
 
 def _change(
     scheduler: Scheduler,
-    job: JobId,
+    action: Action,
     name: str,
     old: Allocation | None,
     new: Allocation | None,
 ) -> DecisionChange:
-    beside = () if new is None else tuple(sorted(scheduler.tenancy.ring(job, new)))
+    beside = () if new is None else tuple(sorted(scheduler.tenancy.ring(action.job, new)))
     plan = "" if new is None or new.plan is DATA_PARALLEL else new.plan.text
     return DecisionChange(
-        job=job,
+        job=action.job,
         name=name,
         kind=_kind(old, new, shares=bool(beside)),
         before=_names(old),
         after=_names(new),
         plan=plan,
         beside=beside,
+        order=action.id,
     )
 
 

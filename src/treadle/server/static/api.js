@@ -4,7 +4,7 @@
 // every port of a host, and what localStorage keeps to one port alone.
 
 import { sentence } from "./parts/safe-text.js";
-import { setSession } from "./state.js";
+import { setSession, state } from "./state.js";
 
 const ROOT = "/api/v1";
 const CSRF = "treadle-csrf";
@@ -78,6 +78,7 @@ export async function request(method, path, { query, body, signal } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (csrf()) headers["X-CSRF-Token"] = csrf();
+  const asker = state.session;
   let answer;
   try {
     answer = await fetch(address(path, query), {
@@ -94,7 +95,7 @@ export async function request(method, path, { query, body, signal } = {}) {
   }
   if (answer.ok) return answer;
   const problem = await problemOf(answer);
-  if (problem.status === 401 && path !== "/session") setSession(null, { expired: true });
+  if (problem.status === 401 && state.session === asker && path !== "/session") setSession(null, { expired: true });
   throw problem;
 }
 

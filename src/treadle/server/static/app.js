@@ -10,7 +10,7 @@ import { ThemeButton } from "./parts/theme.js";
 import { Toasts, toastProblem } from "./parts/toast.js";
 import { setSession, state, useTopic } from "./state.js";
 import { startStream, stopStream } from "./stream.js";
-import { html, render, useEffect, useErrorBoundary, useState } from "./vendor/preact-htm.js";
+import { html, render, useEffect, useErrorBoundary, useLayoutEffect, useState } from "./vendor/preact-htm.js";
 
 const PAGES = {
   cluster: { title: "Cluster", load: () => import("./pages/cluster.js") },
@@ -140,7 +140,7 @@ function Guarded({ name, children }) {
 
 function useRoute() {
   const [hash, setHash] = useState(location.hash);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const follow = () => setHash(location.hash);
     addEventListener("hashchange", follow);
     return () => removeEventListener("hashchange", follow);

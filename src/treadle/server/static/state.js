@@ -6,7 +6,7 @@
 // screen; a hidden tab draws nothing.
 
 import { keepLook } from "./parts/colour.js";
-import { useEffect, useReducer } from "./vendor/preact-htm.js";
+import { useLayoutEffect, useReducer } from "./vendor/preact-htm.js";
 
 const EVENTS_MAX = 1000;
 const DECISIONS_MAX = 500;
@@ -67,7 +67,8 @@ export function changed(...topics) {
 /** Draw the calling component again when one of these topics changes. */
 export function useTopic(...topics) {
   const [, draw] = useReducer((count) => count + 1, 0);
-  useEffect(() => {
+  // With the drawing itself: an effect comes a frame later, and what changed until then was not heard of.
+  useLayoutEffect(() => {
     const stops = topics.map((topic) => subscribe(topic, draw));
     return () => stops.forEach((stop) => stop());
   }, [topics.join(" ")]);

@@ -41,13 +41,15 @@ export function followLog(wanted) {
 }
 
 /** Read the lists anew. The stream asks for it before its first tick; ticks wait until it is done. */
-async function readLists() {
+async function readLists(mine) {
+  const use = (found) => mine === generation && found; // not of a session that is over
   // The machine and the first jobs are shown while thousands of others are still on their way.
-  const machine = Promise.all([get("/status"), get("/nodes")]).then((found) => replaceMachine(...found));
+  const machine = Promise.all([get("/status"), get("/nodes")]).then((found) => use(found) && replaceMachine(...found));
   machine.catch(() => {}); // It is heard of below, unless the jobs fail first.
   const first = state.listed ? null : await get("/jobs", { limit: JOBS_FIRST });
-  if (first) replaceJobs(first.jobs);
-  if (!first || first.cursor) replaceJobs(await allJobs());
+  if (use(first)) replaceJobs(first.jobs);
+  const all = !first || first.cursor ? await allJobs() : null;
+  if (use(all)) replaceJobs(all);
   await machine;
 }
 
@@ -80,7 +82,8 @@ async function follow(mine) {
     if (mine !== generation) return;
     if (running?.signal.reason === "again") continue;
     // Old news are better than none, as long as the page says that they are old.
-    if (!state.listed) await readLists().catch(() => {});
+    if (!state.listed) await readLists(mine).catch(() => {});
+    if (mine !== generation) return;
     setLink("reconnecting", why);
     await new Promise((go) => setTimeout(go, pause_ms * (0.75 + Math.random() / 2)));
     pause_ms = Math.min(pause_ms * 2, PAUSE_MAX_MS);
@@ -111,7 +114,7 @@ async function readFrames(mine, signal, onOpen) {
     for (const frame of frames) {
       // While lists were read, another log may have been asked for.
       if (signal.aborted) return;
-      await take(parsed(frame));
+      await take(parsed(frame), mine);
     }
   }
 }
@@ -138,13 +141,13 @@ function parsed(frame) {
   return found;
 }
 
-async function take({ event, id, data }) {
+async function take({ event, id, data }, mine) {
   if (event === "tick") applyTick(JSON.parse(data));
-  else if (event === "reset") await readLists();
+  else if (event === "reset") await readLists(mine);
   else if (event === "log" && log) {
     const piece = JSON.parse(data);
     log.offset = piece.next;
     log.onPiece(piece);
   }
-  if (id) last = id;
+  if (id && mine === generation) last = id;
 }

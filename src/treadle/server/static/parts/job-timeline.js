@@ -11,7 +11,6 @@ const SHOWN_FIRST = 60;
 // The scheduler's own bookkeeping, and progress: the curves show it.
 const LEFT_OUT = new Set(["JobProgressed", "JobUpdated", "JobAccepted"]);
 const ACTIONS = new Set(["Start", "Change", "Stop"]);
-const REASON_WITHIN_S = 2; // between a decision and the action that carries it out
 const KINDS = [
   [/Submitted|Released/, "queued"],
   [/Held|Paused/, "held"],
@@ -42,16 +41,16 @@ export function Timeline({ id, company }) {
     const kept = [...known.values()].filter((event) => !LEFT_OUT.has(event.kind)).sort((a, b) => a.id - b.id);
     return [...kept, ...company].sort((a, b) => a.at - b.at);
   }, [read, state.version.events, id, company]);
-  const reasons = useMemo(() => state.decisions.flatMap((decision) => decision.changes
-    .filter((change) => change.job === id && change.because)
-    .map((change) => ({ at: decision.at, because: change.because }))), [state.version.decisions, id]);
+  // By the id of the order, which the decision and the event of the order both have.
+  const reasons = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes
+    .filter((change) => change.job === id).map(({ order, because }) => [order, because]))), [state.version.decisions, id]);
   const shown = all ? events : events.slice(-SHOWN_FIRST);
   return html`<section class="card timeline" aria-label="Timeline">
     <h2>Timeline</h2>
     ${read.problem && html`<p class="problem">${read.problem}</p>`}
     ${read.gap && html`<p class="quiet small">The job has more events than are read at once; some in the middle are left out.</p>`}
     ${shown.length < events.length && html`<button onClick=${() => setAll(true)}>Show ${events.length - shown.length} earlier ones</button>`}
-    <ol>${shown.map((event, index) => html`<${Entry} key=${event.id} event=${event} before=${shown[index - 1]} because=${reasonOf(event, reasons)} />`)}</ol>
+    <ol>${shown.map((event, index) => html`<${Entry} key=${event.id} event=${event} before=${shown[index - 1]} because=${ACTIONS.has(event.kind) && reasons.get(event.body.id)} />`)}</ol>
   </section>`;
 }
 
@@ -67,12 +66,6 @@ function Entry({ event, before, because }) {
 }
 
 const endOf = (text) => (/ failed\b/.test(text) ? "Failed" : / finished$/.test(text) ? "Finished" : "");
-
-/** The reason of an action: that of the decision just before it. */
-function reasonOf(event, reasons) {
-  if (!ACTIONS.has(event.kind)) return "";
-  return reasons.findLast(({ at }) => at <= event.at + 0.1 && at >= event.at - REASON_WITHIN_S)?.because ?? "";
-}
 
 async function readEvents(id) {
   const first = await get("/events", { job: id, limit: READ_MAX });
