@@ -10,10 +10,10 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobId
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curve, Curves
 from treadle.policies.weave.improve import Search
+from treadle.policies.weave.levers import Levers
 from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.promises import Owed
 from treadle.policies.weave.values import Values
@@ -24,23 +24,6 @@ _COMPLETED = 2  # plans
 _SEARCHED_MAX = 60  # jobs
 _WAITING_MAX = 12
 _JOINED_MAX = 64  # kinds of groups that a job may join are looked at
-
-
-class Levers(NamedTuple):
-    """What may be decided, and how much is asked of a change."""
-
-    power: float = inf  # the elasticity of work to devices; inf: measured
-    group: int = 4  # most jobs on the same devices
-    least: float = 1.05  # what company must get done, where one job alone gets 1 done
-    stay: float = 0.02  # so much better another fold must be before all is regrouped
-    keep: float = 1.0  # weight of restarts
-    restart_s: float = 30.0  # what a restart takes, where it was not measured
-    patience: float = 20.0  # times what it still runs, after which a waiting job goes first; 0: off
-    quantum_s: float = 3600.0  # without lengths: where the first class ends, in device-seconds
-    ratio: float = 4.0  # of the ends of two classes
-    deadline: float = 0.5  # what a job gains in worth that has no time to lose
-    quotas: Quotas | None = None
-    sizes: bool = True  # jobs may have other sizes than they ask for
 
 
 class Plan(NamedTuple):

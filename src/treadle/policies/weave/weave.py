@@ -20,23 +20,21 @@ from typing import NamedTuple
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import smallest_device_gib
-from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.forecasts import forecaster
-from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
-from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.by_kind import ByKind
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import Alone, Curve, Curves
-from treadle.policies.weave.decision import Decision, Levers, Plan
+from treadle.policies.weave.decision import Decision, Plan
 from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
+from treadle.policies.weave.levers import Levers, factory
 from treadle.policies.weave.patience import LEAST_S, first, is_overdue
 from treadle.policies.weave.places import place
 from treadle.policies.weave.plans import Plans
@@ -411,85 +409,32 @@ def _memory(snapshot: Snapshot) -> _Memory:
     return snapshot.memory if isinstance(snapshot.memory, _Memory) else _Memory()
 
 
-def _checked(policy: str, levers: Levers) -> Levers:
-    """The parameters, if each is one that means something."""
-    wanted = (
-        ("power", "from 0 to 1, or inf: measured", 0 <= levers.power <= 1 or levers.power == inf),
-        ("group", "1 to 4 jobs", 1 <= levers.group <= GROUP_MAX),
-        ("least", "1 or more", levers.least >= 1),
-        ("stay", "0 or more", levers.stay >= 0),
-        ("keep", "0 or more", levers.keep >= 0),
-        ("restart_s", "0 or more", levers.restart_s >= 0),
-        ("patience", "0 (off) or more", levers.patience >= 0),
-        # Classes are counted one by one, so there must not be millions.
-        ("quantum_s", "0.001 or more", levers.quantum_s >= 0.001),
-        ("ratio", "1.01 or more", levers.ratio >= 1.01),
-        ("deadline", "0 (off) or more", levers.deadline >= 0),
-    )
-    for name, expected, is_right in wanted:
-        if not is_right:
-            found = getattr(levers, name)
-            raise InvalidInputError(f"{policy} {name} must be {expected}, not {found:g}")
-    return levers
+def _known(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
+    return Weave(placement, belief, levers, known=True)
 
 
-_LEVERS = Levers()
+def _blind(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
+    return Weave(placement, belief, levers, known=False)
 
 
-def weave(  # noqa: PLR0913  # one for each thing that a user may set
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    power: float = _LEVERS.power,
-    group: int = _LEVERS.group,
-    least: float = _LEVERS.least,
-    stay: float = _LEVERS.stay,
-    keep: float = _LEVERS.keep,
-    restart_s: float = _LEVERS.restart_s,
-    patience: float = _LEVERS.patience,
-    deadline: float = _LEVERS.deadline,
-    quotas: str = "",
-    sizes: bool = _LEVERS.sizes,
-) -> Weave:
-    """Sizes, company, order and place by one price for a device; lengths known or believed.
+weave = factory(
+    "weave",
+    _known,
+    known=True,
+    about="""Sizes, company, order and place by one price for a device; lengths known or believed.
 
     deadline: what a job gains in worth that has no time to lose; 0 is none.
     quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
-    """
-    levers = Levers(
-        *(power, group, least, stay, keep, restart_s, patience),
-        deadline=deadline,
-        quotas=parse_quotas("weave", quotas),
-        sizes=sizes,
-    )
-    return Weave(placement, belief, _checked("weave", levers), known=True)
-
-
-def weave_l(  # noqa: PLR0913  # one for each thing that a user may set
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    power: float = _LEVERS.power,
-    group: int = _LEVERS.group,
-    least: float = _LEVERS.least,
-    stay: float = _LEVERS.stay,
-    keep: float = _LEVERS.keep,
-    restart_s: float = _LEVERS.restart_s,
-    patience: float = _LEVERS.patience,
-    deadline: float = _LEVERS.deadline,
-    quotas: str = "",
-    quantum_s: float = _LEVERS.quantum_s,
-    ratio: float = _LEVERS.ratio,
-    sizes: bool = _LEVERS.sizes,
-) -> Weave:
-    """The same without lengths: by classes of what jobs were given.
+    """,
+)
+weave_l = factory(
+    "weave-l",
+    _blind,
+    known=False,
+    about="""The same without lengths: by classes of what jobs were given.
 
     deadline: what a job gains in worth that has no time to lose, if its user said how long it
     takes; 0 is none.
     quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
-    """
-    levers = Levers(
-        *(power, group, least, stay, keep, restart_s, patience, quantum_s, ratio, deadline),
-        *(parse_quotas("weave-l", quotas), sizes),
-    )
-    return Weave(placement, belief, _checked("weave-l", levers), known=False)
+    """,
+)
