@@ -1,4 +1,4 @@
-"""CPU time of one decision about many jobs on many devices, by policy: median and longest of nine.
+"""CPU time of one decision about many jobs on many devices, by policy: median and longest of 21.
 
     python benchmarks/large_decisions.py [POLICY ...]
 
@@ -25,7 +25,7 @@ from treadle.models.workers import CPU
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 
-ROUNDS = 9
+ROUNDS = 21  # more than the decisions between two in which weave plans all anew
 
 
 class Setting(NamedTuple):
