@@ -12,6 +12,7 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.decisions import Decision
 from treadle.wire.jobs import Report
+from treadle.wire.machine import PolicyChange
 from treadle.wire.problems import NotFoundError
 
 
@@ -161,6 +162,18 @@ def test_shares_follow_the_quotas_of_the_policy(tmp_path: Path) -> None:
         assert (found["shop"].deserved, found["shop"].lent) == (1.0, 0.0)
 
     told(story, tmp_path, policy="antman?quotas=lab:3/shop:1")
+
+
+def test_a_quota_larger_than_the_cluster_is_taken_with_a_warning(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        assert live.policy().warning == ""
+        found = await live.set_policy(ME, PolicyChange(policy="weave-l?quotas=lab:400/shop:4"))
+        assert found.policy == "weave-l?quotas=lab:400/shop:4"
+        assert found.warning == "a quota is larger than the cluster's 4 devices: 400 of lab"
+        found = await live.set_policy(ME, PolicyChange(policy="weave-l?quotas=lab:4"))
+        assert found.warning == ""
+
+    told(story, tmp_path)
 
 
 def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ devices follows it and names it in `after`. When jobs want to swap devices in a 
 has to stop and start again, since none of them could move first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.allocation import Allocation
@@ -32,18 +32,15 @@ def difference(
     if not moves:
         return actions
     after = _after(tenants, changes, moves)
+    waits = _Waits(moves, after)
     stopped: set[JobId] = set()  # jobs that had to break a circle
+    ready = [identity for identity in moves if not waits.count[identity]]
     while moves:
-        ready = [
-            identity
-            for identity in moves
-            if not after[identity]
-            or not any(other in moves and other not in stopped for other in after[identity])
-        ]
         if not ready:
             identity = _in_a_circle(moves, after, stopped)
             stopped.add(identity)
             actions.append(Stop(next_id + len(actions), identity))
+            ready = waits.freed_by([identity])
         for identity in ready:
             fresh = jobs[identity].allocation is None or identity in stopped
             first = (identity, *after[identity]) if identity in stopped else after[identity]
@@ -51,7 +48,34 @@ def difference(
                 next_id + len(actions), identity, moves.pop(identity), first
             )
             actions.append(order)
+        ready = waits.freed_by([identity for identity in ready if identity not in stopped])
     return actions
+
+
+class _Waits:
+    """For how many others each job that moves has to wait."""
+
+    def __init__(
+        self, moves: Mapping[JobId, Allocation], after: Mapping[JobId, tuple[JobId, ...]]
+    ) -> None:
+        self._place = {identity: place for place, identity in enumerate(moves)}
+        self._behind: dict[JobId, list[JobId]] = {}
+        self.count: dict[JobId, int] = {}
+        for identity in moves:
+            others = [other for other in after[identity] if other in moves]
+            self.count[identity] = len(others)
+            for other in others:
+                self._behind.setdefault(other, []).append(identity)
+
+    def freed_by(self, gone: Iterable[JobId]) -> list[JobId]:
+        """Jobs that wait for none any more now that these have let go, in the order given."""
+        found: list[JobId] = []
+        for identity in gone:
+            for other in self._behind.get(identity, ()):
+                self.count[other] -= 1
+                if not self.count[other]:
+                    found.append(other)
+        return sorted(found, key=self._place.__getitem__)
 
 
 def _sorted_out(

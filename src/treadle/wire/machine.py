@@ -49,6 +49,7 @@ class PolicyView:
     worn: str  # with what the controller puts around it
     since_at: float
     error: str = ""  # of its last decision, if that failed
+    warning: str = ""  # what its user may not have meant, such as more devices than there are
     offered: tuple[str, ...] = ()  # names of all policies that there are here
 
 

@@ -132,6 +132,19 @@ def test_the_reason_names_the_kind_of_device() -> None:
     assert world.policy.why(snapshot, "d").sentence.startswith("on CPU slots: it asks for 4")
 
 
+def test_far_back_in_a_long_queue_a_job_is_explained_and_has_its_turn_when_it_is_overdue() -> None:
+    world = World("weave")
+    world.step(0.0, submitted("long", 1e7), *(submitted(f"a{n}") for n in range(12)))
+    world.step(1e3, *(submitted(f"b{n}", 1e4) for n in range(700)))
+    assert not world.nodes("long")
+    reason = world.policy.why(world.scheduler.snapshot(2e3), "long").sentence
+    assert reason.startswith(("on GPUs: ", "on CPU slots: "))
+    world.step(1e8, submitted("c", 1e4))
+    assert not world.nodes("long")
+    world.step(3e8, submitted("d", 1e4))
+    assert world.nodes("long")
+
+
 @NAMES
 def test_jobs_on_drained_slots_run_on_and_their_kind_goes_with_them(name: str) -> None:
     world = World(name)

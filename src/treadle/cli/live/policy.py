@@ -33,4 +33,5 @@ def _lines(found: PolicyView, now: float) -> list[tuple[str, str]]:
         ("in use as", plain(found.worn) if found.worn != found.policy else ""),
         ("since", ago(found.since_at, now)),
         ("error", plain(found.error)),
+        ("warning", plain(found.warning)),
     ]

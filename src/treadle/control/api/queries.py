@@ -22,6 +22,7 @@ from treadle.control.api.queue_order import (
     idle_devices,
     waiting_jobs,
 )
+from treadle.control.api.queue_view import quotas_too_large
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
@@ -300,6 +301,7 @@ class Queries:
             worn=charge.wrapped,
             since_at=charge.since_at,
             error=charge.failing,
+            warning=quotas_too_large(self._context),
             offered=_offered(),
         )
 

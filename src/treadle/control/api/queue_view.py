@@ -65,6 +65,19 @@ def _queued(
     )
 
 
+def quotas_too_large(context: Context) -> str:
+    """One sentence if a tenant's quota is more than the cluster, which may yet grow; else empty."""
+    scheduler = context.scheduler
+    given = scheduler.policy.quotas(scheduler.snapshot(context.clock.now())) or {}
+    most = scheduler.cluster.device_count
+    large = [(tenant, quota) for tenant, quota in given.items() if quota > most]
+    if not large:
+        return ""
+    rows = [f"{quota:g} of {tenant or 'jobs without a tenant'}" for tenant, quota in large]
+    quota = "a quota is" if len(rows) == 1 else "quotas are"
+    return f"{quota} larger than the cluster's {devices(most)}: {listed(rows, NAMED_MAX)}"
+
+
 def _shares(context: Context, waiting: Sequence[Job]) -> list[TenantShare]:
     """What each tenant holds; what it deserves only if the policy has quotas."""
     scheduler = context.scheduler

@@ -5,7 +5,9 @@ which jobs have the speeds of that kind and the decision is the usual one. A job
 given another kind moves; the restart that this costs is counted.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from math import inf
 from typing import NamedTuple, Protocol
 
@@ -22,6 +24,8 @@ from treadle.policies.weave.split import Offer, split
 from treadle.policies.weave.worth import worths
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
+_FURTHER = 500  # jobs behind those are given a kind, for a kind that few of those have
+_PATIENT = 64  # and so many of the others that have waited longest, as they might be overdue
 _REMEMBERED_MAX = 10_000
 _LEAST = 1e-9
 
@@ -31,6 +35,12 @@ class OneKind(Policy, Protocol):
 
     @property
     def curves(self) -> Curves: ...
+
+    def decide(self, snapshot: Snapshot, others: int = 0) -> Schedule:
+        """others: jobs in the system that are not in the snapshot, far back in the queue."""
+        ...
+
+    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason: ...
 
     def value(self, job: Job, now: float) -> float:
         """What jobs are ordered by."""
@@ -59,8 +69,12 @@ class _Options(NamedTuple):
     offers: tuple[Offer, ...]  # in work of the kind that it does best on
 
 
-# The number of the kind that each job is given: those that hold devices, then the queue in order.
-_Choice = dict[JobId, int]
+class _Choice(NamedTuple):
+    """The number of the kind that each job is given: of those that hold devices, then of the queue
+    in order, as far as it is looked at."""
+
+    kinds: Mapping[JobId, int]
+    others: Sequence[int]  # jobs that are not looked at, by kind: as many as of those that are
 
 
 class ByKind:
@@ -75,8 +89,11 @@ class ByKind:
         make: Callable[[Alone], OneKind],
         *,
         restart_s: float,
+        whole_queue: bool,
     ) -> None:
+        """whole_queue: any job may be owed devices, however far back."""
         self.cluster = cluster
+        self._whole_queue = whole_queue
         self._kinds = kinds
         self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
         self._each = [make(speed) for speed in self._speeds]
@@ -101,7 +118,7 @@ class ByKind:
         until = inf
         for number, policy in enumerate(self._each):
             seen = self._view(snapshot, choice, number, memory)
-            schedule = policy.decide(seen)
+            schedule = policy.decide(seen, choice.others[number])
             until = min(until, schedule.valid_until)
             memories.append(schedule.memory)
             for identity, row in seen.jobs.items():
@@ -115,27 +132,28 @@ class ByKind:
         """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
         none, as a job on a node that is drained."""
         memory = self._memory(snapshot)
-        choice = self._choice(snapshot, memory)
-        if job not in choice:
+        choice = self._choice(snapshot, memory, asked=job)
+        if job not in choice.kinds:
             return None
-        number, row = choice[job], snapshot.jobs[job]
+        number, row = choice.kinds[job], snapshot.jobs[job]
         kind = self._kinds[number]
         if row.allocation is not None and not kind.part(row.allocation):
             return Reason(
                 "running", f"it runs, and the next decision would move it to {kind.name}s"
             )
         seen = self._view(snapshot, choice, number, memory)
-        reason = self._each[number].why(seen, job)
+        reason = self._each[number].why(seen, job, choice.others[number])
         where = f"on {kind.name}s: "
         return Reason(reason.cause, where + reason.sentence, where + reason.facts)
 
     # -- kinds ----------------------------------------------------------------------------------
 
-    def _choice(self, snapshot: Snapshot, memory: Memory) -> _Choice:
-        now = snapshot.now
+    def _choice(self, snapshot: Snapshot, memory: Memory, asked: JobId | None = None) -> _Choice:
+        """asked: a job that is looked at wherever it is."""
+        now, none = snapshot.now, [0] * len(self._kinds)
         jobs, rest = self._looked_at(snapshot)
         if not jobs:
-            return {}
+            return _Choice({}, none)
         values = [min(one.value(job, now) for one in self._able(job)) for job in jobs]
         order = sorted(range(len(jobs)), key=lambda i: (values[i], jobs[i].sequence))
         pairs = zip(self._each, memory.each, strict=True)
@@ -146,9 +164,13 @@ class ByKind:
         supplies = [kind.cluster.device_count for kind in self._kinds]
         numbers, prices = split(offers, worth, supplies)
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
-        for job in rest:
+        if not rest:
+            return _Choice(kinds, none)
+        for job in self._further(rest, asked):
             kinds[job.id] = self._cheapest(job, prices)
-        return kinds
+        unseen = len(jobs) + len(rest) - len(kinds)
+        seen = Counter(kinds.values())
+        return _Choice(kinds, [unseen * seen[number] // len(kinds) for number in range(len(none))])
 
     def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
         """Jobs that are weighed, and those too far back in the queue for that."""
@@ -158,6 +180,15 @@ class ByKind:
             demand -= queue[count].spec.sizes[0]
             count += 1
         return [*jobs, *queue[:count]], queue[count:]
+
+    def _further(self, rest: Sequence[Job], asked: JobId | None) -> list[Job]:
+        """Those too far back to be weighed that are given a kind nevertheless, in order: ten
+        thousand take half a second."""
+        if self._whole_queue or len(rest) <= _FURTHER:
+            return list(rest)
+        behind = rest[_FURTHER:]
+        patient = {job.id for job in nsmallest(_PATIENT, behind, key=_waiting_since)}
+        return [*rest[:_FURTHER], *(job for job in behind if job.id in patient or job.id == asked)]
 
     def _offers(self, job: Job, now: float) -> Iterator[Offer]:
         """What a job would get done; of a kind on which it is not, less what its move costs."""
@@ -226,7 +257,7 @@ class ByKind:
         return best.kind
 
     def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
-        jobs = (snapshot.jobs[job] for job, one in choice.items() if one == number)
+        jobs = (snapshot.jobs[job] for job, one in choice.kinds.items() if one == number)
         own = memory.each[number]
         return view(snapshot, self._kinds[number], jobs, rank=self._each[number].rank, memory=own)
 
@@ -235,3 +266,8 @@ class ByKind:
         if isinstance(found, Memory) and len(found.each) == count:
             return found
         return Memory((None,) * count)
+
+
+def _waiting_since(job: Job) -> float:
+    """When a waiting job would have been queued had it waited without a break."""
+    return job.since_at - job.waited_s

@@ -2,18 +2,21 @@
 
 Every plan is worth what its groups get done in a second. Plans are made for a few folds; of the
 most valuable ones, jobs that got nothing take what is left or join a group, and the best is taken.
+What runs now is one more plan. With many jobs most decisions only carry it on: they cost what has
+changed, and move few jobs.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import islice
 from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobId
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curve, Curves
 from treadle.policies.weave.improve import Search
+from treadle.policies.weave.levers import Levers
 from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.promises import Owed
 from treadle.policies.weave.values import Values
@@ -24,23 +27,6 @@ _COMPLETED = 2  # plans
 _SEARCHED_MAX = 60  # jobs
 _WAITING_MAX = 12
 _JOINED_MAX = 64  # kinds of groups that a job may join are looked at
-
-
-class Levers(NamedTuple):
-    """What may be decided, and how much is asked of a change."""
-
-    power: float = inf  # the elasticity of work to devices; inf: measured
-    group: int = 4  # most jobs on the same devices
-    least: float = 1.05  # what company must get done, where one job alone gets 1 done
-    stay: float = 0.02  # so much better another fold must be before all is regrouped
-    keep: float = 1.0  # weight of restarts
-    restart_s: float = 30.0  # what a restart takes, where it was not measured
-    patience: float = 20.0  # times what it still runs, after which a waiting job goes first; 0: off
-    quantum_s: float = 3600.0  # without lengths: where the first class ends, in device-seconds
-    ratio: float = 4.0  # of the ends of two classes
-    deadline: float = 0.5  # what a job gains in worth that has no time to lose
-    quotas: Quotas | None = None
-    sizes: bool = True  # jobs may have other sizes than they ask for
 
 
 class Plan(NamedTuple):
@@ -80,13 +66,47 @@ class Decision:
         self._held = [job.size for job in jobs]
         self._costs = [self._cost(i) if held else 0.0 for i, held in enumerate(self._held)]
         self._stops = [(i, self._stop_cost(i)) for i, held in enumerate(self._held) if held]
-        self._steps = self._in_order()
         self._members: dict[tuple[int, int], Member] = {}
         self._singles: dict[tuple[int, int], Group] = {}
         self._values = Values(company, self)  # of groups that were looked at
 
+    @cached_property
+    def _steps(self) -> list[tuple[float, int, int]]:
+        return self._in_order()
+
+    def carried_on(self, supply: int) -> Plan | None:
+        """What runs now goes on, and jobs without devices and free devices are seen to. None: a
+        job goes first and got nothing."""
+        plan = self._as_it_is()
+        if not plan.is_full:
+            plan = self._complete(plan, supply)
+        free = supply - sum([size for size, _ in plan.groups])
+        if free:
+            search = Search(self._company, self, plan.groups, (), free, self._values)
+            if search.grow():
+                plan = self._with(plan, search)
+        return plan if self._serves_all_owed(plan) else None
+
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
         """The fold that is worth most, and its plan; the last one is kept for a little less."""
+        fold, plan, is_enough = self._anew(supply, last)
+        if is_enough:
+            return fold, plan
+        if len(plan.jobs) > _SEARCHED_MAX:  # Small changes bring less and take long.
+            as_it_is = self.carried_on(supply)
+        else:
+            as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
+            if not self._serves_all_owed(as_it_is):
+                as_it_is = None
+            if as_it_is is None or self._net(plan) * _HOPE > self._net(as_it_is):
+                plan = self._improved(plan, supply)
+        if as_it_is is not None and self._net(as_it_is) >= self._net(plan):
+            return last, as_it_is._replace(marginal=plan.marginal)
+        return fold, plan
+
+    def _anew(self, supply: int, last: int) -> tuple[int, Plan, bool]:
+        """The best fold and its plan, without regard to what runs; and whether every job has the
+        most that it can use without company."""
         plans: dict[int, Plan] = {}
         for fold, times in enumerate(FOLDS if self._levers.group > 1 else FOLDS[:1]):
             plans[fold] = self._plan(times, supply)
@@ -101,16 +121,7 @@ class Decision:
             if not plans[fold].is_full:
                 plans[fold] = self._complete(plans[fold], supply)
         best = max(promising, key=lambda fold: (value(fold), -fold))
-        if plans[0].all_served or len(plans[best].jobs) > _SEARCHED_MAX:
-            # No change is better, or they bring less and take long.
-            return best, plans[best]
-        as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
-        stays = self._serves_all_owed(as_it_is)
-        if not stays or self._net(plans[best]) * _HOPE > self._net(as_it_is):
-            plans[best] = self._improved(plans[best], supply)
-        if stays and self._net(as_it_is) >= self._net(plans[best]):
-            return last, as_it_is._replace(marginal=plans[best].marginal)
-        return best, plans[best]
+        return best, plans[best], plans[0].all_served
 
     def _as_it_is(self) -> Plan:
         """The groups that there are, of jobs that still run."""
@@ -136,8 +147,10 @@ class Decision:
         waiting = [i for i in range(len(self._jobs)) if i not in served][:_WAITING_MAX]
         free = supply - sum([size for size, _ in plan.groups])
         search = Search(self._company, self, plan.groups, waiting, free, self._values)
-        if not search.run(afresh=afresh):
-            return plan
+        return self._with(plan, search) if search.run(afresh=afresh) else plan
+
+    def _with(self, plan: Plan, search: Search) -> Plan:
+        """The plan with the groups that a search has found."""
         rows = search.groups()
         is_full = sum([len(group.members) for _, group in rows]) == len(self._jobs)
         value = sum([group.value for _, group in rows])

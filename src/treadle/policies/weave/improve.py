@@ -113,6 +113,11 @@ class Search:
             self._values.at(size)[mask] = -inf
         return best > first
 
+    def grow(self) -> bool:
+        """Only give free devices to groups; whether one took any."""
+        self._grow()
+        return bool(self._changed)
+
     def groups(self) -> list[tuple[int, Group]]:
         return [
             (row.size, self._values.group(row.size, row.mask) or self._given[row.mask])

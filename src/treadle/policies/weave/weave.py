@@ -13,30 +13,29 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import smallest_device_gib
-from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.forecasts import forecaster
-from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
-from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.base.shares import Sharing
+from treadle.policies.weave.anew import MANY, Anew
 from treadle.policies.weave.by_kind import ByKind
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import Alone, Curve, Curves
-from treadle.policies.weave.decision import Decision, Levers, Plan
+from treadle.policies.weave.decision import Decision, Plan
 from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
+from treadle.policies.weave.levers import Levers, factory
 from treadle.policies.weave.patience import LEAST_S, first, is_overdue
 from treadle.policies.weave.places import place
 from treadle.policies.weave.plans import Plans
@@ -68,6 +67,7 @@ class _Memory(NamedTuple):
     power: float = 0.5
     promised: frozenset[JobId] = frozenset()  # jobs that were given what they were promised
     jobs: tuple[int, int] = (0, 0)  # how many wait, and the sum of the numbers of the others
+    anew: Anew = Anew()
 
 
 class Weave(Sharing):
@@ -211,6 +211,7 @@ class Weave(Sharing):
                 self._by_kind = ByKind(
                     *(cluster, kinds, self._belief, self._placement, self._on_kind),
                     restart_s=self._levers.restart_s,
+                    whole_queue=self._levers.quotas is not None,
                 )
         return self._by_kind
 
@@ -220,7 +221,8 @@ class Weave(Sharing):
 
     # -- decision -------------------------------------------------------------------------------
 
-    def decide(self, snapshot: Snapshot) -> Schedule:
+    def decide(self, snapshot: Snapshot, others: int = 0) -> Schedule:
+        """others: jobs in the system that are not in the snapshot, far back in the queue."""
         snapshot = _without_drained(snapshot)
         by_kind = self._kinds(snapshot.cluster)
         if by_kind is not None:
@@ -230,35 +232,54 @@ class Weave(Sharing):
         memory = _memory(snapshot)
         if not holding and not queue:
             return Schedule(memory=memory)
-        decision = self._decision(snapshot, holding, memory)
-        fold, plan = decision.best(snapshot.supply, memory.fold)
+        total = len(holding) + len(queue) + others
+        decision = self._decision(snapshot, holding, memory, total)
+        fold, plan = memory.fold, None
+        if memory.anew.holds(now, total, decision.count):
+            plan = decision.carried_on(snapshot.supply)
+        anew = memory.anew.later() if plan is not None else Anew(now, total)
+        if plan is None:
+            fold, plan = decision.best(snapshot.supply, memory.fold)
         allocations = self._placed(snapshot, decision, plan)
         if not are_kept(decision.promised, allocations):  # One that grew took another's place.
-            decision = self._decision(snapshot, holding, memory, grows=False)
+            decision = self._decision(snapshot, holding, memory, total, grows=False)
             fold, plan = decision.best(snapshot.supply, memory.fold)
             allocations = self._placed(snapshot, decision, plan)
         changes = Schedule.whole(snapshot, allocations).changes
         power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
-        if jobs != memory.jobs:  # A decision that is made again about the same jobs is the same.
-            power += (decision.power(plan) - power) * _NEWER
-        until = inf
-        if queue and self._levers.patience:  # Time alone makes a job overdue.
+        # A decision that is made again about the same jobs is the same.
+        if jobs != memory.jobs and not anew.since:
+            weight = 1.0 - (1.0 - _NEWER) ** (1 + memory.anew.since)
+            power += (decision.power(plan) - power) * weight
+        until = self._until(snapshot, allocations, changes) if queue else inf
+        if queue and decision.count >= MANY:
+            until = min(until, anew.ends_at)
+        memory = _Memory(fold, power, frozenset(decision.promised), jobs, anew)
+        return Schedule(changes, until, memory)
+
+    def _until(
+        self,
+        snapshot: Snapshot,
+        allocations: Mapping[JobId, Allocation],
+        changes: Mapping[JobId, Allocation | None],
+    ) -> float:
+        """When to decide again although nothing happens, because jobs wait."""
+        now, until = snapshot.now, inf
+        if self._levers.patience:  # Time alone makes a job overdue.
             until = now + max(self._levers.patience * LEAST_S / 2, 1.0)
-        if queue:  # What was not worth a restart may be so soon.
-            jobs_held = [snapshot.jobs[identity] for identity in allocations]
-            first = (snapshot.jobs[row[2]] for row in queue[:_NEXT])
-            looks = _LOOKS if any(not job.service_at(now) for job in first) else 1
-            settle = [
-                self._settles_at(job, now, changed=job.id in changes, looks=looks)
-                for job in jobs_held
-            ]
-            until = min([until, *settle])
-        if queue and not self._known:
+        # What was not worth a restart may be so soon.
+        first = (snapshot.jobs[row[2]] for row in snapshot.ranking.queue[:_NEXT])
+        looks = _LOOKS if any(not job.service_at(now) for job in first) else 1
+        settle = [
+            self._settles_at(snapshot.jobs[job], now, changed=job in changes, looks=looks)
+            for job in allocations
+        ]
+        until = min([until, *settle])
+        if not self._known:
             for identity, allocation in allocations.items():
                 job = snapshot.jobs[identity]
                 until = min(until, self._class_ends_at(job, allocation.size, now))
-        memory = _Memory(fold, power, frozenset(decision.promised), jobs)
-        return Schedule(changes, until, memory)
+        return until
 
     def _placed(
         self, snapshot: Snapshot, decision: Decision, plan: Plan
@@ -267,7 +288,7 @@ class Weave(Sharing):
         allocations = place(snapshot, self._near, groups, decision.each_alone())
         return self._plans.named(snapshot.jobs, allocations)
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason:
         by_kind = self._kinds(snapshot.cluster)
         reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job)
         if reason is not None:
@@ -279,10 +300,11 @@ class Weave(Sharing):
         if not any(one.id == job for one in holding):
             return reason
         memory = _memory(snapshot)
+        total = len(holding) + len(snapshot.ranking.queue) + others
 
         def decided(spec: JobSpec | None, curve: Curve | None) -> tuple[Decision, Plan]:
             instead = None if spec is None or curve is None else (spec, curve)
-            decision = self._decision(snapshot, holding, memory, instead=instead)
+            decision = self._decision(snapshot, holding, memory, total, instead=instead)
             return decision, decision.best(snapshot.supply, memory.fold)[1]
 
         restart_s = self._restart_s(row)
@@ -294,12 +316,14 @@ class Weave(Sharing):
         snapshot: Snapshot,
         holding: Sequence[Job],
         memory: _Memory,
+        total: int,
         *,
         grows: bool = True,
         instead: tuple[JobSpec, Curve] | None = None,
     ) -> Decision:
         """The jobs in order: those that hold devices, and as much of the queue as could share.
 
+        total: jobs in the system.
         grows: whether jobs may get more than they were promised.
         instead: what a job is taken to be; it is then served whatever it is worth.
         """
@@ -319,7 +343,7 @@ class Weave(Sharing):
         if overdue:
             rows = [(_FIRST, *row[1:]) if row[3].id in overdue else row for row in rows]
         rows.sort()
-        worth = worths([row[0] for row in rows], len(holding) + len(queue), self.power(memory))
+        worth = worths([row[0] for row in rows], total, self.power(memory))
         self._company.refresh(smallest_device_gib(snapshot.cluster))
         jobs = [row[3] for row in rows]
         if promises:
@@ -411,85 +435,32 @@ def _memory(snapshot: Snapshot) -> _Memory:
     return snapshot.memory if isinstance(snapshot.memory, _Memory) else _Memory()
 
 
-def _checked(policy: str, levers: Levers) -> Levers:
-    """The parameters, if each is one that means something."""
-    wanted = (
-        ("power", "from 0 to 1, or inf: measured", 0 <= levers.power <= 1 or levers.power == inf),
-        ("group", "1 to 4 jobs", 1 <= levers.group <= GROUP_MAX),
-        ("least", "1 or more", levers.least >= 1),
-        ("stay", "0 or more", levers.stay >= 0),
-        ("keep", "0 or more", levers.keep >= 0),
-        ("restart_s", "0 or more", levers.restart_s >= 0),
-        ("patience", "0 (off) or more", levers.patience >= 0),
-        # Classes are counted one by one, so there must not be millions.
-        ("quantum_s", "0.001 or more", levers.quantum_s >= 0.001),
-        ("ratio", "1.01 or more", levers.ratio >= 1.01),
-        ("deadline", "0 (off) or more", levers.deadline >= 0),
-    )
-    for name, expected, is_right in wanted:
-        if not is_right:
-            found = getattr(levers, name)
-            raise InvalidInputError(f"{policy} {name} must be {expected}, not {found:g}")
-    return levers
+def _known(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
+    return Weave(placement, belief, levers, known=True)
 
 
-_LEVERS = Levers()
+def _blind(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
+    return Weave(placement, belief, levers, known=False)
 
 
-def weave(  # noqa: PLR0913  # one for each thing that a user may set
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    power: float = _LEVERS.power,
-    group: int = _LEVERS.group,
-    least: float = _LEVERS.least,
-    stay: float = _LEVERS.stay,
-    keep: float = _LEVERS.keep,
-    restart_s: float = _LEVERS.restart_s,
-    patience: float = _LEVERS.patience,
-    deadline: float = _LEVERS.deadline,
-    quotas: str = "",
-    sizes: bool = _LEVERS.sizes,
-) -> Weave:
-    """Sizes, company, order and place by one price for a device; lengths known or believed.
+weave = factory(
+    "weave",
+    _known,
+    known=True,
+    about="""Sizes, company, order and place by one price for a device; lengths known or believed.
 
     deadline: what a job gains in worth that has no time to lose; 0 is none.
     quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
-    """
-    levers = Levers(
-        *(power, group, least, stay, keep, restart_s, patience),
-        deadline=deadline,
-        quotas=parse_quotas("weave", quotas),
-        sizes=sizes,
-    )
-    return Weave(placement, belief, _checked("weave", levers), known=True)
-
-
-def weave_l(  # noqa: PLR0913  # one for each thing that a user may set
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    power: float = _LEVERS.power,
-    group: int = _LEVERS.group,
-    least: float = _LEVERS.least,
-    stay: float = _LEVERS.stay,
-    keep: float = _LEVERS.keep,
-    restart_s: float = _LEVERS.restart_s,
-    patience: float = _LEVERS.patience,
-    deadline: float = _LEVERS.deadline,
-    quotas: str = "",
-    quantum_s: float = _LEVERS.quantum_s,
-    ratio: float = _LEVERS.ratio,
-    sizes: bool = _LEVERS.sizes,
-) -> Weave:
-    """The same without lengths: by classes of what jobs were given.
+    """,
+)
+weave_l = factory(
+    "weave-l",
+    _blind,
+    known=False,
+    about="""The same without lengths: by classes of what jobs were given.
 
     deadline: what a job gains in worth that has no time to lose, if its user said how long it
     takes; 0 is none.
     quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
-    """
-    levers = Levers(
-        *(power, group, least, stay, keep, restart_s, patience, quantum_s, ratio, deadline),
-        *(parse_quotas("weave-l", quotas), sizes),
-    )
-    return Weave(placement, belief, _checked("weave-l", levers), known=False)
+    """,
+)
