@@ -70,7 +70,7 @@ class Site:
 
     def __init__(self, folder: Path, options: argparse.Namespace, agents: int) -> None:
         self.folder, self.options, self.agents = folder, options, agents
-        self.client = Client(f"unix:{folder / 's'}", timeout_s=120.0)
+        self.client = Client(f"unix:{folder / 's'}", timeout_s=WITHIN_S)
         self._agents = self._start_agents()
         self._daemon = self._start_daemon()
         self.up_s = timed(lambda: wait_for(self._answers))

@@ -31,7 +31,7 @@ from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import PolicyChange
 
 SOON_AGAIN = "steady?run_s=0.4&rest_s=0.4"
-POLICIES = ("afs", "muri-l", "rubick", "aiturbo", "philly", "weave-l")
+POLICIES = ("afs", "muri-l", "rubick", "aiturbo", "philly?retry_s=0.3&tick_s=0.1", "weave-l")
 FIRST = "fifo"  # while the kind of all jobs is seen alone
 
 # Counts its steps in its checkpoint folder, and goes on there. It fails once if it is told to.
@@ -112,7 +112,7 @@ def lived_again(journal: Journal) -> dict[str, Lived]:
                 scheduler = Scheduler(made, journal.opened.cluster, retry=retry)
             else:
                 scheduler.set_policy(made, step.now)
-            lived = found[name.partition("+")[0]] = Lived()
+            lived = found[name.removesuffix(f"+{SOON_AGAIN}")] = Lived()
         assert scheduler is not None, "the first line says which policy is in charge"
         lived.again += scheduler.take(step.events, step.now)
         if step.wake_at is not None:
