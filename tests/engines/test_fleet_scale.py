@@ -17,7 +17,7 @@ def asked_of(bench: FleetStory, verb: str) -> Counter[str]:
     for name, link in bench.world.links.items():
         before = link.agent.call
 
-        async def call(asked, document, *, name=name, before=before):  # type: ignore[no-untyped-def]
+        async def call(asked, document, *, name=name, before=before):
             counted[name] += asked == verb
             return await before(asked, document)
 
@@ -25,7 +25,7 @@ def asked_of(bench: FleetStory, verb: str) -> Counter[str]:
     return counted
 
 
-def test_only_the_nodes_of_a_job_are_asked_what_it_left(tmp_path):
+def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(tmp_path):
     async def story(bench: FleetStory) -> None:
         bench.job("wide", "sh", "-c", "echo here")
         await bench.order(Start(0, "wide", spread("n0", "n2")))
@@ -35,8 +35,13 @@ def test_only_the_nodes_of_a_job_are_asked_what_it_left(tmp_path):
         assert {name for name, count in asked.items() if count} == {"n0", "n2"}
         assert left.bytes > 0
 
+        asked = asked_of(bench, "where")
+        found = [await bench.engine.output(AttemptId("wide", 1), rank) for rank in range(2)]
+        assert [each.data for each in found] == [b"here\n"] * 2
+        assert not any(asked.values())
+
         await bench.crash()
-        asked.clear()
+        asked = asked_of(bench, "tidy")
         assert (await bench.engine.tidy("wide")).bytes == left.bytes
         assert {name for name, count in asked.items() if count} == set(NODES)
 

@@ -357,6 +357,7 @@ class FleetEngine:
             self._do(course, course.not_launched(order, How.ENGINE_ERROR, why))
         else:
             self._traces.add(gang.attempt, gang.nodes)
+            self._output.remember(gang)
             self._do(course, course.launched(order, gang))
 
     async def _gather(self, course: Course, order: Launching) -> None:
