@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, Protocol
 
 from treadle.client.client import Client
 from treadle.core.errors import TreadleError
+from treadle.engines.node.environment import free_port
 from treadle.wire.jobs import JobRequest
 
 NODES, SLOTS = 4, 2
@@ -35,6 +36,7 @@ WITHIN_S = 1500.0
 ENVIRONMENT = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_raylet_start_wait_time_s": "180",  # on a busy machine
 }
 NOTE = 'date +%s.%N > "$0.new"; mv "$0.new" "$0"; sleep "$1"; touch "$0.ended"'
 GANG = """
@@ -195,6 +197,7 @@ def run(folder: Path, options: argparse.Namespace) -> list[Found]:
                 node_name=f"n{number}",
                 num_cpus=SLOTS,
                 include_dashboard=number == 0,
+                dashboard_port=free_port("127.0.0.1"),
                 object_store_memory=80 << 20,
             )
             for number in range(NODES)
