@@ -10,6 +10,7 @@ from pathlib import Path
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
+from treadle.engines.registry import EngineFactory
 from treadle.failures.failure_history import Patience
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, JobView, State
@@ -26,17 +27,22 @@ async def living(
     slots: int = 4,
     policy: str = "backfill",
     devices: DeviceSource | None = None,
+    engine: EngineFactory | None = None,
     url: str = "",
     patience: Patience = PATIENCE,
     store_patience_s: float = 15.0,
     admins: frozenset[str] = frozenset(),
 ) -> AsyncIterator[LiveService]:
-    """A controller over the state in that folder, which is left as it is."""
+    """A controller over the state in that folder, which is left as it is.
+
+    engine: by default that of one machine, with these slots or devices.
+    """
+    here = partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here")
     address = url or f"sqlite:///{root / 'treadle.db'}"
     store = Store.open(address, patience_s=store_patience_s)
     settings = LiveSettings(
         root=root / "state",
-        engine=partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here"),
+        engine=engine or here,
         wanted=Wanted(policy=policy),
         patience=patience,
         admins=admins,

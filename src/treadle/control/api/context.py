@@ -45,12 +45,16 @@ class Context:
     seal: Seal
     diffs: Diffs
     seen: Seen | None = None  # None: look at the parts themselves, which only the loop may do
+    all_stuck: Mapping[JobId, str] | None = None  # None: ask the engine, which looks at all devices
 
     def frozen(self) -> "Context":
         """A copy to be asked in another thread, of everything but the states of other jobs."""
-        stuck = {job: text for node in self.engine.view() for job, text in node.stuck.items()}
-        seen = Seen(dict(self.commit.closed), stuck, {}, self.drained)
+        seen = Seen(dict(self.commit.closed), self._stuck_now(), {}, self.drained)
         return replace(self, scheduler=self.scheduler.fork(), seen=seen)
+
+    def for_many(self) -> "Context":
+        """The same, to be asked about many jobs at this moment: the engine is asked once."""
+        return self if self.seen is not None else replace(self, all_stuck=self._stuck_now())
 
     def knowing(self, names: Iterable[str], jobs: JobTable) -> "Context":
         """A frozen context with the states of these jobs and arrays."""
@@ -72,9 +76,11 @@ class Context:
 
     def stuck(self, job: JobId) -> str:
         """What a process of the job waits for, if it does not begin or does not die."""
-        if self.seen is not None:
-            return self.seen.stuck.get(job, "")
-        return next((node.stuck[job] for node in self.engine.view() if job in node.stuck), "")
+        known = self.all_stuck if self.seen is None else self.seen.stuck
+        return (self._stuck_now() if known is None else known).get(job, "")
+
+    def _stuck_now(self) -> Mapping[JobId, str]:
+        return {job: text for node in self.engine.view() for job, text in node.stuck.items()}
 
     def state_of(self, name: str) -> State | None:
         """Of a job or an array at hand."""

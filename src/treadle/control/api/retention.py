@@ -7,7 +7,15 @@ threads, so that no request waits for it. `treadle prune` does the same at once.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -19,6 +27,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.journal_thinning import thinned
 from treadle.control.jobs import JobRecord, record_of
 from treadle.control.loop import DaemonThreads, on_disk, wall
+from treadle.core.machine import Leftovers
 from treadle.core.wording import several
 from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
@@ -116,7 +125,8 @@ class Retention:
             for record in ended
             if record.ended_at is not None
         ]
-        return await self._measure(rows)
+        never_ran = {record.id for record in ended if not record.attempts}
+        return await self._measure(rows, never_ran)
 
     async def sweep(self) -> Pruned:
         """Apply the setting."""
@@ -183,10 +193,11 @@ class Retention:
             if after is None:
                 return
 
-    async def _measure(self, rows: Sequence[OutputRow]) -> int:
+    async def _measure(self, rows: Sequence[OutputRow], never_ran: Collection[str] = ()) -> int:
         measured, emptied = [], 0
         for row in rows:
-            left = await self._context.engine.tidy(row.job)
+            ran = row.job not in never_ran
+            left = await self._context.engine.tidy(row.job) if ran else Leftovers()
             emptied += left.checkpoint_folders
             measured.append(row._replace(bytes=left.bytes))
         if measured:

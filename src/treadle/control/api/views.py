@@ -16,6 +16,8 @@ from treadle.core.lifecycle import Phase
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State, in_short
 
+_ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
+
 
 def job_view(context: Context, record: JobRecord) -> JobView:
     """One job, with the policy's own reason why it waits."""
@@ -38,8 +40,10 @@ def listed(
     before: what was known a moment ago.
     """
     views = []
-    for record in records:
-        row = context.row(record.id)
+    rows = [context.row(record.id) for record in records]
+    if sum(row is not None and row.phase in _ON_THE_WAY for row in rows) > 1:
+        context = context.for_many()
+    for record, row in zip(records, rows, strict=True):
         if row is None:
             views.append(_ending(context, record))
         else:

@@ -47,6 +47,7 @@ from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.split import gang_of
 from treadle.engines.fleet.survey import WITHIN_S, surveyed
+from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
@@ -71,6 +72,7 @@ class FleetEngine:
         self._sightings: dict[str, Sightings] = {}
         self._closed: dict[Device, DeviceClosed] = {}
         self._unseen: dict[str, set[AttemptId]] = {}  # ends that a node is to tell
+        self._traces = Traces()
         self._losses = takeover.FIRST_LOSS
         self._epoch = 0
         self._probe = uuid4().hex
@@ -148,10 +150,10 @@ class FleetEngine:
         return str(self._checkpoints.path(job, submission))
 
     async def tidy(self, job: JobId) -> Leftovers:
-        return await self._of_all_nodes("tidy", job)
+        return await self._of_its_nodes("tidy", job)
 
     async def discard(self, job: JobId) -> Leftovers:
-        return await self._of_all_nodes("discard", job)
+        return await self._of_its_nodes("discard", job)
 
     async def close(self) -> None:
         """Leave; jobs run on, and agents go on renewing their leases."""
@@ -343,7 +345,8 @@ class FleetEngine:
         """Give the parts to their nodes."""
         if course.beginning is not order:
             return
-        addresses = {name: member.address for name, member in self._members.items()}
+        nodes = order.allocation.nodes()
+        addresses = {name: self._members[name].address for name in nodes if name in self._members}
         try:
             gang = gang_of(order.id, self._ask(order), order.allocation, addresses, port)
         except EngineError as error:
@@ -353,6 +356,8 @@ class FleetEngine:
             why = f"the engine failed: {error!r}"
             self._do(course, course.not_launched(order, How.ENGINE_ERROR, why))
         else:
+            self._traces.add(gang.attempt, gang.nodes)
+            self._output.remember(gang)
             self._do(course, course.launched(order, gang))
 
     async def _gather(self, course: Course, order: Launching) -> None:
@@ -471,7 +476,7 @@ class FleetEngine:
         gang = None if course is None else course.gang
         return gang if gang is not None and gang.attempt == attempt else None
 
-    async def _of_all_nodes(self, verb: str, job: JobId) -> Leftovers:
+    async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
         if job in self._courses:  # It has not ended here.
             return Leftovers()
         await self._begin()
@@ -482,7 +487,8 @@ class FleetEngine:
 
             return await client.within_session(verb, asked, Leftovers)
 
-        found = await asyncio.gather(*map(one, self._clients.values()), return_exceptions=True)
+        clients = [self._clients[name] for name in self._traces.among(self._clients, job)]
+        found = await asyncio.gather(*map(one, clients), return_exceptions=True)
         good = [each for each in found if isinstance(each, Leftovers)]
         return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
 

@@ -18,7 +18,7 @@ from treadle.engines.fleet.node_client import NodeClient
 
 FOLLOW_EVERY_S = 0.2
 FOLLOW_BYTES = 1 << 16
-PLACES_MAX = 1024  # attempts whose places are remembered
+PLACES_MAX = 10_000  # attempts whose places are remembered
 
 
 class Place(NamedTuple):
@@ -43,6 +43,12 @@ class FleetOutput:
         self._clock = clock
         self._running = running
         self._parts: dict[AttemptId, dict[str, Part | None]] = {}
+
+    def remember(self, gang: Gang) -> None:
+        """It is launched there: its output is asked for once it has ended, of its nodes alone."""
+        self._parts[gang.attempt] = _parts_of(gang)
+        if len(self._parts) > PLACES_MAX:
+            del self._parts[next(iter(self._parts))]
 
     async def read(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
         return (await self._read(attempt, rank, offset, limit)).output
@@ -85,10 +91,7 @@ class FleetOutput:
 
     async def _place(self, attempt: AttemptId, rank: int, gang: Gang | None) -> Place:
         if gang is not None:
-            parts = {
-                node: None if seat.launch is None else seat.launch.part
-                for node, seat in gang.seats.items()
-            }
+            parts = _parts_of(gang)
             if len(parts) == 1 or None not in parts.values():
                 return _place_in(parts, attempt, rank)
         known = self._parts.get(attempt)
@@ -121,6 +124,12 @@ class FleetOutput:
         if not found:
             raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
         return found
+
+
+def _parts_of(gang: Gang) -> dict[str, Part | None]:
+    return {
+        node: None if seat.launch is None else seat.launch.part for node, seat in gang.seats.items()
+    }
 
 
 def _complete(parts: Mapping[str, Part | None]) -> bool:

@@ -1,0 +1,147 @@
+"""Policies decide on a Ray cluster as the simulator does: the same events give the same orders.
+
+One controller on a real cluster of four nodes runs a small workload under each policy, one after
+the other. Its journal is then lived through again: a scheduler without an engine takes the recorded
+events at the recorded moments, decides when the live one did, and must give every order again, with
+its number, its devices, its turn and the jobs it waits for.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from tests.control.living import ME, PATIENCE, bash, ended, export, living
+from tests.on_ray.bench import SOON
+from tests.on_ray.cluster import RayCluster
+from treadle.control.api import LiveService
+from treadle.control.loop import LiveBelief, PolicyInCharge, belief_on
+from treadle.core.actions import Action
+from treadle.core.ports import Engine
+from treadle.core.scheduler import Scheduler
+from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.ray.ray_engine import ray_fleet
+from treadle.engines.registry import EngineContext
+from treadle.failures.retry import Classified, live_verdicts
+from treadle.failures.rules import shipped
+from treadle.journal.journal import Journal, read
+from treadle.wire.jobs import JobRequest
+from treadle.wire.machine import PolicyChange
+
+SOON_AGAIN = "steady?run_s=0.4&rest_s=0.4"
+POLICIES = ("afs", "muri-l", "rubick", "aiturbo", "philly?retry_s=0.3&tick_s=0.1", "weave-l")
+FIRST = "fifo"  # while the kind of all jobs is seen alone
+
+# Counts its steps in its checkpoint folder, and goes on there. It fails once if it is told to.
+TRAINING = """
+trap 'exit 143' TERM
+at="$TREADLE_CHECKPOINT_DIR/step"
+test -e "$at" || echo 0 > "$at"
+while step=$(cat "$at"); test "$step" -lt "$STEPS"; do
+  sleep 0.1 & wait $!
+  echo $((step + 1)) > "$at"
+  echo "step $((step + 1))/$STEPS loss: $((900 / (step + 1)))"
+  if test "$step" = 2 -a -n "$FAILS" -a ! -e "$at.failed"; then touch "$at.failed"; exit 1; fi
+done
+"""
+
+
+@dataclass
+class Lived:
+    """What a journal has of one policy, and what was decided anew."""
+
+    recorded: list[Action] = field(default_factory=list)
+    again: list[Action] = field(default_factory=list)
+
+
+def on_ray(cluster: RayCluster, context: EngineContext) -> Engine:
+    fleet = ray_fleet(context, cluster.connect, fencing=SOON, look_every_s=0.1)
+    return FleetEngine(context, fleet)
+
+
+def training(steps: int, *, fails: bool = False, **fields: object) -> JobRequest:
+    env = {"STEPS": str(steps), "FAILS": "yes" if fails else ""}
+    return bash(TRAINING, env=env, grace_s=5.0, resumable=True, **fields)
+
+
+WORKLOAD = (
+    training(8, devices="1..4"),
+    training(10, devices="2"),
+    training(6, devices="4", ranks="one"),
+    training(5, devices="1"),
+    training(6, devices="1..3", priority=1),
+    training(4, devices="1", retries=1, fails=True),
+    training(8, devices="1,2,4", tenant="b"),
+    training(5, devices="1", tenant="b"),
+    training(5, devices="1", tenant="b"),
+    training(4, devices="2"),
+    training(3, devices="8", ranks="one", priority=5),  # Others must make room, on all nodes.
+)
+
+
+async def record(live: LiveService) -> None:
+    """The workload under each policy in turn; before that, one job alone shows what it needs."""
+    seen = (await live.submit(ME, training(45))).id
+    await ended(live, seen)
+    for policy in POLICIES:
+        await live.set_policy(ME, PolicyChange(policy=f"{policy}+{SOON_AGAIN}"))
+        jobs = []
+        for request in WORKLOAD:
+            jobs.append((await live.submit(ME, request)).id)
+            await asyncio.sleep(0.03)
+        await ended(live, *jobs)
+    # All that decisions rest on is in the journal, but for these two.
+    belief = live.context.belief
+    assert belief.record.stored() == {}
+    assert isinstance(belief, LiveBelief)
+    assert belief.plans.version == 0
+
+
+def lived_again(journal: Journal) -> dict[str, Lived]:
+    """The orders of a scheduler that is given the events of a journal, by policy."""
+    belief = belief_on(journal.opened.cluster)
+    scheduler: Scheduler | None = None
+    found: dict[str, Lived] = {}
+    for step in journal.steps:
+        if step.policy is not None:
+            name = step.policy.policy
+            made = PolicyInCharge().make(name, step.policy.placement, belief)
+            if scheduler is None:
+                retry = Classified(live_verdicts(shipped()), PATIENCE)
+                scheduler = Scheduler(made, journal.opened.cluster, retry=retry)
+            else:
+                scheduler.set_policy(made, step.now)
+            lived = found[name.removesuffix(f"+{SOON_AGAIN}")] = Lived()
+        assert scheduler is not None, "the first line says which policy is in charge"
+        lived.again += scheduler.take(step.events, step.now)
+        if step.wake_at is not None:
+            lived.again += scheduler.decide(step.now)
+        lived.recorded += step.actions
+        assert lived.again == lived.recorded, f"at {step.now:g} s, under {name}"
+    return found
+
+
+@pytest.fixture(scope="module")
+def lived(ray_nodes: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Lived]:
+    folder = tmp_path_factory.mktemp("orders")
+    ray_nodes.give_back_all()
+
+    async def story() -> None:
+        engine = partial(on_ray, ray_nodes)
+        async with living(folder, policy=FIRST, engine=engine) as live:
+            await record(live)
+            await export(live, folder / "journal")
+
+    asyncio.run(story())
+    return lived_again(read(folder / "journal"))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_simulator_gives_the_orders_that_were_given_on_ray(
+    policy: str, lived: Mapping[str, Lived]
+) -> None:
+    found = lived[policy]
+    assert found.again == found.recorded
+    assert len(found.recorded) >= len(WORKLOAD)
