@@ -80,14 +80,14 @@ def _works(draw: random.Random) -> list[Work]:
         Work(
             name="gang",
             devices=gang,
-            steps=steps(2.0, 4.0),
+            steps=steps(3.0, 8.0),
             resumable=draw.random() < 0.5,
             stubborn=draw.random() < 0.3,
             retries=3 if impatient else 0,
             patience_s=draw.uniform(2.0, 5.0) if impatient else None,
         ),
-        Work(name="long", devices=1, steps=steps(4.0, 8.0), resumable=draw.random() < 0.5),
-        Work(name="pair", devices=2, steps=steps(3.0, 6.0), stubborn=draw.random() < 0.3),
+        Work(name="long", devices=1, steps=steps(5.0, 12.0), resumable=draw.random() < 0.5),
+        Work(name="pair", devices=2, steps=steps(3.0, 9.0), stubborn=draw.random() < 0.3),
         Work(name="flaky", devices=1, steps=steps(1.0, 3.0), retries=2, fails=2, code=5),
         Work(name="broken", devices=draw.choice((1, 2)), steps=20, retries=1, fails=ALWAYS, code=7),
         Work(

@@ -74,6 +74,7 @@ class Run:
         try:
             self._daemon.start()
             self._until(lambda: self._free() == len(NODES) * SLOTS, "not all nodes are used")
+            self._until(self._some_run, "no job runs")
             self._begun = time.monotonic()
             self._live()
             outcome.jobs_s = time.monotonic() - self._begun
@@ -134,9 +135,16 @@ class Run:
         ]
         return bool([each for each in found if processes.send(each, signal.SIGKILL)])
 
+    def _some_run(self) -> bool:
+        """Whether some jobs have begun: faults come while they run, however slow the machine is."""
+        self._look_after(0.0)
+        return any(self._records.iterdir())
+
     def _all_ended(self) -> bool:
-        """Look after the jobs as a patient user would; whether nothing is left to be done."""
-        passed_s = time.monotonic() - self._begun
+        return self._look_after(time.monotonic() - self._begun)
+
+    def _look_after(self, passed_s: float) -> bool:
+        """Do as a patient user would; whether nothing is left to be done."""
         with suppress(UnreachableError, NoAnswerError), self._client() as client:
             for work in self._plan.works:
                 if work.name not in self._ids and work.submit_at <= passed_s:
