@@ -70,6 +70,7 @@ class Chaos:
 
     def give_up(self) -> None:
         """Leave nothing behind when somebody ends this process."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while not self._left.empty():
             self._left.get()
         for cluster in list(self.clusters.values()):

@@ -62,10 +62,10 @@ class Plan:
         return {fault.node for fault in self.faults if fault.kind in ("cut", "raylet")}
 
 
-def plan_of(seed: int) -> Plan:
-    """The same for the same seed."""
+def plan_of(seed: int, *, cut_s: float = CUT_S) -> Plan:
+    """The same for the same seed. cut_s: a node that is cut off for less may not be missed."""
     draw = random.Random(seed)
-    return Plan(seed=seed, works=tuple(_works(draw)), faults=tuple(sorted(_faults(draw))))
+    return Plan(seed=seed, works=tuple(_works(draw)), faults=tuple(sorted(_faults(draw, cut_s))))
 
 
 def _works(draw: random.Random) -> list[Work]:
@@ -105,12 +105,12 @@ def _works(draw: random.Random) -> list[Work]:
     return [*first, *rest]
 
 
-def _faults(draw: random.Random) -> list[Fault]:
+def _faults(draw: random.Random, cut_s: float) -> list[Fault]:
     others = list(NODES[1:])
     draw.shuffle(others)
     cut, killed, spare = others
     found = [
-        Fault(draw.uniform(0.5, 3.0), "cut", cut, CUT_S),
+        Fault(draw.uniform(0.5, 3.0), "cut", cut, cut_s),
         Fault(draw.uniform(0.5, 14.0), "raylet", killed, draw.uniform(0.5, 6.0)),
         Fault(draw.uniform(0.5, 16.0), "controller", HEAD, draw.uniform(0.1, 3.0)),
     ]
