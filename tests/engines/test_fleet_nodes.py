@@ -188,6 +188,33 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
     tell(tmp_path, story)
 
 
+def test_a_member_whose_agent_is_late_is_not_taken_for_lost(tmp_path):
+    """1. The controller returns. One node is gone; of another one it hears nothing, which is a
+    member still. 2. The fence of the first closes, and what runs on the other runs on. 3. Its agent
+    comes: what was given up is stopped, and only then has it ended.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.late.add("n1")
+        bench.world.cut("n2")
+        engine = await bench.crash()
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        jobs = [row("one", Phase.RUNNING, ONE), wide]
+        await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
+        await bench.ended("wide", 1)
+        assert bench.count(AttemptEnded, "one") == 0
+        assert bench.runs_on("one") == {"n1"}
+        bench.world.late.remove("n1")
+        bench.world.tell(bench.world.joined("n1"))
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("one") == set()
+
+    tell(tmp_path, story)
+
+
 def test_a_node_that_leaves_while_the_controller_begins_is_not_waited_for(tmp_path):
     async def story(bench: FleetStory) -> None:
         await both_run(bench)
