@@ -28,6 +28,7 @@ PROGRAM = Path(__file__).with_name("chaos_rank.py")
 LOOK_S = 0.1
 SETTLE_S = 120.0  # from the beginning until all jobs have ended
 GONE_S = 15.0  # for what was ended a moment ago
+_DEVICES = re.compile(r" INFO up: Status\(.* devices=([0-9]+),")
 _LOST = re.compile(r"node (\S+) is lost: ")
 
 
@@ -204,10 +205,20 @@ class Run:
         outcome.done += [f"({node} was missed)" for node in lost - self._plan.lost()]
         # One that was lost while there was no controller is in no log.
         lost |= self._plan.lost()
+        if fewer := self._began_with():
+            # The agents of the others came later than a controller waits: it gives up their jobs.
+            outcome.done.append(f"(the controller began with {min(fewer)} devices)")
+            lost |= set(NODES)
         outcome.wrong += judged(self._plan, details, ranks, agents.spans, lost)
 
     def _lost(self) -> set[str]:
         return set(_LOST.findall((self._daemon.state / "daemon.log").read_text()))
+
+    def _began_with(self) -> list[int]:
+        """The devices that controllers began with, where nodes were missing that nothing hurt."""
+        unhurt = SLOTS * (len(NODES) - len(self._plan.lost()))
+        found = map(int, _DEVICES.findall((self._daemon.state / "daemon.log").read_text()))
+        return [count for count in found if count < unhurt]
 
     def _leave(self) -> None:
         """The controller goes, and nothing of it may be left."""
