@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -31,10 +31,11 @@ def until(condition: Callable[[], object]) -> None:
 class Daemon:
     """`treadle up --foreground` over one state folder; its output goes to daemon.log there."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder: Path, *words: str, through: Sequence[str] = ()) -> None:
+        """through: a command that becomes the one that is written behind it, such as `env`."""
         self.state = folder / "state"
         self.socket = folder / "s"
-        self._words = words
+        self._words, self._through = words, through
         self._process: subprocess.Popen[bytes] | None = None
         self.client = Client(f"unix:{self.socket}")
 
@@ -43,9 +44,14 @@ class Daemon:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> "Daemon":
         self.state.mkdir(mode=0o700, exist_ok=True)
         command = [
+            *self._through,
             sys.executable,
             "-m",
             "treadle",
@@ -81,8 +87,9 @@ class Daemon:
 
     def stop(self) -> None:
         """Cancel everything and leave nothing behind."""
-        if self._process is None or self._process.poll() is not None:
+        if not self.is_running:
             return
+        assert self._process is not None
         for view in self.client.job_page(limit=1000).jobs:
             try:
                 self.client.cancel(view.id)

@@ -43,6 +43,7 @@ class FleetWorld:
         self.tell: Callable[[Change], None] = lambda _: None
         self.links = {name: InProcessLink(self._agent(name)) for name in nodes}
         self.away: set[str] = set()
+        self.late: set[str] = set()  # members whose agents say nothing
         self._confirming = asyncio.get_running_loop().create_task(self._confirm())
 
     def _agent(self, name: str) -> Agent:
@@ -108,7 +109,11 @@ class WorldFleet:
 
     def members(self) -> tuple[Joined, ...]:
         world = self.world
-        return tuple(world.joined(name) for name in world.links if name not in world.away)
+        absent = world.away | world.late
+        return tuple(world.joined(name) for name in world.links if name not in absent)
+
+    def coming(self) -> frozenset[str]:
+        return frozenset(self.world.late)
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self.world.tell = tell

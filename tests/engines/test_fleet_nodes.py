@@ -50,7 +50,7 @@ def test_a_node_that_is_cut_off_kills_its_ranks_and_they_are_lost_after_that(tmp
         assert bench.count(AttemptEnded, "one") == 0
         assert "n1" in bench.runs_on("one")
         end = await bench.ended("one", 0)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert loop.time() - cut_at >= FENCING.gone_after_s - 0.1
         assert bench.runs_on("one") == set(), "the fence did not kill its ranks"
         assert bench.runs_on("wide") == {"n0", "n2"}, "other nodes go on"
@@ -64,7 +64,7 @@ def test_the_rest_of_an_attempt_is_stopped_when_a_node_is_lost(tmp_path):
         bench.world.cut("n2")
         await bench.until(lambda: bench.runs_on("wide") <= {"n2"})
         end = await bench.ended("wide", 1)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert bench.runs_on("wide") == set()
         assert bench.count(AttemptEnded, "wide") == 1
 
@@ -81,7 +81,7 @@ def test_what_was_given_up_is_stopped_when_its_node_returns(tmp_path):
         assert "n1" in bench.runs_on("one")
         bench.world.mend("n1")
         end = await bench.ended("one", 2)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert bench.runs_on("one") == set()
         kinds = [type(fact) for fact in bench.jobs.facts[-3:]]
         assert kinds == [NodeLost, NodeJoined, AttemptEnded]
@@ -102,7 +102,7 @@ def test_a_lease_that_ran_out_is_not_renewed(tmp_path):
         agent.confirm()
         assert not old.exists()
         end = await bench.ended("one", 0)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         await bench.order(Start(2, "one", ONE))
         await bench.started("one", 2)
 
@@ -181,9 +181,36 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
         await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
         assert bench.count(AttemptEnded, "one") == 0
         end = await bench.ended("one", 0)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert bench.runs_on("one") == set()
         assert bench.runs_on("wide") == {"n0", "n2"}
+
+    tell(tmp_path, story)
+
+
+def test_a_member_whose_agent_is_late_is_not_taken_for_lost(tmp_path):
+    """1. The controller returns. One node is gone; of another one it hears nothing, which is a
+    member still. 2. The fence of the first closes, and what runs on the other runs on. 3. Its agent
+    comes: what was given up is stopped, and only then has it ended.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.late.add("n1")
+        bench.world.cut("n2")
+        engine = await bench.crash()
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        jobs = [row("one", Phase.RUNNING, ONE), wide]
+        await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
+        await bench.ended("wide", 1)
+        assert bench.count(AttemptEnded, "one") == 0
+        assert bench.runs_on("one") == {"n1"}
+        bench.world.late.remove("n1")
+        bench.world.tell(bench.world.joined("n1"))
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("one") == set()
 
     tell(tmp_path, story)
 
@@ -204,7 +231,7 @@ def test_a_node_that_leaves_while_the_controller_begins_is_not_waited_for(tmp_pa
         await adopting
         assert NodeLost("n2") in bench.jobs.facts
         end = await bench.ended("wide", 1)
-        assert (end.attempt, end.how) == (1, How.LOST)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert bench.runs_on("wide") == set()
         assert bench.runs_on("one") == {"n1"}
 

@@ -7,7 +7,7 @@ from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
-from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.events import AttemptEnded, JobStarted, JobStopped
 from treadle.core.launch import Launch
 from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
 from treadle.engines.fleet.gang import Gang
@@ -156,6 +156,24 @@ def test_a_part_that_fails_ends_the_others_and_says_why():
     assert isinstance(told.fact, AttemptEnded)
     assert (told.fact.how, told.fact.code) == (How.EXITED, 3)
     assert told.fact.codes == (143, 143, 3, 3, 1, 1)
+
+
+def test_a_node_that_is_lost_explains_why_its_peers_failed():
+    """1. A node is cut off. 2. Ranks elsewhere give up. 3. The cluster notices, and its scheduler
+    orders a stop. 4. Nothing of the lost part runs any more: the job is not charged.
+    """
+    course = Course("j")
+    course.order(start := Start(0, "j", SPREAD), launch)
+    course.launched(start, gang(start))
+    course.hear(*ended("a", 9))
+    course.lose("b", 7)
+    course.order(Stop(1, "j"), launch)
+    course.hear(*ended("c", 9))
+    (told,) = course.fence("b", 7)
+    assert isinstance(told, Tell)
+    assert isinstance(told.fact, AttemptEnded)
+    assert (told.fact.how, told.fact.action, told.fact.node_lost) == (How.LOST, 1, True)
+    assert told.fact.meaning == JobStopped("j", 1, 0.0)
 
 
 def test_parts_that_fall_after_an_order_to_stop_were_stopped():

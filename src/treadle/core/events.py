@@ -145,6 +145,8 @@ class AttemptEnded:
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
     memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
+    # It was lost with a node of its cluster: it goes back to the queue, and no failure is counted.
+    node_lost: bool = False
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work
@@ -169,7 +171,7 @@ class AttemptEnded:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case How.EXITED if self.code == 0:
                 return JobFinished(self.job, self.action)
-            case _ if self.beside or self.mps_failed:
+            case _ if self.beside or self.mps_failed or self.node_lost:
                 return JobStopped(self.job, self.action, self.iterations_done)
             case _:
                 rule = "" if self.verdict is None else self.verdict.rule

@@ -434,6 +434,7 @@ class MemoryEngine:
             attempt.launch.attempt,
             how,
             code,
+            node_lost=how is How.LOST,
             codes=(code,) * attempt.launch.ranks,
             ran_s=None if begun_at is None else self._clock.now() - begun_at,
         )

@@ -113,7 +113,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobStarted": ("changes", "attempt", "started_at", "stall_s"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
-    "AttemptEnded": ("memory_peak_gib", "mps_failed"),
+    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost"),
     "Start": ("beside",),
     "Change": ("beside",),
 }

@@ -107,7 +107,8 @@ class MachineRules(BenchTests):
             name = await bench.lose_node()
             await bench.fact(lambda fact: fact == NodeLost(name))
             await bench.end("long", 0)
-            assert [(end.attempt, end.how) for end in bench.ends("long")] == [(1, How.LOST)]
+            (end,) = bench.ends("long")
+            assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
 
         self.tell(story, "node loss", "attempts")
 

@@ -250,7 +250,7 @@ class Reducer:
             row = self._jobs.open.get(ordered)
             attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
-        retried = failed or bool(fact.beside) or fact.mps_failed
+        retried = failed or bool(fact.beside) or fact.mps_failed or fact.node_lost
         view = _failure(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, len(attempt.devices))

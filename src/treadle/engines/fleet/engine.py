@@ -64,6 +64,7 @@ class FleetEngine:
         self._fleet = fleet
         self._members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
         self._ever = set(self._members)  # names of all nodes that were ever there
+        self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
         self._clients: dict[str, NodeClient] = {}
         self._courses: dict[JobId, Course] = {}
         self._waiting: list[tuple[Course, Launching]] = []  # orders to be begun
@@ -206,7 +207,9 @@ class FleetEngine:
                 await asyncio.gather(*ready)
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
-        self._close_fence_later(takeover.FIRST_LOSS, *self._lost_before())
+        lost = self._lost_before()
+        self._coming = lost & self._fleet.coming()
+        self._close_fence_later(takeover.FIRST_LOSS, *lost - self._coming)
         for course in plan.begin:
             assert course.beginning is not None
             self._do(course, [Begin(course.beginning)])
@@ -432,6 +435,9 @@ class FleetEngine:
         client.begin()
 
     def _leave(self, left: Left) -> None:
+        if left.name in self._coming:
+            self._coming.remove(left.name)
+            self._close_fence_later(takeover.FIRST_LOSS, left.name)
         if self._members.pop(left.name, None) is None:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)

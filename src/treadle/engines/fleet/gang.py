@@ -176,6 +176,9 @@ class Gang:
         ends = [seat.ended for seat in self.seats.values() if seat.ended is not None]
         assert len(ends) == len(self.seats), "a part has not ended"
         cause = self._cause or ends[0]
+        if cause.how is How.EXITED:  # Ranks whose peers were lost may end before that is known.
+            lost = [ended for ended in ends if ended.how is How.LOST]
+            cause = max(lost, key=lambda ended: ended.node_lost, default=cause)
         if len(ends) == 1:
             return cause if cause.how is How.LOST else ends[0]
         codes: list[int | None] = []
@@ -204,6 +207,7 @@ class Gang:
             KILLED_CODE,
             codes=(None,) * ranks,
             started_at=started_at,
+            node_lost=True,
         )
 
 

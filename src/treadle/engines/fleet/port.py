@@ -86,6 +86,13 @@ class Fleet(Protocol):
         """The nodes at the start; called once, before `begin`."""
         ...
 
+    def coming(self) -> frozenset[str]:
+        """Names of nodes that are members, and of whose agents nothing was heard yet.
+
+        What an earlier controller started there may run on: they are `Joined`, or they have `Left`.
+        """
+        ...
+
     async def begin(self, tell: Callable[[Change], None]) -> int:
         """Tell what has changed since `members`, and from now on whatever changes; the epoch.
 

@@ -14,6 +14,7 @@ from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import KILLED_CODE
 
 ENDS_MAX = 4096  # jobs whose newest end is remembered
+FENCED = "fenced"  # the lease of its node ran out
 
 # What is written as the cause of an end; without a cause the ranks exited.
 _HOW = {
@@ -21,6 +22,7 @@ _HOW = {
     "time-limit": How.TIME_LIMIT,
     "oom-killed": How.OOM_KILLED,
     "lost": How.LOST,
+    FENCED: How.LOST,
     "machine-error": How.MACHINE_ERROR,
     "launch-error": How.ENGINE_ERROR,
     "engine-error": How.MACHINE_ERROR,  # as supervisors of earlier versions write it
@@ -63,6 +65,7 @@ def ended_of(
         ended_at=None if status is None else status.ended_at,
         ran_s=None if status is None or not status.ended else status.ran_s,
         memory_peak_gib=_gib(None if status is None else status.peak_bytes),
+        node_lost=status is not None and status.ended and status.cause == FENCED,
     )
 
 

@@ -60,8 +60,9 @@ class AttemptStatus:
     ended: bool
     code: int = 0
     codes: tuple[int | None, ...] = ()
-    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "machine-error",
-    # "launch-error" (the engine's own). Empty if it ended by itself or could not be launched.
+    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "fenced" (the lease of
+    # its node ran out), "machine-error", "launch-error" (the engine's own). Empty if it ended by
+    # itself or could not be launched.
     cause: str = ""
     error: str = ""  # why it could not be launched, or which limit it exceeded
     started_at: float | None = None

@@ -214,7 +214,7 @@ class Attempt:
     def _why_stop(self) -> str:
         """Why ranks that have not begun must not; empty if they may."""
         if self._fence.is_closed():
-            return "lost"
+            return "fenced"
         if self._stop_asked:
             return "stopped"
         late = self._limit_at is not None and time.monotonic() >= self._limit_at
@@ -237,7 +237,7 @@ class Attempt:
             if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
                 self._stop("time-limit", now)
             if self._fence.is_closed():  # Its job may run elsewhere from now on: no grace.
-                self.cause, self._kill_at = self.cause or "lost", now
+                self.cause, self._kill_at = self.cause or "fenced", now
             if self._kill_at is not None and now >= self._kill_at:
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0

@@ -57,7 +57,8 @@ class Driver:
             self._settings = await frames.read_settings(self._reader)
             held = await self._leased()
             await self._begin()
-            await self._send(frames.Ready(held.epoch))
+            coming = [each.node.name for each in self._members.values() if not each.told]
+            await self._send(frames.Ready(held.epoch, tuple(coming)))
             self._keep(self._watch())
             renewing = self._keep(self._renew(held))
             asking = self._keep(self._asked())
@@ -148,9 +149,8 @@ class Driver:
     async def _lose(self, member: Member) -> None:
         if member.attending is not None:
             member.attending.cancel()
-        if member.told:
-            why = await asyncio.to_thread(cluster.death_of, member.node.id)
-            await self._send(NodeLeft(member.node.name, why))
+        why = await asyncio.to_thread(cluster.death_of, member.node.id)
+        await self._send(NodeLeft(member.node.name, why))
         await asyncio.to_thread(cluster.forget, member.node.id)
 
     def _attend(self, member: Member) -> None:

@@ -61,12 +61,16 @@ class RayFleet:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._tell: Callable[[Change], None] = lambda _: None
-        self._socket, self.epoch, members = self._opened(settings)
+        self._socket, self.epoch, members, coming = self._opened(settings)
+        self._coming = set(coming)
         ordered = sorted(members, key=lambda each: natural(each.node.name))
         self._members = tuple(self._joined(each) for each in ordered)
 
     def members(self) -> tuple[Joined, ...]:
         return self._members
+
+    def coming(self) -> frozenset[str]:
+        return frozenset(self._coming)
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
@@ -110,13 +114,15 @@ class RayFleet:
 
     # -- the driver -----------------------------------------------------------------------------
 
-    def _opened(self, settings: Settings) -> tuple[socket.socket, int, list[NodeIs]]:
+    def _opened(
+        self, settings: Settings
+    ) -> tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]:
         """Start a driver and wait until it has taken the lease and nodes have agents."""
         link = self._connect()
         try:
             link.settimeout(START_WITHIN_S)
             link.sendall(frames.packed(settings))
-            epoch, members = _ready(link)
+            epoch, members, coming = _ready(link)
             link.settimeout(None)
         except TimeoutError:
             link.close()
@@ -134,7 +140,7 @@ class RayFleet:
         except InvalidInputError:
             link.close()
             raise
-        return link, epoch, members
+        return link, epoch, members, coming
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
         self._reader, self._writer = await asyncio.open_connection(sock=link)
@@ -159,7 +165,7 @@ class RayFleet:
         said = ""
         while True:
             try:
-                link, epoch, members = await asyncio.to_thread(self._opened, settings)
+                link, epoch, members, coming = await asyncio.to_thread(self._opened, settings)
             except (EngineError, InvalidInputError) as error:
                 if str(error) != said:
                     logger.warning("%s", error)
@@ -172,7 +178,9 @@ class RayFleet:
                 logger.error("the Ray cluster is another one now; start Treadle again to use it")
                 await asyncio.get_running_loop().create_future()
             reader = await self._attach(link)
-            for name in self._known.keys() - {each.node.name for each in members}:
+            # A node without an agent is a member, and what runs there runs on.
+            there = {each.node.name for each in members} | set(coming)
+            for name in (self._known.keys() | self._coming) - there:
                 self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
             for each in members:
                 self._hear(each)
@@ -191,7 +199,8 @@ class RayFleet:
                 if known is None or known.agent != agent:
                     self._tell(self._joined(message))
             case NodeLeft(name, why):
-                if self._known.pop(name, None) is not None:
+                if self._known.pop(name, None) is not None or name in self._coming:
+                    self._coming.discard(name)
                     self._tell(Left(name, why))
             case Refused(why):
                 logger.error("%s", why)
@@ -199,6 +208,7 @@ class RayFleet:
     def _joined(self, found: NodeIs) -> Joined:
         link = RayLink(self, found.node.name, found.agent)
         self._known[found.node.name] = link
+        self._coming.discard(found.node.name)
         return Joined(found.node, found.address, link)
 
     def _fail_all(self, why: str) -> None:
@@ -212,14 +222,14 @@ def natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _ready(link: socket.socket) -> tuple[int, list[NodeIs]]:
-    """The epoch and the nodes that have agents, or the driver's refusal."""
+def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
+    """The epoch, the nodes that have agents and those that have none, or the driver's refusal."""
     members: list[NodeIs] = []
     while True:
         match frames.read_blocking(link):
             case NodeIs() as found:
                 members.append(found)
-            case Ready(epoch):
-                return epoch, members
+            case Ready(epoch, coming):
+                return epoch, members, coming
             case Refused(why):
                 raise InvalidInputError(why)

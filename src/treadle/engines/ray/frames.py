@@ -73,6 +73,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """The nodes that have agents were named. Others may follow."""
 
     epoch: int
+    coming: tuple[str, ...] = ()  # nodes that are members and have no agent yet
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):

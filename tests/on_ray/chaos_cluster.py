@@ -1,0 +1,288 @@
+"""A real Ray cluster of four nodes, each in a network namespace, and ways to hurt it.
+
+Nodes are started by `ray start --block`, as an administrator would, and started again when they
+have ended, as a service manager would.
+"""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from tests.on_ray.chaos_network import Network
+from tests.on_ray.chaos_plan import HEAD, NODES, SLOTS
+from tests.on_ray.cluster import TOKEN
+from treadle.engines.node import processes
+from treadle.engines.node.processes import ProcessId
+
+ROOT = Path(__file__).parents[2]
+PYTHON = (sys.executable, "-m")
+PORT = 6379
+MARK = "TREADLE_CHAOS"  # a variable that all processes of a cluster have, except jobs
+LOOK_S = 0.2
+PATIENCE_S = 240.0
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_AUTH_MODE": "token",
+    # A node that is cut off is missed within ten seconds, one whose raylet died within three.
+    "RAY_health_check_initial_delay_ms": "1000",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_timeout_ms": "2000",
+    "RAY_health_check_failure_threshold": "4",
+    # Workers that nobody uses cost a second of a core each.
+    "RAY_enable_worker_prestart": "0",
+    "RAY_prestart_worker_first_driver": "0",
+}
+
+
+class ChaosNode:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: subprocess.Popen[bytes] | None = None  # ray start
+        self.is_cut = False
+        self.back_at = 0.0  # it is not started again before, by the monotonic clock
+
+
+class ChaosCluster:
+    """From `start` to `end`. Its methods may be called from any thread."""
+
+    def __init__(self, number: int = 0) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="tc-"))  # Paths of sockets are short.
+        self.mark = self.folder.name
+        (self.folder / "ray").mkdir()
+        token = self.folder / "token"
+        token.touch(0o600)
+        token.write_text(TOKEN)
+        self.network = Network(number, NODES)
+        self.address = f"{self.network.addresses[HEAD]}:{PORT}"
+        self._nodes = {name: ChaosNode(name) for name in NODES}
+        self._eye: subprocess.Popen[str] | None = None
+        self._ending = threading.Event()
+        self._keeper = threading.Thread(target=self._keep_up, name="service manager", daemon=True)
+        self._lock = threading.Lock()
+
+    def through(self, node: str) -> tuple[str, ...]:
+        """Words before a command on that node: its namespace and its environment."""
+        own = {
+            **SETTINGS,
+            "RAY_TMPDIR": str(self.folder),
+            "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
+            MARK: self.mark,
+        }
+        words = [f"{name}={value}" for name, value in own.items()]
+        return (*self.network.through(node), *self._own_disk(node), "env", *words)
+
+    def _own_disk(self, node: str) -> tuple[str, ...]:
+        """Ray's folder has the same path on all nodes, and must not be the same folder."""
+        if node == HEAD:
+            return ()
+        own = self.folder / "disks" / node
+        own.mkdir(parents=True, exist_ok=True)
+        mounted = 'mount --bind "$0" "$1" && shift && exec "$@"'
+        return ("unshare", "--mount", "sh", "-c", mounted, str(own), str(self.folder / "ray"))
+
+    # -- beginning ------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._keeper.start()  # On a busy machine a start may fail, for Ray's patience is short.
+        for name in NODES:
+            self._start(self._nodes[name])
+            self._until(lambda name=name: self._is_up(name), f"Ray did not start on {name}")
+        with self._log("eye") as log:
+            self._eye = subprocess.Popen(
+                [*self.through(HEAD), *PYTHON, "tests.on_ray.chaos_eye", self.address],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ROOT,
+            )
+        self._until(self.is_whole, "not all nodes joined")
+
+    def _start(self, node: ChaosNode) -> None:
+        command = [*self.through(node.name), *PYTHON, "ray.scripts.scripts", "start"]
+        if node.name == HEAD:
+            command += ["--head", f"--port={PORT}", "--include-dashboard=false"]
+            command += [f"--temp-dir={self.folder}/ray"]
+        else:
+            command += [f"--address={self.address}"]
+        command += [f"--node-ip-address={self.network.addresses[node.name]}"]
+        command += [f"--node-name={node.name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
+        command += [f"--object-store-memory={80 << 20}", "--block"]
+        with self._log(node.name) as log:
+            node.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+            )
+
+    def _is_up(self, node: str) -> bool:
+        return "This command will now block" in (self.folder / f"{node}.log").read_text()
+
+    def _log(self, name: str) -> IO[bytes]:
+        return (self.folder / f"{name}.log").open("ab")
+
+    def _keep_up(self) -> None:
+        while not self._ending.wait(LOOK_S):
+            for node in self._nodes.values():
+                ended = node.process is not None and node.process.poll() is not None
+                if ended and not node.is_cut and time.monotonic() >= node.back_at:
+                    self._start(node)
+
+    # -- faults ---------------------------------------------------------------------------------
+
+    def kill_raylet(self, node: str, back_after_s: float) -> bool:
+        """False if it was dead already. Its node is started again so long after."""
+        raylet = self._raylet(node)
+        if raylet is None:
+            return False
+        self._nodes[node].back_at = time.monotonic() + back_after_s
+        return processes.send(raylet, signal.SIGKILL)
+
+    def kill_agent(self, node: str) -> bool:
+        raylet = self._raylet(node)
+        found = [] if raylet is None else children(raylet.pid)
+        agents = [each for each in found if "AgentActor" in processes.command_of(each.pid)]
+        return bool([each for each in agents if processes.send(each, signal.SIGKILL)])
+
+    def cut(self, node: str) -> None:
+        self._nodes[node].is_cut = True
+        self.network.cut(node)
+
+    def heal(self, node: str) -> None:
+        self.network.heal(node)
+        self._nodes[node].is_cut = False
+
+    def _raylet(self, node: str) -> ProcessId | None:
+        process = self._nodes[node].process
+        found = [] if process is None else children(process.pid)
+        return next((each for each in found if _name_of(each.pid) == "raylet"), None)
+
+    # -- what is there --------------------------------------------------------------------------
+
+    def seen(self) -> dict[str, Any]:
+        """What Ray says."""
+        assert self._eye is not None
+        assert self._eye.stdin is not None
+        assert self._eye.stdout is not None
+        with self._lock:
+            self._eye.stdin.write("look\n")
+            self._eye.stdin.flush()
+            line = self._eye.stdout.readline()
+        assert line, (self.folder / "eye.log").read_text()[-2000:]
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def is_whole(self) -> bool:
+        return sorted(self.seen()["nodes"].values()) == sorted(NODES)
+
+    def wrong(self, *, left: bool = False) -> list[str]:
+        """What Ray has that it should not have, or lacks. left: Treadle has left the cluster."""
+        seen = self.seen()
+        alive = [] if left else sorted(seen["nodes"])
+        found = []
+        if sorted(seen["nodes"].values()) != sorted(NODES):
+            found.append(f"the nodes are {seen['nodes']}")
+        if sorted(seen["groups"]) != alive or set(seen["groups"].values()) - {"CREATED"}:
+            found.append(f"the placement groups are {seen['groups']} and the nodes {alive}")
+        found += [
+            f"the {kind} are {seen[kind]} and the nodes {alive}"
+            for kind in ("agents", "posts")
+            if sorted(seen[kind]) != alive
+        ]
+        return found
+
+    def strays(self) -> list[str]:
+        """Processes of this cluster that belong to no part of it."""
+        roots = [node.process.pid for node in self._nodes.values() if node.process is not None]
+        roots += [] if self._eye is None else [self._eye.pid]
+        return [
+            f"a process is left: {processes.command_of(each.pid)} ({each.pid})"
+            for each in processes.tagged(MARK, self.mark)
+            if not processes.descends_from(each.pid, roots)
+        ]
+
+    # -- the end --------------------------------------------------------------------------------
+
+    def leave(self) -> list[str]:
+        """Take Treadle off the cluster; what is wrong then."""
+        done = subprocess.run(
+            [
+                *self.through(HEAD),
+                *PYTHON,
+                "treadle.engines.ray",
+                "leave",
+                self.address,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd="/",
+        )
+        if done.stdout != f"agents and reservations of {len(NODES)} nodes were removed\n":
+            return [f"leave: {done.stdout} {done.stderr}"]
+        with suppress(AssertionError):
+            self._until(lambda: not self.wrong(left=True), "")
+        return self.wrong(left=True)
+
+    def end(self, *, keep: bool = False) -> list[str]:
+        """End all processes and the network; what is left. keep: leave the logs for a look."""
+        if self._ending.is_set():
+            return []
+        self._ending.set()
+        if self._keeper.is_alive():
+            self._keeper.join()
+        if self._eye is not None:
+            assert self._eye.stdin is not None
+            self._eye.stdin.close()
+            self._eye.wait(PATIENCE_S)
+        for name in reversed(NODES):
+            self.heal(name)
+            process = self._nodes[name].process
+            if process is not None:
+                process.terminate()
+        for node in self._nodes.values():
+            if node.process is not None:
+                with suppress(subprocess.TimeoutExpired):
+                    node.process.wait(30)
+        left = [processes.command_of(each.pid) for each in processes.tagged(MARK, self.mark)]
+        while processes.kill_tagged(MARK, self.mark):
+            time.sleep(0.02)
+        left += self.network.end()
+        if not keep:
+            shutil.rmtree(self.folder, ignore_errors=True)
+        return [f"left at the end: {each}" for each in left]
+
+    def _until(self, true: Any, otherwise: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            logs = "\n".join(
+                f"{path.name}: {path.read_text(errors='replace')[-400:]}"
+                for path in self.folder.glob("*.log")
+            )
+            assert time.monotonic() < deadline, f"{otherwise}\n{logs}"
+            time.sleep(LOOK_S)
+
+
+def children(pid: int) -> list[ProcessId]:
+    """Of all its threads: a child belongs to the thread that made it."""
+    found = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):
+            for word in path.read_text().split():
+                start = processes.start_of(int(word))
+                if start is not None:
+                    found.append(ProcessId(int(word), start))
+    return found
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""

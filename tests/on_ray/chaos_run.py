@@ -1,0 +1,280 @@
+"""One run: a controller, its jobs and its faults on a cluster that goes on to the next run."""
+
+import json
+import re
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from tests.control.daemons import Daemon
+from tests.on_ray.chaos_cluster import ChaosCluster, children
+from tests.on_ray.chaos_judge import judged
+from tests.on_ray.chaos_plan import HEAD, NODES, SLOTS, Fault, Plan, Work
+from tests.on_ray.chaos_records import agent_records, rank_records
+from treadle.client.client import Client
+from treadle.client.errors import NoAnswerError, UnreachableError
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
+from treadle.wire.jobs import JobDetail, JobRequest
+from treadle.wire.problems import ConflictError
+
+PROGRAM = Path(__file__).with_name("chaos_rank.py")
+LOOK_S = 0.1
+SETTLE_S = 120.0  # from the beginning until all jobs have ended
+GONE_S = 15.0  # for what was ended a moment ago
+_DEVICES = re.compile(r" INFO up: Status\(.* devices=([0-9]+),")
+_LOST = re.compile(r"node (\S+) is lost: ")
+
+
+@dataclass
+class Outcome:
+    plan: Plan
+    wrong: list[str] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)  # what was done to the cluster
+    ends: Counter[str] = field(default_factory=Counter)  # attempts by how they ended
+    jobs_s: float = 0.0  # until the last job had ended
+    took_s: float = 0.0
+
+    def __str__(self) -> str:
+        ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
+        said = "ok" if not self.wrong else f"{len(self.wrong)} FAULTS"
+        return (
+            f"seed {self.plan.seed:3} {said:4} {self.took_s:5.1f} s (jobs {self.jobs_s:.1f} s): "
+            f"{len(self.plan.works)} jobs, attempts: {ends}; {'; '.join(sorted(self.done))}"
+        )
+
+
+class Run:
+    """Its folder has the state of the controller and what the ranks wrote."""
+
+    def __init__(self, cluster: ChaosCluster, plan: Plan, folder: Path) -> None:
+        self._cluster, self._plan, self._folder = cluster, plan, folder
+        self._records, self._failures = folder / "records", folder / "failures"
+        for each in (folder, self._records, self._failures):
+            each.mkdir(mode=0o700)
+        words = ("--engine", "ray", "--address", cluster.address, "--no-port", "--no-warm")
+        self._daemon = Daemon(
+            folder, *words, "--policy", "backfill?share=off", through=cluster.through(HEAD)
+        )
+        self._outcome = Outcome(plan)
+        self._begun = 0.0
+        self._ids: dict[str, str] = {}  # by name, as they were acknowledged
+        self._cancelled: set[str] = set()
+
+    def play(self) -> Outcome:
+        """Do it all, and judge. It raises nothing that is about the run."""
+        started = time.monotonic()
+        outcome = self._outcome
+        (self._folder / "plan.json").write_text(json.dumps(asdict(self._plan), indent=1))
+        try:
+            self._daemon.start()
+            self._until(lambda: self._free() == len(NODES) * SLOTS, "not all nodes are used")
+            self._until(self._some_run, "no job runs")
+            self._begun = time.monotonic()
+            self._live()
+            outcome.jobs_s = time.monotonic() - self._begun
+            self._until(lambda: self._free() == len(NODES) * SLOTS, "devices are held or missing")
+            self._judge()
+        except Exception as error:  # Whatever it is, the run has failed by it.
+            outcome.wrong.append(f"{type(error).__name__}: {error}")
+        self._leave()
+        outcome.took_s = time.monotonic() - started
+        return outcome
+
+    # -- what happens ---------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        with ThreadPoolExecutor(len(self._plan.faults)) as pool:
+            faults = [pool.submit(self._strike, fault) for fault in self._plan.faults]
+            self._until(self._all_ended, "jobs have not ended")
+            _results(faults)
+
+    def _strike(self, fault: Fault) -> None:
+        self._sleep_until(fault.at)
+        cluster, node = self._cluster, fault.node
+        if fault.kind == "cut":
+            cluster.cut(node)
+            time.sleep(fault.lasts_s)
+            cluster.heal(node)
+            hit = True
+        elif fault.kind == "raylet":
+            hit = cluster.kill_raylet(node, fault.lasts_s)
+        elif fault.kind == "agent":
+            hit = cluster.kill_agent(node)
+        elif fault.kind == "driver":
+            hit = self._kill_driver()
+        else:
+            self._daemon.kill()
+            time.sleep(fault.lasts_s)
+            self._start_again()
+            hit = True
+        self._outcome.done.append(f"{fault}" if hit else f"({fault}: was dead)")
+
+    def _start_again(self) -> None:
+        """As a service manager would. A start fails if its driver is killed before it is ready."""
+        for _ in range(1 + sum(fault.kind == "driver" for fault in self._plan.faults)):
+            try:
+                self._daemon.start()
+            except AssertionError:
+                if self._daemon.is_running:
+                    raise
+            else:
+                return
+        raise AssertionError("the controller does not start again")
+
+    def _kill_driver(self) -> bool:
+        found = [
+            each
+            for each in children(self._daemon.pid)
+            if "treadle.engines.ray.driver" in processes.command_of(each.pid)
+        ]
+        return bool([each for each in found if processes.send(each, signal.SIGKILL)])
+
+    def _some_run(self) -> bool:
+        """Whether some jobs have begun: faults come while they run, however slow the machine is."""
+        self._look_after(0.0)
+        return any(self._records.iterdir())
+
+    def _all_ended(self) -> bool:
+        return self._look_after(time.monotonic() - self._begun)
+
+    def _look_after(self, passed_s: float) -> bool:
+        """Do as a patient user would; whether nothing is left to be done."""
+        with suppress(UnreachableError, NoAnswerError), self._client() as client:
+            for work in self._plan.works:
+                if work.name not in self._ids and work.submit_at <= passed_s:
+                    answer = client.submit(self._request(work), key=work.name)
+                    self._ids[work.name] = answer.id
+                due = work.cancel_at is not None and work.cancel_at <= passed_s
+                if due and work.name in self._ids and work.name not in self._cancelled:
+                    with suppress(ConflictError):
+                        client.cancel(self._ids[work.name])
+                    self._cancelled.add(work.name)
+            return len(self._ids) == len(self._plan.works) and not client.job_page(limit=1).jobs
+        return False
+
+    def _request(self, work: Work) -> JobRequest:
+        document = {
+            "name": work.name,
+            "steps": work.steps,
+            "fails": work.fails,
+            "code": work.code,
+            "resumable": work.resumable,
+            "stubborn": work.stubborn,
+            "patience_s": work.patience_s,
+            "records": str(self._records),
+            "failures": str(self._failures),
+        }
+        return JobRequest(
+            name=work.name,
+            command=(sys.executable, "-IS", str(PROGRAM), json.dumps(document)),
+            devices=str(work.devices),
+            ranks="device",
+            resumable=work.resumable,
+            retries=work.retries,
+            grace_s=1.0,
+            workdir="/",
+        )
+
+    # -- the judge ------------------------------------------------------------------------------
+
+    def _judge(self) -> None:
+        outcome = self._outcome
+        with self._client() as client:
+            details = {identity: client.job(identity) for identity in self._ids.values()}
+            nodes = client.nodes()
+        for detail in details.values():
+            outcome.ends.update(_how(detail))
+        outcome.wrong += [
+            f"{device.name} is {device.state}: {device.because}"
+            for node in nodes
+            for device in node.devices
+            if device.state != "free"
+        ]
+        ranks = rank_records(self._records, self._cluster.network.inodes)
+        agents = agent_records(self._daemon.state)
+        outcome.wrong += agents.wrong
+        lost = self._lost()
+        # On a machine that is too busy Ray may miss a node to which nothing was done.
+        outcome.done += [f"({node} was missed)" for node in lost - self._plan.lost()]
+        # One that was lost while there was no controller is in no log.
+        lost |= self._plan.lost()
+        if fewer := self._began_with():
+            # The agents of the others came later than a controller waits: it gives up their jobs.
+            outcome.done.append(f"(the controller began with {min(fewer)} devices)")
+            lost |= set(NODES)
+        outcome.wrong += judged(self._plan, details, ranks, agents.spans, lost)
+
+    def _lost(self) -> set[str]:
+        return set(_LOST.findall((self._daemon.state / "daemon.log").read_text()))
+
+    def _began_with(self) -> list[int]:
+        """The devices that controllers began with, where nodes were missing that nothing hurt."""
+        unhurt = SLOTS * (len(NODES) - len(self._plan.lost()))
+        found = map(int, _DEVICES.findall((self._daemon.state / "daemon.log").read_text()))
+        return [count for count in found if count < unhurt]
+
+    def _leave(self) -> None:
+        """The controller goes, and nothing of it may be left."""
+        outcome = self._outcome
+        try:
+            if self._daemon.is_running:
+                code = self._daemon.leave()
+                outcome.wrong += [f"the controller ended with {code}"] if code else []
+        except Exception as error:
+            outcome.wrong.append(f"the controller does not leave: {error}")
+        instances = [path.read_text() for path in self._daemon.state.glob("nodes/*/instance")]
+
+        def left() -> list[str]:
+            orphans = [e for name in instances for e in processes.tagged(TAG, f"{name}*")]
+            found = [f"of a job: {processes.command_of(each.pid)}" for each in orphans]
+            return found + self._cluster.strays() + self._cluster.wrong()
+
+        with suppress(AssertionError):
+            _until(lambda: not left(), "", GONE_S)
+        outcome.wrong += left()
+        outcome.wrong += [
+            f"a socket is left: {path}" for path in self._folder.rglob("*") if path.is_socket()
+        ]
+        for name in instances:
+            while processes.kill_tagged(TAG, f"{name}*"):
+                time.sleep(0.01)
+
+    # -- leaves ---------------------------------------------------------------------------------
+
+    def _client(self) -> Client:
+        return Client(f"unix:{self._daemon.socket}")
+
+    def _free(self) -> int:
+        with suppress(UnreachableError, NoAnswerError), self._client() as client:
+            status = client.status()
+            return status.free if status.devices == len(NODES) * SLOTS else -1
+        return -1
+
+    def _sleep_until(self, moment: float) -> None:
+        time.sleep(max(0.0, self._begun + moment - time.monotonic()))
+
+    def _until(self, true: Callable[[], bool], otherwise: str) -> None:
+        _until(true, otherwise, SETTLE_S)
+
+
+def _until(true: Callable[[], bool], otherwise: str, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(LOOK_S)
+
+
+def _results(futures: Sequence["Future[None]"]) -> None:
+    for each in futures:
+        each.result()
+
+
+def _how(detail: JobDetail) -> list[str]:
+    return [each.told or f"exited {each.code}" for each in detail.attempts]
