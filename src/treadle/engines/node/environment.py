@@ -167,6 +167,7 @@ def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> d
         "MASTER_PORT": str(part.port),
         "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
         "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is a client of it like all others
         "TORCHELASTIC_RUN_ID": launch.job,
     }
 
