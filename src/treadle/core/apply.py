@@ -213,7 +213,15 @@ def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None
 
 
 def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
+    """Jobs that can have another size leave for other nodes, if there are any; others run on."""
     _retire(state, event.node, now)
+    for job in state.rows.values():
+        if job.allocation is None or event.node not in job.allocation.nodes():
+            continue
+        spec = job.spec
+        moves = spec.resumable and len(spec.sizes) > 1 and job.over_at is None
+        if moves and state.policy.never_fits(spec, state.cluster) is None:
+            state.must_stop.append(job.id)
 
 
 def _device_closed(

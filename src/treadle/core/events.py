@@ -190,7 +190,7 @@ class NodeLost:
 
 @value
 class NodeDrained:
-    """The node takes no new work; what runs there runs on."""
+    """The node takes no new work. What runs there runs on, unless it can go on elsewhere."""
 
     node: str
 

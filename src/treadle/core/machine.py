@@ -22,7 +22,7 @@ class DeviceOrder(StrEnum):
 class NodeOrder(StrEnum):
     """What an admin may order about a node."""
 
-    DRAIN = "drain"  # start nothing new on it; what runs there runs on
+    DRAIN = "drain"  # start nothing new on it; jobs that can be resized go elsewhere
     UNDRAIN = "undrain"  # use it again
 
 

@@ -1,5 +1,6 @@
 """Failures, cancellations, nodes that come and go, twins and replays."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
@@ -115,6 +116,28 @@ def test_what_runs_on_a_drained_node_runs_on() -> None:
     assert story.free() == "n1:0 n1:1 n1:2 n1:3"
     assert story.tell(2.0, JobFinished("a", 0)) == []
     assert story.free() == "n1:0 n1:1 n1:2 n1:3"
+
+
+def test_a_job_that_can_be_resized_leaves_a_drained_node() -> None:
+    """a has sizes, b cannot resume. 1. Their node is drained: a lets go.  2. It goes on elsewhere,
+    and b runs on.
+    """
+    story = Story("fifo", "2x4")
+    a = replace(job("a", size=2), sizes=(1, 2))
+    b = replace(job("b", size=2), sizes=(1, 2), resumable=False)
+    story.tell(0.0, JobSubmitted(a), JobSubmitted(b))
+    story.runs(0.0, "a", "b")
+    assert story.tell(1.0, NodeDrained("n0")) == [Stop(2, "a")]
+    (start,) = story.tell(2.0, JobStopped("a", 2, 0.0))
+    assert isinstance(start, Start)
+    assert start.allocation.nodes() == ("n1",)
+    assert story.phases() == "a:starting b:running"
+
+
+def test_a_job_that_fits_nowhere_else_stays_on_a_drained_node() -> None:
+    story = Story("fifo", "1x4")
+    story.tell(0.0, JobSubmitted(replace(job("a", size=2), sizes=(1, 2))))
+    assert story.tell(1.0, NodeDrained("n0")) == []
 
 
 def test_a_drained_node_that_is_lost_stops_what_runs_there() -> None:

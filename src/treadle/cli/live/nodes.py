@@ -44,7 +44,10 @@ def nodes(context: click.Context, as_json: bool) -> None:
 @nodes.command()
 @click.argument("name")
 def drain(name: str) -> None:
-    """Start no more jobs on node NAME; those that run there keep running."""
+    """Start no more jobs on node NAME.
+
+    Jobs that can be resized and resumed go on elsewhere; the others end there.
+    """
     _order_node(name, "drain")
 
 

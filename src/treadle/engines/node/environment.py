@@ -15,6 +15,7 @@ from contextlib import closing, suppress
 from treadle.core.allocation import Allocation
 from treadle.core.launch import Launch, Part
 from treadle.engines.node.host_shares import Share
+from treadle.engines.node.interfaces import interface_of
 
 TAG = "TREADLE_ATTEMPT_TAG"
 INHERITED = frozenset(
@@ -26,6 +27,7 @@ INHERITED_BY_PREFIX = ("LC_", "CONDA_")
 FOR_OTHERS = frozenset({"LANG", "LANGUAGE", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR"})
 PATH_FOR_OTHERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 HOST = "127.0.0.1"
+GLOO = "GLOO_SOCKET_IFNAME"  # the interface over which its ranks are connected
 
 _ports: deque[int] = deque(maxlen=256)  # given to attempts lately, perhaps not yet in use
 
@@ -148,6 +150,10 @@ def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> d
         "TREADLE_NUM_NODES": nodes,
         "TREADLE_NODE_IPS": ",".join(part.addresses),
     }
+    # Gloo would listen where the name of the host leads, and that may be loopback.
+    interface = interface_of(part.addresses[part.node_rank])
+    if interface and GLOO not in launch.env and GLOO not in launch.secrets:
+        own[GLOO] = interface
     if launch.launcher:
         return own | {
             "PET_NNODES": nodes,
@@ -167,6 +173,7 @@ def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> d
         "MASTER_PORT": str(part.port),
         "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
         "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is a client of it like all others
         "TORCHELASTIC_RUN_ID": launch.job,
     }
 

@@ -32,7 +32,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from treadle.engines.node import machine_probe
+from treadle.engines.node import machine_probe, rendezvous_store
 from treadle.engines.node.fence import Fence
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.rank_start import RankStart
@@ -135,6 +135,8 @@ class Attempt:
 
     def _launch(self) -> bool:
         """Start all ranks; False if one could not be started or all have to stop."""
+        if self.order.get("store") is not None:  # One of our children; it ends with the attempt.
+            rendezvous_store.start(self.order)
         if self._members is not None:
             self._members.begin(time.monotonic())
             return self._launch_members(first=True)
