@@ -14,7 +14,8 @@ STEPS = SAMPLES // BATCH  # of an epoch
 
 def read(folder: Path) -> list[Row]:
     """All rows, in the order of their times; a line that is being written is left out."""
-    lines = [line for path in folder.glob("rows-*.jsonl") for line in path.open()]
+    texts = [path.read_text() for path in folder.glob("rows-*.jsonl")]
+    lines = [line for text in texts for line in text.splitlines(keepends=True)]
     return sorted((json.loads(line) for line in lines if line.endswith("}\n")), key=_at)
 
 

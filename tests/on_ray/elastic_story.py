@@ -60,6 +60,7 @@ class Outcome:
     lineage: Lineage
     phases: list[Phase]
     died_at: float
+    ends: list[int]  # the attempts whose ends were reported
 
     def check(self, expected: Sequence[float]) -> None:
         """expected: the losses of the undisturbed run."""
@@ -68,6 +69,7 @@ class Outcome:
         apart = [abs(a - b) for a, b in zip(self.lineage.losses, expected, strict=True)]
         assert max(apart) < LOSSES_APART, f"the losses differ by up to {max(apart)}"
         assert set(self.lineage.redone) <= {self.lost}, "an attempt that was only stopped redid"
+        assert len(self.ends) == len(set(self.ends)), f"an attempt ended twice: {self.ends}"
         moments = [self.died_at, *(phase.until for phase in self.phases)]
         assert moments == sorted(moments), self.phases
 
@@ -100,7 +102,8 @@ def whole(cluster: RayCluster, live: Daemon, folder: Path) -> Outcome:
     again = story.newest_attempt()
     state, last = story.finish()
     lineage = elastic_rows.lineage(story.rows())
-    return Outcome(state, last, lost, lineage, story.phases(died_at, again), died_at)
+    phases, ends = story.phases(died_at, again), story.ends()
+    return Outcome(state, last, lost, lineage, phases, died_at, ends)
 
 
 class Story:
@@ -156,6 +159,7 @@ class Story:
             os.kill(pid, signal.SIGKILL)
         processes.kill_tagged(TAG, f"{folders.instance}*")
         self.cluster.lose(node)
+        self.until(lambda: f"node {node} was lost" in self.said())
         for job in self._holders.pop(node, []):  # It would be run again elsewhere.
             self.live.client.cancel(job)
         return died_at
@@ -184,6 +188,11 @@ class Story:
 
     def sizes(self) -> list[int]:
         return [row["size"] for row in elastic_rows.steps(self.rows())][-5:]
+
+    def ends(self) -> list[int]:
+        """The attempts of the job whose ends were reported, in order."""
+        ended = [e for e in self._events() if (e.kind, e.job) == ("AttemptEnded", self.job)]
+        return [int(str(event.body["attempt"])) for event in ended]
 
     def said(self) -> list[str]:
         return [event.text for event in self._events()]

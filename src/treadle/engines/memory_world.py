@@ -66,8 +66,10 @@ class MemoryAttempt:
 
     def can_become(self, order: Start | Change) -> bool:
         """Whether the order can be carried out without a restart."""
-        changed = self.allocation.differences(order.allocation)
-        return isinstance(order, Change) and self.stop is None and {*changed} <= {*self.announced}
+        before, after = self.allocation, order.allocation
+        if not isinstance(order, Change) or before.nodes() != after.nodes():
+            return False
+        return self.stop is None and {*before.differences(after)} <= {*self.announced}
 
     async def run(self, clock: Clock) -> tuple[How, int]:
         """Do what the command says, from where it was; how it ends, and its exit code."""

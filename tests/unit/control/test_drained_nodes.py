@@ -1,4 +1,4 @@
-"""Nodes that an admin drains: what runs there runs on, and nothing else begins."""
+"""Nodes that an admin drains: nothing begins there, and what can be resized goes elsewhere."""
 
 from pathlib import Path
 
@@ -37,6 +37,25 @@ def test_a_drained_node_starts_nothing_until_it_is_used_again(tmp_path: Path) ->
 
     play_on(world, first, tmp_path)
     play_on(world, second, tmp_path)
+
+
+def test_a_job_that_can_be_resized_leaves_for_another_node(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="1..2", resumable=True)
+        await here.reached(job, State.RUNNING)
+        row = here.live.context.scheduler.jobs[job]
+        assert row.allocation is not None
+        (left,) = row.allocation.nodes()
+        await here.live.order_node(ME, left, "drain")
+        await here.settle()
+        await here.reached(job, State.RUNNING)
+        row = here.live.context.scheduler.jobs[job]
+        assert row.allocation is not None
+        assert set(row.allocation.nodes()) == {"a", "b"} - {left}
+
+    play_on(world, story, tmp_path)
 
 
 def test_orders_that_make_no_sense_are_refused(tmp_path: Path) -> None:

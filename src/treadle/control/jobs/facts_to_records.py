@@ -354,6 +354,8 @@ class Reducer:
         if attempt is None or leaving is None:
             return False
         before = leaving.allocations[-1]
+        if before.nodes() != after.nodes():  # It changes on its node alone.
+            return False
         return set(before.differences(after)) <= set(record.changes)
 
     # -- what follows from the scheduler's row --------------------------------------------------
