@@ -2,7 +2,6 @@
 
     python -m benchmarks.fleet_scale --agents 200 --devices 8 --jobs 2000
     python -m benchmarks.fleet_scale --grow            # more and more agents, until it is late
-    python -m benchmarks.fleet_scale --profile         # where the daemon's time goes
 
 The daemon is `treadle up` in a process of its own, with the fleet engine. All agents are in one
 other process (fleet_agents.py) and run nothing, but they speak the messages of real ones through
@@ -20,7 +19,6 @@ are those of the daemon; they depend on the machine, and so do all others.
 
 import argparse
 import os
-import pstats
 import subprocess
 import sys
 import tempfile
@@ -97,18 +95,13 @@ class Site:
         words = ["up", "--foreground", "--no-port", "--policy", self.options.policy]
         words += ["--engine", "simulated-fleet", "--address", str(self.folder / "agents")]
         words += ["--state", str(self.folder / "state"), "--socket", str(self.folder / "s")]
-        watched = ["-m", "cProfile", "-o", str(self.profile)] if self.options.profile else []
         with (self.folder / "log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, *watched, "-m", "treadle", *words],
+                [sys.executable, "-m", "treadle", *words],
                 stdout=log,
                 stderr=log,
                 env={**os.environ, "PYTHONPATH": path},
             )
-
-    @property
-    def profile(self) -> Path:
-        return self.folder / "profile"
 
     def seen(self, *, new: bool = False) -> Report:
         """What agents saw since this was last asked with `new`."""
@@ -167,8 +160,6 @@ def site(options: argparse.Namespace, agents: int) -> Iterator[Site]:
             yield made
         finally:
             made.end()
-            if options.profile:
-                report_profile(made.profile)
 
 
 # -- what is measured -----------------------------------------------------------------------------
@@ -300,12 +291,6 @@ def said(spread: Spread) -> str:
     return f"{spread.p50:.2f} s (p99 {spread.p99:.2f}, max {spread.max:.2f})"
 
 
-def report_profile(path: Path) -> None:
-    stats = pstats.Stats(str(path))
-    stats.sort_stats("cumulative").print_stats(70)
-    stats.sort_stats("tottime").print_stats(30)
-
-
 def grow(options: argparse.Namespace) -> None:
     agents = options.agents
     rows: list[Found] = []
@@ -347,7 +332,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--grow", action="store_true")
     parser.add_argument("--agents-max", type=int, default=6400)
-    parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     if options.grow:
         grow(options)

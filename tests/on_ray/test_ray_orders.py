@@ -77,7 +77,6 @@ WORKLOAD = (
     training(5, devices="1", tenant="b"),
     training(5, devices="1", tenant="b"),
     training(4, devices="2"),
-    training(3, devices="8", ranks="one", priority=5),  # Others must make room, on all nodes.
 )
 
 

@@ -44,6 +44,7 @@ class JobTable:
         self.records: dict[JobId, JobRecord] = {}  # of jobs that have not ended
         self.arrays: dict[str, dict[JobId, None]] = {}  # their members, likewise
         self.open: dict[AttemptKey, AttemptRow] = {}  # attempts that have not ended
+        self._open_numbers: dict[JobId, set[int]] = {}  # of the same, by job
         self.sealed: dict[JobId, bytes] = {}  # secrets of jobs that have not ended
         self.weights = Weights()
         self.run = ""  # of the controller that gives orders now
@@ -72,11 +73,24 @@ class JobTable:
         key = AttemptKey(row.job, row.number)
         self._changed[key] = row
         if row.ended_at is None:
-            self.open[key] = row
+            self.put_open(row)
         else:
-            self.open.pop(key, None)
+            self._close(key)
             self._attempts_over[key] = row
             _shorten(self._attempts_over)
+
+    def put_open(self, row: AttemptRow) -> None:
+        """An attempt that has not ended, and is on disk like this."""
+        self.open[AttemptKey(row.job, row.number)] = row
+        self._open_numbers.setdefault(row.job, set()).add(row.number)
+
+    def _close(self, key: AttemptKey) -> None:
+        if self.open.pop(key, None) is None:
+            return
+        numbers = self._open_numbers[key.job]
+        numbers.discard(key.number)
+        if not numbers:
+            del self._open_numbers[key.job]
 
     def take_changed_attempts(self) -> list[AttemptRow]:
         """Attempts that changed since this was last asked."""
@@ -150,7 +164,8 @@ class JobTable:
 
     def open_of(self, identity: JobId) -> list[AttemptRow]:
         """Attempts of a job that have not ended, in order."""
-        return [row for (job, _), row in sorted(self.open.items()) if job == identity]
+        numbers = sorted(self._open_numbers.get(identity, ()))
+        return [self.open[AttemptKey(identity, number)] for number in numbers]
 
     def overtaken(self, attempt: AttemptKey) -> bool:
         """Whether a later attempt of the job has started since."""

@@ -8,7 +8,7 @@ import msgspec
 
 from treadle.control.jobs.gang_turns import overtakings
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
-from treadle.control.jobs.job_table import AttemptKey, JobTable, stored_states, worst_ends
+from treadle.control.jobs.job_table import JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
 from treadle.control.learning import PROGRESS, STARTS, JobLearner, words_of
 from treadle.core.cluster import Cluster, Device, Node
@@ -58,7 +58,8 @@ def restore(
     scheduler.restore(saved, reasons, counters, now)
     if found := overtakings(store, active, scheduler):
         scheduler.remember(turns(found))
-    jobs.open = {AttemptKey(row.job, row.number): row for row in store.open_attempts()}
+    for attempt in store.open_attempts():
+        jobs.put_open(attempt)
     runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]
     for job in runs:
         share = job.iterations_done / job.spec.iterations
