@@ -71,6 +71,22 @@ def test_a_job_that_waited_starts_because_another_ended(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
+def test_a_job_with_a_reservation_starts_because_its_turn_has_come(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await runs(live, devices="1")
+        gang = await waits(live, devices="4")
+        later = await runs(live, devices="1")
+        await live.cancel(ME, later)
+        await ended(live, later)
+        await looked_at(live)
+        assert "devices are being kept for it" in (await live.why(gang)).because
+        await live.cancel(ME, first)
+        [change] = [one for one in (await decided(live, "start", gang)).changes if one.job == gang]
+        assert change.because.startswith("it had a reservation, and its turn has come; job ")
+
+    told(story, tmp_path, policy="weave+reserve?overtakes=0.25")
+
+
 def test_a_resize_names_the_devices_before_and_after(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await runs(live, devices="1..4", resumable=True)
@@ -188,6 +204,10 @@ def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:
         taken = await live.why_not(job, there)
         assert taken.because.startswith(f"{there} is held by job {first}")
         assert taken.because.endswith((await live.why(job)).because)
+        never = await waits(live, devices="9", wait_for_capacity=True)
+        because = (await live.why(never)).because
+        fact = f"{there} is held by job {first}, and the job waits: {because}"
+        assert (await live.why_not(never, there)).because == fact
         await live.manage(ME, free, "avoid")
         await looked_at(live)
         assert (await live.why_not(job, free)).cause == "avoided"

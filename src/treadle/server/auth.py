@@ -92,7 +92,7 @@ class Callers:
         if who is None:
             raise NotKnownError(
                 "the token is unknown, expired or revoked",
-                hint="`treadle token` creates a new one on the server's machine",
+                hint="`treadle token make NAME` makes a new one on the server's machine",
             )
         state["shown"] = self._service.looking_up(token, address)
         return who

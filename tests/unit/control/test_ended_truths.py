@@ -41,6 +41,9 @@ def test_a_job_that_ran_into_its_time_limit_says_so_in_the_list(tmp_path: Path) 
         await here.settle()
         [view] = (await here.live.jobs(ended=True)).jobs
         assert view.because == "it ran into its time limit of 0.05 s"
+        failure = (await here.live.job(one)).failure
+        assert failure is not None
+        assert failure.advice == (await here.live.why(one)).change
 
     play(story, tmp_path)
 

@@ -86,6 +86,6 @@ def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_
             assert length is not None
             found.append(length.because)
         same, alike = "1 run of the same command", "1 run that differs in numbers or paths"
-        assert found == [same, same, alike, "1 run of a script of the same name"]
+        assert found == [same, same, alike, "1 run of a script or program of the same name"]
 
     play(story, tmp_path)

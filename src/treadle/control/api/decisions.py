@@ -32,6 +32,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import several
 from treadle.journal.codec import encode
+from treadle.policies.wrappers.reserve import reservations
 from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
 from treadle.wire.problems import UnavailableError
 
@@ -43,6 +44,8 @@ REASONS_S = 0.02  # of the processor, for all of them
 WITHIN_S = 5.0
 PACE = 10.0  # reasons are asked for after so many times as long as the last ones took
 PENDING_MAX = 50  # decisions whose reasons are to be asked for; beyond it they stay empty
+
+RESERVED = "it had a reservation, and its turn has come"
 
 Reasons = dict[JobId, str]
 
@@ -66,6 +69,7 @@ class Decisions:
         self._let_go: dict[JobId, Allocation] = {}  # of jobs that ended since the last decision
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self._happened = 0  # since the last decision
+        self._reserved: frozenset[JobId] = frozenset()  # jobs, by the last decision
         self._just: tuple[float, Sequence[Action], str] | None = None
         kept = read(context.store.setting(DECISIONS), wall())
         self._kept.extend(kept.decisions)
@@ -116,6 +120,8 @@ class Decisions:
         else:
             self._others += 1
         self._policy = self._context.charge.policy
+        kept = reservations(scheduler.state.memory)
+        self._reserved = frozenset(entry.job for entry in kept)
         self._events.clear()
         self._let_go.clear()
         self._happened = 0
@@ -170,13 +176,18 @@ class Decisions:
             policy=policy,
             cpu_ms=round(1000.0 * worked_s, 3),
             events=(*([switched] if switched else []), *self._told(facts)),
-            changes=tuple(_caused(changes, facts, switched)),
+            changes=tuple(_caused(changes, facts, switched, self._reserved)),
             running=len(holders),
             waiting=waiting_jobs(scheduler),
             free=free_devices(scheduler),
             error=error,
         )
-        holds = {change.job: self._held[change.job] for change in changes if change.after}
+        # The policy gave a job with a reservation nothing: it would say why it has no devices.
+        holds = {
+            change.job: self._held[change.job]
+            for change in changes
+            if change.after and change.job not in self._reserved
+        }
         return _Made(decision, holds)
 
     def _note_end(self, event: Event) -> None:
@@ -286,12 +297,18 @@ def _change(
 
 
 def _caused(
-    changes: Sequence[DecisionChange], facts: Sequence[Happened], switched: str
+    changes: Sequence[DecisionChange],
+    facts: Sequence[Happened],
+    switched: str,
+    reserved: frozenset[JobId],
 ) -> Iterable[DecisionChange]:
     """The changes with what caused them; switched: that another policy decides, if so."""
     swaps = swaps_of(changes)
     for change in changes:
-        yield replace(change, because=cause(change, facts, swaps) or switched)
+        because = cause(change, facts, swaps) or switched
+        if change.job in reserved and change.after:
+            because = "; ".join(filter(None, (RESERVED, because)))
+        yield replace(change, because=because)
 
 
 def _kind(old: Allocation | None, new: Allocation | None, *, shares: bool) -> str:

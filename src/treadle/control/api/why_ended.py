@@ -10,6 +10,7 @@ from treadle.failures.verdict import Kind
 from treadle.wire.jobs import FailureView, State, Why
 
 _SIGNAL_BASE = 128
+_LONGER = "submit it again with a longer --time-limit"
 
 
 def how_it_ended(record: JobRecord) -> Why:
@@ -23,7 +24,7 @@ def how_it_ended(record: JobRecord) -> Why:
     evidence: tuple[str, ...] = ()
     change = ""
     if record.state is State.TIMEOUT:
-        change = "submit it again with a longer --time-limit"
+        change = _LONGER
     if record.failure is not None and record.state is State.FAILED:
         how += f": {record.failure.sentence.rstrip('.')}"
         if record.failure.evidence:
@@ -44,9 +45,10 @@ def how_it_ended(record: JobRecord) -> Why:
 def advised(record: JobRecord) -> FailureView | None:
     """Its failure; of a job that has failed for good with what its user can do, and no retry."""
     failure = record.failure
-    if failure is None or record.state is not State.FAILED:
+    if failure is None or record.state not in (State.FAILED, State.TIMEOUT):
         return failure
-    return replace(failure, advice=_again(record, failure))
+    advice = _LONGER if record.state is State.TIMEOUT else _again(record, failure)
+    return replace(failure, advice=advice)
 
 
 def _again(record: JobRecord, failure: FailureView) -> str:

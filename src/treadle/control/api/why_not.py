@@ -33,20 +33,19 @@ def _found(context: Context, record: JobRecord, device: Device) -> tuple[str, st
     if unlike := _other_type(context, row, device):
         return "type", unlike
     tenants = list(scheduler.tenancy.tenants.get(device, {}).values())
+    finding = reason(context, record, row)
     text = f"{device} is free"
     if tenants:
         text = f"{device} is held by {named_jobs(tenants, NAMED_MAX)}"
-        if alone := _apart(context, row):
+        if not finding.never and (alone := _apart(context, row)):
             text += f"; {alone}"
     if row.phase is Phase.WAITING:
-        finding = reason(context, record, row)
         return finding.cause, f"{text}, and the job waits: {finding.because}"
     if row.allocation is None:
         return "stopping", f"{text}, and the job is being stopped"
     own = ", ".join(map(str, row.allocation.devices[:NAMED_MAX]))
     if row.size > NAMED_MAX:
         own += ", ..."
-    finding = reason(context, record, row)
     return "elsewhere", f"{text}; the job has {devices(row.size)} ({own}): {finding.because}"
 
 

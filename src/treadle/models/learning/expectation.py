@@ -183,7 +183,7 @@ def _because(expected: Expectation) -> str:
             differ = "differs" if expected.runs <= 1 else "differ"
             return f"{runs} that {differ} in numbers or paths"
         case Source.SAME_SCRIPT:
-            return f"{runs} of a script of the same name"
+            return f"{runs} of a script or program of the same name"
         case Source.SAME_USER:
             return f"{runs} of the same user"
         case Source.EVERYTHING:

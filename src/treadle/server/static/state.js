@@ -1,8 +1,8 @@
 // What the page knows, and who wants to hear of which part of it.
 //
 // A change names its topics: "status", "jobs" (any of them), "job:ID", "nodes", "node:NAME",
-// "events", "decisions", "link", "session", "second", "minute". A component names the topics it reads, so a
-// tick of the stream draws again only what changed. Draws are gathered for each frame of the
+// "events", "decisions", "link", "session", "second", "minute". A component names those it reads, so a
+// tick draws again only what changed. Draws are gathered for each frame of the
 // screen; a hidden tab draws nothing.
 
 import { keepLook } from "./parts/colour.js";

@@ -11,7 +11,7 @@ import { state, useTopic } from "../state.js";
 import { html, useCallback, useMemo, useState } from "../vendor/preact-htm.js";
 
 const COMPACT_FROM = 96; // devices
-const LISTED_MAX = 40; // jobs in the list beside the grid
+const LISTED_MAX = 40; // jobs in the list
 
 export default function Cluster() {
   useTopic("nodes");

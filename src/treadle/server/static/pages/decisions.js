@@ -26,7 +26,7 @@ export default function Decisions({ query }) {
   const names = useMemo(() => new Map(state.decisions.flatMap(({ changes }) => changes.map(({ job: id, name }) => [id, name]))), [state.version.decisions]);
   const found = wanted ? newest.filter(({ changes }) => changes.some((each) => each.job === wanted || each.name === wanted)) : newest;
   return html`<div class="heading"><h1>Decisions</h1>
-      <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)}, when the daemon began, changed nothing`}</span>
+      <span class="quiet">${value && `${count(value.others, "other")} since ${moment(value.since_at)} changed nothing`}</span>
       ${problem && html`<span class="problem" role="status">${problem.sentence}</span>`}</div>
     <div class="with-side decisions">
       <div class="stream">
@@ -34,7 +34,7 @@ export default function Decisions({ query }) {
         <div class="row"><label class="row">Only of job <input type="text" class="short" value=${job} onInput=${(event) => setJob(event.target.value)} /></label>
           <span class="quiet" role="status">${wanted ? count(found.length, "decision") : ""}</span></div>
         <ol class="decision-list" reversed>${found.slice(0, shown).map((each) => html`<${DecisionCard} key=${each.id} decision=${each} names=${names} />`)}</ol>
-        ${!found.length && value && html`<p class="empty">No decision ${newest.length < KEPT_MAX ? "since the daemon began" : `of the newest ${KEPT_MAX}`} changed anything${wanted ? ` for job ${wanted}` : ""}.</p>`}
+        ${!found.length && value && html`<p class="empty">No decision ${newest.length < KEPT_MAX ? "that is known" : `of the newest ${KEPT_MAX}`} changed anything${wanted ? ` for job ${wanted}` : ""}.</p>`}
         ${found.length > shown && html`<button onClick=${() => setShown(shown + SHOWN_STEP)}>Show ${Math.min(SHOWN_STEP, found.length - shown)} more of ${found.length}</button>`}
       </div>
       <aside class="side"><${WhyNot} first=${query.job ?? ""} /></aside>
@@ -91,7 +91,7 @@ function WhyNot({ first }) {
   const [device, setDevice] = useState("");
   const [answer, setAnswer] = useState(null);
   const asks = useRef(0);
-  const names = [...state.nodes.values()].flatMap((node) => node.devices.map((each) => each.name ?? `${node.name}:${each.number}`));
+  const names = [...state.nodes.values()].flatMap((node) => node.devices.map((each) => each.name));
   const ask = async (event) => {
     event.preventDefault();
     asks.current += 1;

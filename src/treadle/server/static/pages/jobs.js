@@ -122,7 +122,7 @@ function Nothing({ view }) {
 /** What is shown stands in the address, so that it can be kept and sent. */
 function useView(query) {
   const view = useMemo(
-    () => ({ filter: query.filter ?? "", show: Object.hasOwn(SHOWN, query.show) ? query.show : "active", group: Object.hasOwn(GROUPS, query.group) ? query.group : "", sort: query.sort ?? "job", down: query.down !== "" && query.sort === undefined ? true : query.down === "1" }),
+    () => ({ filter: query.filter ?? "", show: Object.hasOwn(SHOWN, query.show) ? query.show : "active", group: Object.hasOwn(GROUPS, query.group) ? query.group : "", sort: query.sort ?? "job", down: query.sort === undefined || query.down === "1" }),
     [query.filter, query.show, query.group, query.sort, query.down],
   );
   const change = (part) => {

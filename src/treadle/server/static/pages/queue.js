@@ -21,8 +21,8 @@ export default function Queue() {
     <div class="views">
       <${Card} name="queue" title="Who waits for what" wide>
         ${jobs.length > 0 && html`<${Waiting} jobs=${jobs} line=${waiting - back} />`}
-        ${!waiting && html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free. <code>treadle submit --help</code></p>`}
-        ${back > 0 && html`<p class="quiet small">${count(back, "job is", "jobs are")} in no line: the limit of an array or a machine holds them back, or they can never run here as they are. <a href="#/jobs?show=waiting">Each says why</a>.</p>`}<//>
+        ${!waiting && html`<p class="empty">Nothing waits: a job that is submitted now starts if its devices are free.</p>`}
+        ${back > 0 && html`<p class="quiet small">${count(back, "job is", "jobs are")} in no line, held back by the limit of an array or a machine, or never able to run here. <a href="#/jobs?show=waiting">Each says why</a>.</p>`}<//>
       <${Card} name="shares" title="Shares of tenants"><${Shares} shares=${shares} /><//>
       <${Card} name="free" title="Free devices"><${Free} ...${fragmentation} /><//>
     </div>`;

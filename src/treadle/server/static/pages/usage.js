@@ -14,7 +14,7 @@ import { useReading } from "./reading.js";
 const DAY_S = 86400;
 const SPANS = [[1, "today"], [7, "7 days"], [30, "30 days"], [365, "a year"]];
 const GROUPS_MAX = 8; // in the chart; the others are one
-// Named with the colour that stands for it; text carries the name too.
+// With the colour that stands for it; text carries the name too.
 const CAUSES = [["failed_h", "failed attempts", "--job-7"], ["idle_h", "idle while held", "--job-5"], ["restart_h", "starting", "--job-4"]];
 
 export default function Usage({ query }) {
@@ -31,7 +31,7 @@ export default function Usage({ query }) {
     ${value ? html`<${Shown} usage=${value} by=${by} since_at=${since_at} isReading=${isReading} />` : html`<p class="empty" role="status">${problem ? "" : "Loading…"}</p>`}`;
 }
 
-// Fetched, because a plain link would lack the header without which a session counts for nothing.
+// A plain link would lack the header without which a session counts for nothing.
 async function saveCsv(since_at) {
   const answer = await request("GET", "/usage/days", { query: { since_at, format: "csv" } });
   download(await answer.blob(), "usage.csv");
@@ -127,7 +127,7 @@ function Rows({ groups, by }) {
   const cell = (value) => (value === null ? html`<span class="quiet" title="Not measured">–</span>` : amount(value));
   return html`<${Table} name="rows" heads=${[...(by === "user" ? ["User", "Tenants"] : ["Tenant", "Users"]), "#Jobs", "#Allocated h", "#Used h", "#Failed h", "#Idle h", "#Starting h"]}>
     ${groups.map((group) => html`<tr key=${group.name}><th scope="row">${group.name ? html`<${Name} text=${group.name} />` : "(none)"}</th>
-      <td class="quiet">${[...new Set(group.rows.map((row) => row[other]))].filter(Boolean).slice(0, 6).map((name, index) => [index ? ", " : "", html`<${Name} text=${name} />`])}</td>
+      <td class="quiet">${[...new Set(group.rows.map((row) => row[other]))].slice(0, 6).map((name, index) => [index ? ", " : "", html`<${Name} text=${name || "(none)"} />`])}</td>
       <td class="number">${group.jobs}</td><td class="number">${cell(group.allocated_h)}</td><td class="number">${cell(group.used_h)}</td>
       <td class="number">${cell(group.failed_h)}</td><td class="number">${cell(group.idle_h)}</td><td class="number">${cell(group.restart_h)}</td></tr>`)}<//>
   <p class="quiet small">A job that ran on several days is counted on each of them.</p>`;

@@ -25,7 +25,8 @@ export function span(seconds) {
 /** A range of seconds, as rough as such ranges are: "5 to 20 min". */
 export function range(low_s, high_s) {
   const [low, high] = [rough(low_s), rough(high_s)];
-  if (!low) return high ? `at most ${high.join(" ")}` : "";
+  if (!low?.[0] && high?.[0]) return `at most ${high.join(" ")}`;
+  if (!low) return "";
   if (!high) return `at least ${low.join(" ")}`;
   if (low[0] === high[0] && low[1] === high[1]) return `about ${high.join(" ")}`;
   return low[1] === high[1] ? `${low[0]} to ${high.join(" ")}` : `${low.join(" ")} to ${high.join(" ")}`;

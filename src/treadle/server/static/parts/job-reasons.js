@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { html, useState } from "../vendor/preact-htm.js";
 import { useAgain } from "./again.js";
-import { count, range } from "./format.js";
+import { asked, count, range } from "./format.js";
 import { sentence, visible } from "./safe-text.js";
 
 const AGAIN_MS = 10000;
@@ -15,7 +15,8 @@ export function Reasons({ id, turn, waiting, active }) {
   useAgain(read, active ? AGAIN_MS : 0, [id, turn, active]);
   if (!why) return null;
   const { estimate } = why;
-  const more = [...why.evidence, why.company, why.reservation].filter(Boolean);
+  const [first, last] = estimate?.orders ?? [estimate?.order, estimate?.order];
+  const more = [...why.evidence, why.company && `it joins no running job: ${why.company}`, why.reservation].filter(Boolean);
   if (!why.because && !more.length) return null;
   return html`<section class="card reasons ${why.never ? "never" : ""}" aria-label="Why">
     <h2>${waiting ? "Why it waits" : "Why"}</h2>
@@ -23,7 +24,7 @@ export function Reasons({ id, turn, waiting, active }) {
     ${more.length > 0 && html`<ul>${more.map((each) => html`<li>${sentence(each)}</li>`)}</ul>`}
     <dl>
       ${why.change && html`<dt>What would help</dt><dd>${visible(why.change)}</dd>`}
-      ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}</dd>`}
+      ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}${first && (first !== why.position || last !== first) && `, ${asked([...new Set([first, last])])} in the order of starts`}</dd>`}
       ${estimate && html`<dt>Starts in</dt><dd>${range(estimate.earliest_s, estimate.latest_s) || "not within the simulated time"}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
       ${waiting && why.length?.known && html`<dt>Takes</dt><dd>${range(why.length.low_s, why.length.high_s)}${doubt(why.length)}<span class="quiet"> · ${visible(why.length.because)}</span></dd>`}
     </dl>

@@ -21,7 +21,7 @@ export const JobRow = memo(({ id, index, active, selected, onSelect, onActive })
     ${cell("name", html`<${JobLink} id=${id} name=${job.name} />`)}
     ${cell("user", html`<${Owner} ...${job} />`)}
     ${cell("state-cell", html`<${JobState} state=${job.state} />`)}
-    ${cell("reason", visible(reason(job)), visible(reason(job)))}
+    ${cell("reason", visible(job.because), visible(job.because))}
     ${cell("devices", held(job), ended(job) ? "Devices on average while it ran, of those that it asked for" : visible(devices(job.devices)))}
     ${cell("progress-cell", html`<${Progress} job=${job} />`)}
     ${cell("eta", job.end?.known ? range(job.end.low_s, job.end.high_s) : "", visible(job.end?.because))}
@@ -30,8 +30,6 @@ export const JobRow = memo(({ id, index, active, selected, onSelect, onActive })
 });
 
 const cell = (name, content, title) => html`<span role="gridcell" class=${name} title=${title}>${content}</span>`;
-
-const reason = (job) => job.because || (job.state === "TIMEOUT" ? "its time limit was over" : "");
 
 function held(job) {
   const many = ended(job) && job.running_s > 0 ? number(job.device_s / job.running_s) : job.devices.length;

@@ -53,7 +53,7 @@ export function LogView({ job, attempts, ended }) {
     ${log.lost > 0 && html`<p class="warned small">${count(log.lost, "byte")} in the middle were kept out by the limit on logs.</p>`}
     ${log.lines.length
       ? html`<${WindowList} rows=${log.lines.length} height=${HEIGHT} draw=${draw} active=${marked} stick=${stick} onStick=${setStick} label="Output of the job" />`
-      : !log.problem && html`<p class="empty">${log.read ? "It has written nothing yet." : "Reading…"}</p>`}
+      : !log.problem && html`<p class="empty">${!log.read ? "Reading…" : ended || (attempt && attempt < attempts) ? "It wrote nothing." : "It has written nothing yet."}</p>`}
   </section>`;
 }
 

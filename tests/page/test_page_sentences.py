@@ -1,0 +1,87 @@
+"""Sentences of the page say what the command line says, and nothing that is not so."""
+
+import re
+
+import pytest
+from playwright.sync_api import Browser, Route, expect
+
+from tests.control.daemons import Daemon, daemon
+from tests.page.visiting import Visitor, bash, visiting
+
+pytestmark = [pytest.mark.browser, pytest.mark.engine]
+
+
+def test_a_job_that_ended_without_a_word_wrote_nothing(here: Daemon, visitor: Visitor):
+    mute = here.client.submit(bash("true", name="mute")).id
+    here.ended(mute)
+    visitor.go(f"/jobs/{mute}")
+    expect(visitor.page.get_by_label("Output", exact=True)).to_contain_text("It wrote nothing.")
+
+
+def test_a_daemon_that_began_again_is_not_said_to_have_begun_before(browser: Browser):
+    """Decisions are kept: they are known from before this daemon began."""
+    with daemon("--devices", "1") as here:
+        here.ended(here.client.submit(bash("true", name="before")).id)
+        here.leave()
+        here.start()
+        with visiting(browser, here) as visitor:
+            visitor.log_in("/decisions")
+            expect(visitor.page.locator(".decision").filter(has_text="before")).to_be_visible()
+            since = re.compile(r"^\d+ others? since [\d:]+ changed nothing$")
+            expect(visitor.page.locator(".heading .quiet")).to_have_text(since)
+            visitor.check()
+
+
+def test_usage_of_no_tenant_is_not_that_of_another(here: Daemon, visitor: Visitor):
+    here.ended(here.client.submit(bash("true", name="of-none")).id)
+    here.ended(here.client.submit(bash("true", name="of-lab", tenant="lab")).id)
+    visitor.go("/usage")
+    row = visitor.page.get_by_label("By user").get_by_role("row").filter(has_text="lab")
+    expect(row).to_contain_text("(none), ")
+
+
+def test_a_range_from_now_on_is_a_bound(visitor: Visitor):
+    ranges = visitor.page.evaluate(
+        """async () => {
+          const { range } = await import("/static/parts/format.js");
+          const ends = [[0, 200], [0.2, 22], [null, 5], [0, 0], [60, null], [null, null], [60, 80]];
+          return ends.map(([low, high]) => range(low, high));
+        }"""
+    )
+    assert ranges == [
+        "at most 3 min",
+        "at most 22 s",
+        "at most 5 s",
+        "about 0 s",
+        "at least 60 s",
+        "",
+        "60 to 80 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("orders", "text"),
+    [
+        ([1, 1], ", 1 in the order of starts"),
+        ([1, 3], ", 1 to 3 in the order of starts"),
+        (None, ", 1 in the order of starts"),
+        ([7, 7], ""),
+    ],
+)
+def test_the_place_in_the_queue_is_not_the_place_among_the_starts(
+    here: Daemon, visitor: Visitor, orders: list[int] | None, text: str
+):
+    job = here.client.submit(bash(name="is-last", held=True)).id
+
+    def with_orders(route: Route) -> None:
+        why = route.fetch().json()
+        start = {"earliest_s": 2, "latest_s": 3, "runs": 10, "sentence": "", "coverage": None}
+        why |= {"position": 7, "waiting": 7, "company": "it is not known yet"}
+        route.fulfill(json=why | {"estimate": start | {"order": 1, "orders": orders}})
+
+    visitor.page.route("**/why", with_orders)
+    visitor.go(f"/jobs/{job}")
+    place = visitor.page.get_by_text("Place", exact=True).locator("+ dd")
+    expect(place).to_have_text(f"7 of 7 waiting jobs{text}")
+    why = visitor.page.get_by_label("Why", exact=True)
+    expect(why).to_contain_text("It joins no running job: it is not known yet")
