@@ -199,6 +199,7 @@ class Driver:
             address=node.address,
             root=settings.root,
             lease_s=settings.lease_s,
+            member=node.id,
             rack=node.rack,
             slots=None if slots is None else settings.devices or int(slots),
             gpus=settings.gpus,
