@@ -178,7 +178,7 @@ class Run:
             ranks="device",
             resumable=work.resumable,
             retries=work.retries,
-            grace_s=1.0,
+            grace_s=work.grace_s,
             workdir="/",
         )
 
