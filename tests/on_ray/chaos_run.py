@@ -198,6 +198,9 @@ class Run:
             if device.state != "free"
         ]
         ranks = rank_records(self._records, self._cluster.network.inodes)
+        # An agent that came a moment ago may be about to look at what it has.
+        with suppress(AssertionError):
+            _until(lambda: not agent_records(self._daemon.state).wrong, "", GONE_S)
         agents = agent_records(self._daemon.state)
         outcome.wrong += agents.wrong
         lost = self._lost()
