@@ -243,6 +243,8 @@ class ChaosCluster:
             assert self._eye.stdin is not None
             self._eye.stdin.close()
             self._eye.wait(PATIENCE_S)
+            if self._eye.stdout is not None:
+                self._eye.stdout.close()
         for name in reversed(NODES):
             self.heal(name)
             process = self._nodes[name].process
