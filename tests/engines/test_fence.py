@@ -50,6 +50,22 @@ def test_a_lease_goes_on_as_long_as_it_is_renewed_in_time(tmp_path: Path):
     assert not Fence(lease.path).is_closed()
 
 
+def test_a_node_that_joins_anew_does_not_go_on_with_its_old_lease(tmp_path: Path):
+    """Its cluster has said that it left: what ran there must be gone soon, and runs out."""
+    old = NodeLease(tmp_path, 60.0, "first")
+    old.renew()
+    assert NodeLease(tmp_path, 60.0, "first").path == old.path, "only its agent is another one"
+    until = fence.read(old.path)
+    anew = NodeLease(tmp_path, 60.0, "second")
+    assert anew.is_over
+    assert not anew.renew()
+    assert fence.read(old.path) == until, "it is there until it has run out"
+    fence.write(old.path, fence.now() - 1.0)
+    fence.write(anew.path, fence.now() - 1.0)
+    assert not anew.renew()
+    assert not old.path.exists()
+
+
 def test_a_lease_counts_from_when_the_cluster_was_asked(tmp_path: Path):
     lease = NodeLease(tmp_path, 60.0)
     lease.renew(asked_at=fence.now() - 61.0)

@@ -66,7 +66,7 @@ class ChaosCluster:
         self._eye: subprocess.Popen[str] | None = None
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep_up, name="service manager", daemon=True)
-        self._lock = threading.Lock()
+        self._lock, self._end_lock = threading.Lock(), threading.Lock()
 
     def through(self, node: str) -> tuple[str, ...]:
         """Words before a command on that node: its namespace and its environment."""
@@ -232,8 +232,10 @@ class ChaosCluster:
 
     def end(self, *, keep: bool = False) -> list[str]:
         """End all processes and the network; what is left. keep: leave the logs for a look."""
-        if self._ending.is_set():
-            return []
+        with self._end_lock:
+            return [] if self._ending.is_set() else self._end(keep)
+
+    def _end(self, keep: bool) -> list[str]:
         self._ending.set()
         if self._keeper.is_alive():
             self._keeper.join()
@@ -241,6 +243,8 @@ class ChaosCluster:
             assert self._eye.stdin is not None
             self._eye.stdin.close()
             self._eye.wait(PATIENCE_S)
+            if self._eye.stdout is not None:
+                self._eye.stdout.close()
         for name in reversed(NODES):
             self.heal(name)
             process = self._nodes[name].process

@@ -44,6 +44,8 @@ class Network:
     def end(self) -> list[str]:
         """Remove it; what could not be removed."""
         for name in self.addresses:
+            # The kernel would remove it with the namespace, some time later.
+            subprocess.run(["ip", "link", "del", self._link(name)], check=False)
             subprocess.run(["ip", "netns", "del", self._space(name)], check=False)
         subprocess.run(["ip", "link", "del", self._bridge], check=False)
         left = [path.name for path in Path("/run/netns").glob(f"{self._prefix}*")]

@@ -29,6 +29,7 @@ class Work:
     code: int = 0  # exit code of these failures
     resumable: bool = False
     stubborn: bool = False  # it ignores the stop signal, and has to be killed
+    grace_s: float = 1.0
     patience_s: float | None = None  # how long a rank waits for its peers; None: for ever
     cancel_at: float | None = None  # it would run for ever
 
@@ -87,7 +88,14 @@ def _works(draw: random.Random) -> list[Work]:
             patience_s=draw.uniform(2.0, 5.0) if impatient else None,
         ),
         Work(name="long", devices=1, steps=steps(5.0, 12.0), resumable=draw.random() < 0.5),
-        Work(name="pair", devices=2, steps=steps(3.0, 9.0), stubborn=draw.random() < 0.3),
+        # Its node may be lost and return; nothing else stops it.
+        Work(
+            name="pair",
+            devices=2,
+            steps=steps(3.0, 9.0),
+            stubborn=draw.random() < 0.5,
+            grace_s=30.0,
+        ),
         Work(name="flaky", devices=1, steps=steps(1.0, 3.0), retries=2, fails=2, code=5),
         Work(name="broken", devices=draw.choice((1, 2)), steps=20, retries=1, fails=ALWAYS, code=7),
         Work(

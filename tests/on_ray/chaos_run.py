@@ -178,7 +178,7 @@ class Run:
             ranks="device",
             resumable=work.resumable,
             retries=work.retries,
-            grace_s=1.0,
+            grace_s=work.grace_s,
             workdir="/",
         )
 
@@ -198,6 +198,9 @@ class Run:
             if device.state != "free"
         ]
         ranks = rank_records(self._records, self._cluster.network.inodes)
+        # An agent that came a moment ago may be about to look at what it has.
+        with suppress(AssertionError):
+            _until(lambda: not agent_records(self._daemon.state).wrong, "", GONE_S)
         agents = agent_records(self._daemon.state)
         outcome.wrong += agents.wrong
         lost = self._lost()

@@ -92,7 +92,11 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
         was, there = before.get(device.node), now.get(device.node)
         if was is not None and there is not None and not _has(there, was, device):
             raise _unlike(was, f"{there.device_count} x {there.device_type}")
-    lost = [before[name] for name in sorted({device.node for device in held} - now.keys())]
+    # A node that was lost before the last controller ended is not among those that it left.
+    first = {node.name: node for node in nodes_of(store.setting(FIRST_NODES) or "[]")}
+    known = {**first, **before}
+    missing = {device.node for device in held} - now.keys()
+    lost = [known[name] for name in sorted(missing) if name in known]
     if lost and not before.keys() & now.keys():
         raise _unlike(lost[0], "not there")
     return (*nodes, *lost)

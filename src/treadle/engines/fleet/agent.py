@@ -69,14 +69,18 @@ class Agent:
         excluded: Collection[int] = (),
         options: EngineOptions | None = None,
         lease_s: float = LEASE_S,
+        member: str = "",
     ) -> None:
-        """root: a folder of its own on this node. address: of this node, for the other nodes."""
+        """root: a folder of its own on this node. address: of this node, for the other nodes.
+
+        member: another one each time that the node joins the cluster.
+        """
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
         self.folders = AttemptFolders(root)
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
-        self._lease = NodeLease(root, lease_s)
+        self._lease = NodeLease(root, lease_s, member)
         self._epoch = self._read_epoch()
         self._session: Session | None = None
         self._taking = asyncio.Lock()

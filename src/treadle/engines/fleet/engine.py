@@ -42,6 +42,7 @@ from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.fleet_views import Sightings, holders, measured, node_view
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.gathering import gathered
+from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
@@ -178,6 +179,8 @@ class FleetEngine:
         await asyncio.shield(self._begun)
 
     async def _take_charge(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> None:
+        # The scheduler knows nodes of these that are gone, until it hears of their loss.
+        self._ever |= {d.node for job in jobs if job.allocation for d in job.allocation.devices}
         self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         early, self._changes = self._changes or [], []
@@ -487,16 +490,8 @@ class FleetEngine:
             return Leftovers()
         await self._begin()
 
-        async def one(client: NodeClient) -> Leftovers:
-            def asked(session: str) -> messages.JobAsked:
-                return messages.JobAsked(session=session, job=job)
-
-            return await client.within_session(verb, asked, Leftovers)
-
         clients = [self._clients[name] for name in self._traces.among(self._clients, job)]
-        found = await asyncio.gather(*map(one, clients), return_exceptions=True)
-        good = [each for each in found if isinstance(each, Leftovers)]
-        return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
+        return await leftovers(clients, verb, job)
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

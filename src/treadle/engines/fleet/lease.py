@@ -1,7 +1,9 @@
 """The lease of a node, as its agent keeps it (engines/node/fence.py says what it is for).
 
 A lease that has run out is never renewed: the next one is another file. So ranks that outlived it,
-because their machine slept perhaps, end when they wake, though the node is a member again.
+because their machine slept perhaps, end when they wake, though the node is a member again. The same
+holds for a node that joined its cluster anew: the cluster said that it left, or will, and what ran
+there is believed to be gone when the old lease has run out.
 """
 
 import re
@@ -9,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from treadle.engines.node import fence
+from treadle.files import replace
 
 _NAME = re.compile(r"([0-9]{1,9})\.lease", re.ASCII)
 
@@ -16,12 +19,16 @@ _NAME = re.compile(r"([0-9]{1,9})\.lease", re.ASCII)
 class NodeLease:
     """The newest lease under the root of an agent."""
 
-    def __init__(self, root: Path, lease_s: float) -> None:
+    def __init__(self, root: Path, lease_s: float, member: str = "") -> None:
+        """member: which joining of the node it is for; the same as long as it did not leave."""
         self._folder = root / "leases"
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lease_s = lease_s
         names = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
         self._number = max((int(name[1]) for name in names if name), default=0)
+        whose = self._folder / "member"
+        self._number += whose.exists() and whose.read_text() != member
+        replace(whose, member.encode(), mode=0o600)
 
     @property
     def path(self) -> Path:
@@ -38,10 +45,15 @@ class NodeLease:
         """
         moment = fence.now() if asked_at is None else asked_at
         lasted = not self.is_over
-        old = self.path
         self._number += not lasted
         fence.write(self.path, moment + self._lease_s)
         if not lasted:
-            with suppress(OSError):
-                old.unlink()
+            self._forget()
         return lasted
+
+    def _forget(self) -> None:
+        """Remove the leases that have run out."""
+        for path in self._folder.glob("*.lease"):
+            if path != self.path and fence.now() >= fence.read(path):
+                with suppress(OSError):
+                    path.unlink()

@@ -42,6 +42,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     root: str  # the agent's files are in a folder of the node's name in it
     lease_s: float
+    member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
     slots: int | None = None  # CPU slots, in place of GPUs
     gpus: tuple[str, ...] = ()
@@ -134,6 +135,7 @@ class AgentHost:
             excluded=excluded_by(post.options, devices),
             options=post.options,
             lease_s=post.lease_s,
+            member=post.member,
         )
         if why := await self._confirm(agent):
             raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)

@@ -17,6 +17,7 @@ from ray.util.placement_group import (
     PlacementGroup,
     get_placement_group,
     placement_group,
+    placement_group_table,
     remove_placement_group,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -28,6 +29,7 @@ from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
 ID = "ray.io/node-id"
+RESERVED = "treadle-"  # before the id of a node: the name of its placement group
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 TOKEN_HELP = (
@@ -156,7 +158,7 @@ def reserve(node: RayNode, devices: int | None) -> PlacementGroup:
     It outlives the controller, as the jobs do. It is made once for each node; one of another size
     is replaced.
     """
-    name, wanted = f"treadle-{node.id}", bundle(node, devices)
+    name, wanted = f"{RESERVED}{node.id}", bundle(node, devices)
     try:
         found = get_placement_group(name)
     except ValueError:
@@ -207,16 +209,18 @@ def forget(node_id: str) -> None:
     with suppress(ValueError):
         ray.kill(ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE))
     with suppress(ValueError):
-        remove_placement_group(get_placement_group(f"treadle-{node_id}"))
+        remove_placement_group(get_placement_group(f"{RESERVED}{node_id}"))
     GcsValues().delete(f"{POSTS}{node_id}")
 
 
 def forget_the_dead() -> None:
-    """Nodes that were lost while there was no controller."""
-    alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
-    for key in GcsValues().keys(POSTS):
-        if key.removeprefix(POSTS) not in alive:
-            forget(key.removeprefix(POSTS))
+    """Nodes that were lost while there was no controller, or while they were being reserved."""
+    groups = [row["name"] for row in placement_group_table().values() if row["state"] != "REMOVED"]
+    found = {name.removeprefix(RESERVED) for name in groups if name.startswith(RESERVED)}
+    found |= {key.removeprefix(POSTS) for key in GcsValues().keys(POSTS)}
+    # Asked last: a node that joins meanwhile is alive.
+    for node_id in found - {row["NodeID"] for row in ray.nodes() if row["Alive"]}:
+        forget(node_id)
 
 
 def first_line(error: Exception) -> str:

@@ -48,6 +48,7 @@ class Driver:
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
         self._waiting: set[str] = set()  # ids of nodes whose name another one has
+        self._lost_lately = False
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(self) -> None:
@@ -122,8 +123,12 @@ class Driver:
 
     async def _look(self) -> None:
         found = {node.id: node for node in await asyncio.to_thread(cluster.nodes)}
-        for gone in [each for each in self._members if each not in found]:
-            await self._lose(self._members.pop(gone))
+        if self._lost_lately:  # It may have been reserved in the very moment when it was forgotten.
+            await asyncio.to_thread(cluster.forget_the_dead)
+        gone = [each for each in self._members if each not in found]
+        for each in gone:
+            await self._lose(self._members.pop(each))
+        self._lost_lately = bool(gone)
         names = {member.node.name: member.node.id for member in self._members.values()}
         for node in found.values():
             if names.setdefault(node.name, node.id) != node.id:
@@ -199,6 +204,7 @@ class Driver:
             address=node.address,
             root=settings.root,
             lease_s=settings.lease_s,
+            member=node.id,
             rack=node.rack,
             slots=None if slots is None else settings.devices or int(slots),
             gpus=settings.gpus,
