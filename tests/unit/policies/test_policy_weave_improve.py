@@ -12,6 +12,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.weave.company import Company, Group, Member
 from treadle.policies.weave.improve import Search
+from treadle.policies.weave.values import Values
 
 LOADS = Profile(load_s=0.8, compute_s=0.2)
 COMPUTES = Profile(load_s=0.001, compute_s=0.999)
@@ -131,6 +132,58 @@ def test_free_devices_go_to_the_group_that_gains_most() -> None:
     search = Search(table.company, table, [table.alone(0, 1), table.alone(1, 1)], [], free=1)
     assert search.run()
     assert {group.members: size for size, group in search.groups()} == {(0,): 1, (1,): 2}
+
+
+class Asked(Values):
+    """Values that count how often they are asked for."""
+
+    asked = 0
+
+    def of(self, size: int, mask: int) -> float:
+        self.asked += 1
+        return super().of(size, mask)
+
+
+def test_twice_the_groups_and_free_devices_take_twice_as_long_to_grow() -> None:
+    def asked(count: int) -> int:
+        table = Table([Row(n, (1, 2, 4, 8), 1.0 + n / 1000, loads=False) for n in range(count)])
+        values = Asked(table.company, table)
+        groups = [table.alone(n, 1) for n in range(count)]
+        search = Search(table.company, table, groups, [], 3 * count, values)
+        assert search.grow()
+        assert sum(size for size, _ in search.groups()) == 4 * count
+        return values.asked
+
+    assert asked(200) < 2.2 * asked(100)
+
+
+growing = st.tuples(st.sampled_from([(1,), (1, 2), (1, 2, 4), (1, 2, 3, 5, 8)]), st.integers(1, 4))
+
+
+@settings(max_examples=100, deadline=None)
+@given(rows=st.lists(growing, min_size=1, max_size=6), free=st.integers(0, 20))
+def test_each_free_device_goes_where_it_brings_most(
+    rows: list[tuple[Sequence[int], int]], free: int
+) -> None:
+    table = Table(
+        [Row(n, sizes, float(worth), loads=False) for n, (sizes, worth) in enumerate(rows)]
+    )
+    search = Search(table.company, table, [table.alone(n, 1) for n in range(len(rows))], [], free)
+    search.grow()
+    have, left = [1] * len(rows), free
+    while True:
+        steps = [
+            (worth * (size**0.5 - have[n] ** 0.5) / (size - have[n]), -n, size)
+            for n, (sizes, worth) in enumerate(rows)
+            for size in sizes
+            if have[n] < size <= have[n] + left
+        ]
+        if not steps:
+            break
+        _, place, size = max(steps)
+        left -= size - have[-place]
+        have[-place] = size
+    assert [size for size, _ in search.groups()] == have
 
 
 def test_jobs_whose_moves_cost_more_than_they_get_done_are_not_lost() -> None:

@@ -7,6 +7,7 @@ every job is made, if one gains; after a few rounds there is hardly one left tha
 """
 
 from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
@@ -276,27 +277,39 @@ class Search:
 
     def _grow(self) -> None:
         """Free devices go to the groups that gain most by them for each device."""
-        while self._free:
-            best, most = None, 0.0
-            for place, (size, members, mask, have) in enumerate(self._rows):
-                sizes = self._sizes_of(members[0]) if members else ()
-                if not sizes or sizes[-1] <= size:
-                    continue
-                for larger in sizes:
-                    if larger - size > self._free:
-                        break
-                    if larger > size:
-                        gain = self._values.of(larger, mask) - have
-                        if gain / (larger - size) > most:
-                            best, most = (place, larger), gain / (larger - size)
-            if best is None:
-                break
-            place, larger = best
+        if self._free <= 0:
+            return
+        offers = [one for place in range(len(self._rows)) if (one := self._growth(place))]
+        heapify(offers)
+        while offers and self._free > 0:
+            _, place, larger = offers[0]
             row = self._rows[place]
-            self._free -= larger - row.size
-            self._rows[place] = self._row(larger, row.mask)
-            self._changed.add(place)
-            self._uses.clear()
+            if larger - row.size <= self._free:  # or others took what it wanted
+                self._free -= larger - row.size
+                self._put(place, larger, row.mask)
+                self._uses.clear()
+            offer = self._growth(place)
+            if offer is None:
+                heappop(offers)
+            else:
+                heapreplace(offers, offer)
+
+    def _growth(self, place: int) -> tuple[float, int, int] | None:
+        """The size to which a group grows best with what is free, as (- gain for each device, the
+        group, the size); it gains no more when less is free."""
+        size, members, mask, have = self._rows[place]
+        sizes = self._sizes_of(members[0]) if members else ()
+        if not sizes or sizes[-1] <= size:
+            return None
+        best, most = 0, 0.0
+        for larger in sizes:
+            if larger - size > self._free:
+                break
+            if larger > size:
+                gain = (self._values.of(larger, mask) - have) / (larger - size)
+                if gain > most:
+                    best, most = larger, gain
+        return (-most, place, best) if best else None
 
     def _make(self, job: int, place: int, change: _Change) -> None:
         self._uses.clear()
