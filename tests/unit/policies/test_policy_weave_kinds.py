@@ -183,3 +183,14 @@ def test_the_split_is_near_the_best_of_all(jobs: list[tuple[float, float, float]
 
     best = max(map(value, product((0, 1), repeat=len(jobs))))
     assert value(tuple(found.kinds)) >= 0.7 * best
+
+
+@pytest.mark.parametrize("homes", list(product((0, 1), repeat=2)))
+def test_a_job_that_runs_in_company_is_not_sent_to_a_kind_that_has_no_room_either(
+    homes: tuple[int, int],
+) -> None:
+    """Two jobs take all devices at their price; to the other two, which run, nothing is left."""
+    offers = [[Offer(0, 1, 1.0), Offer(1, 1, 0.9)]] * 4
+    found = split(offers, [10.0, 10.0, 1.0, 1.0], [1.0, 1.0], [-1, -1, *homes])
+    assert sorted(found.kinds[:2]) == [0, 1]
+    assert tuple(found.kinds[2:]) == homes

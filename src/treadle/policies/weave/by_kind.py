@@ -162,7 +162,7 @@ class ByKind:
         worth = [one for _, one in sorted(zip(order, found, strict=True))]
         offers = [list(self._offers(job, now)) for job in jobs]
         supplies = [kind.cluster.device_count for kind in self._kinds]
-        numbers, prices = split(offers, worth, supplies)
+        numbers, prices = split(offers, worth, supplies, [self._home(job) for job in jobs])
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
         if not rest:
             return _Choice(kinds, none)
@@ -202,6 +202,11 @@ class ByKind:
         for number, devices, rate in offers:
             moves = not held[number]
             yield Offer(number, devices, rate / (1.0 + restart_s * rate / left) if moves else rate)
+
+    def _home(self, job: Job) -> int:
+        """The number of the kind on which it runs; -1: on none."""
+        parts = (number for number, kind in enumerate(self._kinds) if kind.part(job.allocation))
+        return next(parts, -1)
 
     def _able(self, job: Job) -> Iterator[OneKind]:
         """The policies of kinds on which it runs: a curve of any other has a unit of no meaning."""

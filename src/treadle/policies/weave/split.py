@@ -38,8 +38,12 @@ def split(
     offers: Sequence[Sequence[Offer]],
     worths: Sequence[float],
     supplies: Sequence[float],
+    homes: Sequence[int] = (),
 ) -> Split:
-    """The kind that each job is to have devices of; offers: of each job, at least one."""
+    """The kind that each job is to have devices of.
+
+    offers: of each job, at least one. homes: the kind on which each job runs, -1: on none.
+    """
     width = max(len(row) for row in offers)
     table = np.array(
         [[*row, *[Offer(row[0].kind, 1, -inf)] * (width - len(row))] for row in offers], dtype=float
@@ -53,7 +57,8 @@ def split(
     for _ in range(_ROUNDS):
         for kind in range(len(supplies)):
             prices = market.clearing([kind], prices)
-    return Split(market.choices(prices), tuple(prices.tolist()))
+    at_home = kinds == np.array(homes or [-1] * len(offers))[:, None]
+    return Split(market.choices(prices, at_home), tuple(prices.tolist()))
 
 
 class _Market:
@@ -90,18 +95,21 @@ class _Market:
         trial[kinds] = high
         return trial
 
-    def choices(self, prices: NDArray[np.float64]) -> list[int]:
+    def choices(self, prices: NDArray[np.float64], at_home: NDArray[np.bool_]) -> list[int]:
         """The kind of each job.
 
         It is what leaves most. Jobs that are alike want the same at these prices, so of kinds that
         do as well for a job it takes one that has room. A job to which nothing leaves anything
         takes what brings most for its price of what has room: no kind is idle while a job waits.
+        If it runs, in company, which has no price, it stays on its kind.
         """
         cost = prices[self._kinds] * self._devices
         left = self._values - cost
         ratio = self._values / np.maximum(cost, self._highest * _LEAST)
         served = left.max(axis=1) > 0.0
         score = np.where(served[:, None], left, ratio)
+        stays = ~served & (at_home & (ratio >= 0.0)).any(axis=1)
+        score[stays[:, None] & ~at_home] = -inf
         best = score.argmax(axis=1)
         top = score[self._rows, best]
         least = top - _ALIKE * self._values.max(axis=1)
