@@ -154,12 +154,9 @@ def league(
 ) -> None:
     """Run policies on the league's workloads and rank them beside lower bounds."""
     listed = joined(standard(), *map(from_file, add))
-    wanted = [
-        _overridden(one, overrides)
-        for one in chosen(listed, _words(workloads, "--workloads", "tenants"))
-    ]
-    if doubt is not None:
-        wanted = [doubted(one, doubt) for one in wanted]
+    words = _words(workloads, "--workloads", "tenants")
+    wanted = [_overridden(one, overrides) for one in chosen(listed, words)]
+    wanted = wanted if doubt is None else [doubted(one, doubt) for one in wanted]
     printing = json_file is not None and str(json_file) == "-"
     if as_list:
         sizes = {one.name: _size(one, traces) for one in wanted}
