@@ -74,3 +74,8 @@ def test_a_value_that_is_none_is_refused() -> None:
 
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     assert "--figures needs a number in --vary" in refused("--figures", str(tmp_path))
+
+
+@pytest.mark.parametrize("option", ["--policies", "--placements", "--times"])
+def test_a_list_without_a_name_is_refused_by_its_own_option(option: str) -> None:
+    assert refused(option, ",").startswith(f"{option} is empty; expected names such as ")

@@ -8,6 +8,7 @@ import pytest
 from tests.control.asking import LONG, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
 from treadle.control.api import LiveService
+from treadle.control.api.why_array import why_array
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.jobs import JobChange, State
@@ -183,6 +184,21 @@ def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path)
         assert all(view.state.ended for view in (await live.jobs(array=array, ended=True)).jobs)
 
     told(story, tmp_path)
+
+
+def test_members_that_end_while_it_is_computed_are_not_counted(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        array = await live.submit(ME, bash(LONG, array="0-2", grace_s=0.2))
+        await until(live, State.RUNNING, jobs=array.jobs[:2])
+        records = [live.context.jobs.records[name] for name in array.jobs]
+        before = live.context.frozen()
+        await live.cancel(ME, array.jobs[0])
+        await ended(live, array.jobs[0])
+        await until(live, State.RUNNING, jobs=array.jobs[2:])
+        found = why_array(before, array.id, records, State.RUNNING)
+        assert (found.members, found.because) == (2, "2 run")
+
+    told(story, tmp_path, slots=2)
 
 
 def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:

@@ -47,6 +47,28 @@ def test_an_admin_has_devices_avoided(tmp_path: Path) -> None:
     told(story, tmp_path, slots=2)
 
 
+def test_too_few_devices_are_left_open_though_jobs_hold_the_others(tmp_path: Path) -> None:
+    """1. One of three is avoided, and a job holds the others. 2. These are avoided as well."""
+
+    async def story(live: LiveService) -> None:
+        await live.manage(ME, "here:0", "avoid")
+        await runs(live, devices="2")
+        job = await waits(live, devices="3")
+        assert short(await live.why(job))[:3] == (
+            "closed",
+            "it needs 3 devices; only 2 of 3 are open: an admin avoids device here:0",
+            "treadle device here:0 manage (for admins) opens it again",
+        )
+        assert (await live.why(await waits(live, devices="2"))).cause == "devices"
+        await live.manage(ME, "here:1", "avoid")
+        await live.manage(ME, "here:2", "avoid")
+        await looked_at(live)
+        because = (await live.why(job)).because
+        assert because.startswith("it needs 3 devices; none of 3 is open: an admin avoids ")
+
+    told(story, tmp_path, slots=3)
+
+
 def test_what_an_admin_has_avoided_stays_so_over_a_restart(tmp_path: Path) -> None:
     async def first(live: LiveService) -> None:
         await live.manage(ME, "here:0", "avoid")

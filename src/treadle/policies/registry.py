@@ -247,6 +247,8 @@ def _parameters(name: str, make: Factory, query: str) -> dict[str, object]:
             raise InvalidInputError(f"{name} has no parameter {key!r} ({offer}){hint}")
         if not equals:
             raise InvalidInputError(f"{name} needs a value for {key}: write {key}=VALUE")
+        if known[key].name in values:
+            raise InvalidInputError(f"{name} is given {key} twice; once is enough")
         values[known[key].name] = _value(name, known[key], value)
     return values
 

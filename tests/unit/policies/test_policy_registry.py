@@ -83,6 +83,12 @@ def test_a_parameter_without_a_value_says_how_to_write_one() -> None:
     assert refusal("las?margin_s") == "policy las needs a value for margin_s: write margin_s=VALUE"
 
 
+@pytest.mark.parametrize("second", ["3", "2"])
+def test_a_parameter_that_is_given_twice_is_refused(second: str) -> None:
+    sentence = "policy weave-l is given group twice; once is enough"
+    assert refusal(f"weave-l?group=2&group={second}") == sentence
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

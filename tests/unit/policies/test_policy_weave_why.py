@@ -200,3 +200,20 @@ def test_work_that_counts_for_less_is_named_as_the_reason() -> None:
     assert " of its work (more in all, but of jobs that come later in the order" in choice(
         world, "a"
     )
+
+
+@BOTH
+def test_a_job_is_weighed_against_jobs_of_its_own_priority_alone(name: str) -> None:
+    """Of three jobs of lower priority one has a device and would use more, and two wait."""
+    world = World(f"{name}?group=1&keep=0&restart_s=0+priority", 4)
+    low = [JobSpec(job, 1000.0, (1, 2, 4), profile=SERIAL) for job in ("a", "b")]
+    world.step(0.0, *map(JobSubmitted, low))
+    world.step(10.0, JobSubmitted(JobSpec("high", 1e5, (3,), profile=SERIAL, priority=2)))
+    higher = JobSpec("higher", 1e5, (1, 2, 3), profile=SERIAL, priority=3)
+    world.step(20.0, JobSubmitted(higher))
+    assert sorted(world.size(job) for job in ("a", "b", "high", "higher")) == [0, 0, 1, 3]
+    # An iteration takes 0.55 s on two devices, 0.4 s on three.
+    assert choice(world, "higher", 21.0) == (
+        "3 devices rather than 2, with which it would get 27 % less done; alone, as no job has to "
+        "share"
+    )

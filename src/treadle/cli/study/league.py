@@ -154,9 +154,9 @@ def league(
 ) -> None:
     """Run policies on the league's workloads and rank them beside lower bounds."""
     listed = joined(standard(), *map(from_file, add))
-    wanted = [_overridden(one, overrides) for one in chosen(listed, _words(workloads))]
-    if doubt is not None:
-        wanted = [doubted(one, doubt) for one in wanted]
+    words = _words(workloads, "--workloads", "tenants")
+    wanted = [_overridden(one, overrides) for one in chosen(listed, words)]
+    wanted = wanted if doubt is None else [doubted(one, doubt) for one in wanted]
     printing = json_file is not None and str(json_file) == "-"
     if as_list:
         sizes = {one.name: _size(one, traces) for one in wanted}
@@ -183,7 +183,7 @@ def league(
             policy_files=files,
             one_class=one_class,
             doubt=doubt or "",
-            against=_words(against),
+            against=_words(against, "--against"),
         )
         _check_against(plan)
         if not plan.workloads:
@@ -201,13 +201,13 @@ def league(
     _complain(rows)
 
 
-def _words(text: str) -> list[str]:
-    return names(text) if text else []
+def _words(text: str, option: str, such_as: str = "fifo,srtf") -> list[str]:
+    return names(text, option, such_as) if text else []
 
 
 def _policies(text: str, files: Sequence[PolicyFile]) -> list[str]:
     """The chosen policies and those of files; every name and parameter is checked here."""
-    listed = [*(_words(text) or registry.names()), *(one.policy for one in files)]
+    listed = [*(_words(text, "--policies") or registry.names()), *(one.policy for one in files)]
     for name in dict.fromkeys(listed):
         registry.policy(name, placement("consolidate"), ScalingModel())
     return list(dict.fromkeys(listed))

@@ -252,11 +252,11 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
     )
 
 
-def names(policies: str) -> list[str]:
-    """The policies of a comma-separated list, each once."""
-    listed = [name.strip() for name in policies.split(",") if name.strip()]
+def names(text: str, option: str = "--policies", such_as: str = "fifo,srtf") -> list[str]:
+    """The names of an option's comma-separated list, each once."""
+    listed = [name.strip() for name in text.split(",") if name.strip()]
     if not listed:
-        raise InvalidInputError("--policies is empty; expected names such as fifo,srtf")
+        raise InvalidInputError(f"{option} is empty; expected names such as {such_as}")
     return list(dict.fromkeys(listed))
 
 

@@ -103,8 +103,8 @@ def sweep(
     base = settings("fifo", options)
     combinations = product(
         names(policies),
-        names(placements) if placements else [base.placement],
-        names(times) if times else [base.time],
+        names(placements, "--placements", "count,spread") if placements else [base.placement],
+        names(times, "--times", "event,rounds:360") if times else [base.time],
         list(varied(vary)),
         seed_list(seeds) if seeds else [base.seed],
     )

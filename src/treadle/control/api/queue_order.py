@@ -23,6 +23,12 @@ def free_devices(scheduler: Scheduler) -> int:
     return sum(1 for device in free if device not in closed)
 
 
+def closed_devices(scheduler: Scheduler) -> list[Device]:
+    """Devices of the cluster that take no new work, held or not."""
+    free = scheduler.tenancy.free
+    return [device for device in scheduler.closed if free.knows((device,))]
+
+
 def closed_idle(scheduler: Scheduler) -> list[Device]:
     """Devices that no job holds and that take no new work."""
     tenants = scheduler.tenancy.tenants

@@ -29,10 +29,12 @@ _VERBS = {
 
 def why_array(context: Context, array: str, records: Sequence[JobRecord], state: State) -> Why:
     """The answer about an array of which members have not ended."""
-    live = [record for record in records if record.id in context.scheduler.jobs]
-    waiting = sorted((record for record in live if record.state in _HELD), key=_member)
+    # Members go on while this is computed, on a copy of the scheduler: some may have ended.
+    states = {record.id: record.state for record in records if record.id in context.scheduler.jobs}
+    live = [one for one in records if one.id in states and not states[one.id].ended]
+    waiting = sorted((one for one in live if states[one.id] in _HELD), key=_member)
     next_up = why(context, waiting[0]) if waiting else None
-    because = members_text(record.state for record in live)
+    because = members_text(states[record.id] for record in live) or members_text(states.values())
     if next_up is not None:
         because += f"; the next, job {next_up.id}: {next_up.because}"
     return Why(

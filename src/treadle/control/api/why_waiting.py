@@ -15,6 +15,7 @@ from treadle.control.api.job_progress import end_of, expectation, length_of, pro
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import (
     STOPPING,
+    closed_devices,
     closed_idle,
     free_devices,
     held_devices,
@@ -335,12 +336,12 @@ def _backing_off(context: Context, row: Job) -> Finding | None:
 
 
 def _closed(context: Context, row: Job) -> Finding | None:
-    """Enough devices are idle, but some of them are closed."""
+    """Enough devices are idle, but some of them are closed; or too few are left open."""
     scheduler, least = context.scheduler, row.spec.sizes[0]
     free = free_devices(scheduler)
     idle = closed_idle(scheduler)
     if not free < least <= free + len(idle):
-        return None
+        return _too_few_open(context, least)
     count = len(idle)
     if free:
         have = f"{_free(context)} and {'one' if count == 1 else count} more cannot be used"
@@ -350,6 +351,18 @@ def _closed(context: Context, row: Job) -> Finding | None:
     shown = "; ".join(scheduler.closed[device] for device in idle[:NAMED_MAX])
     opening = "; ".join(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
     return Finding("closed", f"it needs {devices(least)}; {have}: {shown}", opening)
+
+
+def _too_few_open(context: Context, least: int) -> Finding | None:
+    """It would wait though all jobs ended."""
+    shut, count = closed_devices(context.scheduler), context.cluster.device_count
+    left = count - len(shut)
+    if not left < least <= count:
+        return None
+    said = "; ".join(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
+    opening = "; ".join(_opening(context, device) for device in shut[: least - left][:NAMED_MAX])
+    only = f"only {left} of {count} {are(left)}" if left else f"none of {count} is"
+    return Finding("closed", f"it needs {devices(least)}; {only} open: {said}", opening)
 
 
 def _opening(context: Context, device: Device) -> str:

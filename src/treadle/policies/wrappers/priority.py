@@ -67,8 +67,10 @@ class Priorities(Remembering):
         levels = self._levels(snapshot)
         own = row.spec.priority
         memory = self._notes(snapshot).get(own)
-        if row.allocation is not None or len(levels) < 2:
+        if len(levels) < 2:
             return self.inner.why(snapshot._replace(memory=memory), job)
+        if row.allocation is not None:
+            return self.inner.why(self._around(snapshot, row)._replace(memory=memory), job)
         seen = self._view(snapshot, {}, own, taking=False)
         higher = sum(1 for other in snapshot.waiting() if other.spec.priority > own)
         # Where devices are what lacks, it would wait without the others as well.
@@ -101,6 +103,15 @@ class Priorities(Remembering):
             taking = self._view(snapshot, changes, level, taking=True)
             return taking, self.inner.decide(taking._replace(memory=memory))
         return seen, schedule
+
+    def _around(self, snapshot: Snapshot, job: Job) -> Snapshot:
+        """What the inner policy decides by of a job that holds devices: those of its priority."""
+        level = job.spec.priority
+        seen = self._view(snapshot, {}, level, taking=False)
+        if any(seen.waiting()) and any(one.spec.priority < level for one in snapshot.holding()):
+            seen = self._view(snapshot, {}, level, taking=True)
+        # A job that shares devices with one of a higher priority has none of its own there.
+        return seen if seen.jobs[job.id].allocation is not None else snapshot
 
     def _view(self, snapshot: Snapshot, changes: Changes, level: int, *, taking: bool) -> Snapshot:
         """The jobs of one priority, on what higher ones leave; `taking`: and on what lower hold."""
