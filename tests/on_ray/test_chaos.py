@@ -110,6 +110,7 @@ def test_a_seed_has_one_plan_with_all_kinds_of_faults_and_spares_the_head() -> N
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not THOROUGH, reason="it takes minutes; make test-thorough has it")
 @pytest.mark.skipif(bool(why_not()), reason=f"no network can be made: {why_not()}")
 def test_everything_ends_rightly_when_nodes_agents_and_the_controller_die() -> None:
     plans = [plan_of(seed) for seed in FAILED] if THOROUGH else []
