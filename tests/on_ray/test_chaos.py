@@ -113,11 +113,11 @@ def test_a_seed_has_one_plan_with_all_kinds_of_faults_and_spares_the_head() -> N
 @pytest.mark.skipif(not THOROUGH, reason="it takes minutes; make test-thorough has it")
 @pytest.mark.skipif(bool(why_not()), reason=f"no network can be made: {why_not()}")
 def test_everything_ends_rightly_when_nodes_agents_and_the_controller_die() -> None:
-    plans = [plan_of(seed) for seed in FAILED] if THOROUGH else []
+    plans = [plan_of(8, cut_s=SOON_S), *map(plan_of, FAILED)]
     cluster = ChaosCluster()
     try:
         cluster.start()
-        for number, plan in enumerate([plan_of(8, cut_s=SOON_S), *plans]):
+        for number, plan in enumerate(plans):
             outcome = Run(cluster, plan, cluster.folder / f"run{number}").play()
             assert not outcome.wrong, "\n".join(map(str, (outcome, *outcome.wrong)))
         assert not cluster.leave()
