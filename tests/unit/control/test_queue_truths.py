@@ -44,7 +44,7 @@ def test_a_device_that_is_avoided_and_idle_is_not_said_to_be_taken(tmp_path: Pat
         queue = await here.live.queue()
         shown = "none of 2 is free; here:1 is idle and takes no new work"
         assert queue.fragmentation.sentence == shown
-        assert queue.jobs[0].because.startswith("it asks for 2 devices and none of 2 is free")
+        assert queue.jobs[0].because.startswith("it needs 2 devices; only 1 of 2 is open: ")
         assert "none of 2 devices is free" in (await here.live.why(both)).evidence[0]
 
     play(story, tmp_path, devices=2)
