@@ -2,9 +2,9 @@
 ended."""
 
 import asyncio
-import re
 import os
 import pwd
+import re
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
