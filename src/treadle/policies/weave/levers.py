@@ -66,14 +66,14 @@ def _checked(policy: str, levers: Levers) -> Levers:
         ("power", "from 0 to 1, or inf: measured", 0 <= levers.power <= 1 or levers.power == inf),
         ("group", "1 to 4 jobs", 1 <= levers.group <= GROUP_MAX),
         ("least", "1 or more", levers.least >= 1),
-        ("stay", "0 or more, and finite", 0 <= levers.stay < inf),
-        ("keep", "0 or more, and finite", 0 <= levers.keep < inf),
-        ("restart_s", "0 or more, and finite", 0 <= levers.restart_s < inf),
+        ("stay", "0 or more", levers.stay >= 0),
+        ("keep", "0 or more", levers.keep >= 0),
+        ("restart_s", "0 or more", levers.restart_s >= 0),
         ("patience", "0 (off) or more", levers.patience >= 0),
         # Classes are counted one by one, so there must not be millions.
         ("quantum_s", "0.001 or more", levers.quantum_s >= 0.001),
         ("ratio", "1.01 or more", levers.ratio >= 1.01),
-        ("deadline", "0 (off) or more, and finite", 0 <= levers.deadline < inf),
+        ("deadline", "0 (off) or more", levers.deadline >= 0),
     )
     for name, expected, is_right in wanted:
         if not is_right:
