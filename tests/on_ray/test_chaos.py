@@ -15,7 +15,7 @@ from tests.shared import THOROUGH
 from treadle.wire.jobs import AttemptView, JobDetail, JobView, State
 
 SOON_S = 4.0  # a node that is cut off for so long is not missed, which saves half a minute
-FAILED = (0, 1, 4, 5)  # seeds that failed once, and were mended
+FAILED = (0, 1, 4, 5)  # seeds that failed once; docs/clusters.md says which still may
 
 
 def span(
