@@ -93,7 +93,7 @@ def _saved(used_gib: float | None, beside_gib: float | None) -> float | None:
 
 
 def good_company(busy: float | None, *, mps: bool = False) -> list[Company]:
-    """Kinds with which it would get more done than one after the other, the best first."""
+    """Kinds with which it is expected to get more done than one after the other, the best first."""
     if busy is None:
         return []
     found = []

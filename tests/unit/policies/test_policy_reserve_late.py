@@ -12,7 +12,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.reservation import reservations
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy

@@ -23,8 +23,8 @@ def test_a_size_is_named_beside_the_next_best(name: str) -> None:
     # An iteration takes 0.1 s + 0.9 s / size: 0.55 s on two devices, 0.325 s on four.
     gain = round(100 * (0.55 / 0.325 - 1.0))
     assert choice(world, "a") == (
-        f"2 devices rather than 4, with which it would get {gain} % more done and the others "
-        "nothing; alone, as no job has to share"
+        f"2 devices rather than 4, with which it is expected to get {gain} % more done and "
+        "the others nothing; alone, as no job has to share"
     )
 
 
@@ -34,8 +34,8 @@ def test_company_is_named_beside_being_alone(name: str) -> None:
     world.step(0.0, submitted("a", 1000, (1,), LOADS), submitted("b", 1000))
     assert choice(world, "a") == (
         "1 device, its only size; beside job b (it counts as keeping 83 % of its speed; together "
-        "1.66 times as much done as by one alone) rather than alone, where it would get 20 % more "
-        "done and the others nothing"
+        "1.66 times as much done as by one alone) rather than alone, where it is expected to get "
+        "20 % more done and the others nothing"
     )
 
 
@@ -140,8 +140,8 @@ def test_what_others_lose_is_counted_in_the_work_of_the_job() -> None:
     )
     # 0.55 s for an iteration on two devices, 1 s on one: each of two others loses 0.45.
     assert choice(world, "j0").startswith(
-        "2 devices rather than 4, with which it would get 69 % more done and the others lose 90 % "
-        "of its work; "
+        "2 devices rather than 4, with which it is expected to get 69 % more done and the "
+        "others lose 90 % of its work; "
     )
 
 
@@ -182,8 +182,8 @@ def test_an_alternative_that_does_more_and_was_not_chosen_says_why() -> None:
     world.step(10.0, submitted("b", 1000), submitted("c", 1000))
     assert world.size("a") == 4
     assert choice(world, "a", 11.0).startswith(
-        "4 devices rather than 2, with which it would get 41 % less done and the others gain 65 % "
-        "of its work (more in all, but not enough for the restarts); "
+        "4 devices rather than 2, with which it is expected to get 41 % less done and the "
+        "others gain 65 % of its work (more in all, but not enough for the restarts); "
     )
 
 
@@ -214,6 +214,6 @@ def test_a_job_is_weighed_against_jobs_of_its_own_priority_alone(name: str) -> N
     assert sorted(world.size(job) for job in ("a", "b", "high", "higher")) == [0, 0, 1, 3]
     # An iteration takes 0.55 s on two devices, 0.4 s on three.
     assert choice(world, "higher", 21.0) == (
-        "3 devices rather than 2, with which it would get 27 % less done; alone, as no job has to "
-        "share"
+        "3 devices rather than 2, with which it is expected to get 27 % less done; "
+        "alone, as no job has to share"
     )

@@ -32,7 +32,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import several
 from treadle.journal.codec import encode
-from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.reservation import reservations
 from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
 from treadle.wire.problems import UnavailableError
 

@@ -8,10 +8,10 @@ from treadle.control.api.queue_order import free_devices, usable
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, free_of, named_jobs, several, span
+from treadle.core.wording import devices, free_of, listed, named_jobs, several, span
 from treadle.policies.rubick.rubick import Rubick
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
-from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.steady import left_alone_s
 from treadle.policies.wrappers.wrapper import innermost
 
@@ -46,6 +46,17 @@ def why_small(context: Context, row: Job) -> str:
     if kept := reservations(context.scheduler.snapshot(now).memory):
         return f"free devices are kept for {named_jobs([entry.job for entry in kept], NAMED_MAX)}"
     return _by_the_policy(context, row)
+
+
+def scaling_doubt(row: Job) -> str:
+    """What to add where other sizes are spoken of; empty if its speed at all of them was seen."""
+    spec = row.spec
+    if not spec.elastic or set(spec.sizes) <= set(spec.profile.measured):
+        return ""
+    if not spec.profile.measured:
+        return "; how it scales was not measured yet"
+    sizes = listed([str(size) for size in spec.profile.measured], NAMED_MAX)
+    return f"; its speed was measured with {sizes} of its devices only"
 
 
 def _by_the_policy(context: Context, row: Job) -> str:

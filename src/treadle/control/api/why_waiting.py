@@ -26,7 +26,7 @@ from treadle.control.api.queue_order import (
     usable,
 )
 from treadle.control.api.remedies import despite, released, remedy
-from treadle.control.api.sizes import why_small
+from treadle.control.api.sizes import scaling_doubt, why_small
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
@@ -452,7 +452,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     if others := beside(context, row):
         text += f"; {_company_text(row.size, others)}"
     if choice := context.scheduler.why(row.id, now).choice:
-        text += f"; {choice}"
+        text += f"; {choice}{scaling_doubt(row)}"
     return Finding("running", text)
 
 

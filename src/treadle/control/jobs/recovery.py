@@ -17,7 +17,7 @@ from treadle.core.events import DeviceClosed
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
-from treadle.policies.wrappers.reserve import turns
+from treadle.policies.wrappers.reservation import turns
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"

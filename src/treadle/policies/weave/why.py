@@ -113,7 +113,7 @@ def _size(asked: Asked, position: int, size: int) -> str:
         return f"{devices(size)}, the only size of it for which there is room"
     _, other, effect = max(known, key=lambda row: row[0])
     return (
-        f"{devices(size)} rather than {other}, with which it would get {_changes(effect)}"
+        f"{devices(size)} rather than {other}, with which it is expected to get {_changes(effect)}"
         f"{_weighed(effect, asked.plan.value)}"
     )
 
@@ -225,7 +225,7 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
     if effect is None:
         return text
     return (
-        f"{text} rather than alone, where it would get {_changes(effect)}"
+        f"{text} rather than alone, where it is expected to get {_changes(effect)}"
         f"{_weighed(effect, asked.plan.value)}"
     )
 

@@ -13,7 +13,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
-from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.views import Changes, plain, starts
 
 OwnChanges = dict[JobId, Allocation | None]

@@ -20,7 +20,11 @@ before it, and once a quarter of it is longer than any job runs, no job is there
 (docs/sharing.md has the bound).
 
 Reservations are served in the order in which they were made, one at a time has devices. While a job
-of higher priority waits, no devices are kept. A gang that has once run is the policy's to preempt.
+of higher priority waits, no devices are kept.
+
+A gang that has run is the policy's to preempt, but in turns (gang_turn.py): it is not stopped
+before it has run for as long as it has waited in all, unless a job of higher priority waits, and
+once it has waited for `lengths` times as long as it has run it has a reservation again.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
 memory; after a restart the counts come from the store (`turns`), and devices are chosen again. Of
@@ -30,7 +34,6 @@ many gangs, those that came first are counted.
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import inf
-from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -42,7 +45,16 @@ from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
-from treadle.policies.wrappers.views import Changes, plain, starts
+from treadle.policies.wrappers.gang_turn import (
+    decided,
+    in_turn,
+    is_gang,
+    outranked,
+    turn_left_s,
+    waits_for_turn,
+)
+from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
+from treadle.policies.wrappers.views import Changes, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
 
 _COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
@@ -75,54 +87,10 @@ def reserve(
     return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths))
 
 
-class Bounds(NamedTuple):
-    """Up to when a gang waits without a reservation."""
-
-    overtakes: float  # for each device
-    wait_s: float
-    lengths: float
-
-
-class Reservation(NamedTuple):
-    """Devices that are kept for a job; none yet while others are before it."""
-
-    job: JobId
-    since_at: float
-    by_at: float = inf  # when it was expected to start when its devices were chosen
-    devices: tuple[Device, ...] = ()
-    due_at: float = inf  # the first moment that was promised and missed
-    lent_until_at: float = inf  # no job starts on its devices after that
-
-
-class Lines(NamedTuple):
-    """What one decision tells the next."""
-
-    overtaken: Mapping[JobId, int] = {}  # jobs of several devices that wait
-    reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
-
-
-def reservations(memory: object) -> tuple[Reservation, ...]:
-    """Those in the memory of a decision, however it is wrapped."""
-    return _lines_in(memory).reserved
-
-
-def turns(overtaken: Mapping[JobId, int]) -> Note:
-    """A memory of how often gangs were overtaken, for a policy to take over."""
-    return Note(Lines(overtaken), None)
-
-
 def until_reserved(policy: Policy, snapshot: Snapshot, job: JobId) -> str:
     """When a waiting job gets a reservation under a policy; empty if it needs none."""
     found = worn(policy, Reserve)
-    return "" if found is None else found.until_reserved(snapshot, job, _lines_in(snapshot.memory))
-
-
-def _lines_in(memory: object) -> Lines:
-    while isinstance(memory, Note):
-        if isinstance(memory.own, Lines):
-            return memory.own
-        memory = memory.inner
-    return Lines()
+    return "" if found is None else found.until_reserved(snapshot, job, lines_in(snapshot.memory))
 
 
 class Reserve(Remembering):
@@ -143,10 +111,11 @@ class Reserve(Remembering):
     def decide(self, snapshot: Snapshot) -> Schedule:
         # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
         several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
-        gangs = nsmallest(_COUNTED_MAX, filter(_gang, several), key=lambda job: job.sequence)
+        gangs = nsmallest(_COUNTED_MAX, filter(is_gang, several), key=lambda job: job.sequence)
         if not gangs:
-            schedule = self.inner.decide(self.inside(snapshot))
-            return Schedule(schedule.changes, schedule.valid_until, Note(Lines(), schedule.memory))
+            schedule = decided(self.inner, self.inside(snapshot))
+            until = min(schedule.valid_until, self._back_at(snapshot, schedule.changes))
+            return Schedule(schedule.changes, until, Note(Lines(), schedule.memory))
         before = self._lines(snapshot)
         names = {job.id for job in gangs}
         reserved = [entry for entry in before.reserved if entry.job in names]
@@ -159,7 +128,10 @@ class Reserve(Remembering):
             late = {
                 name: count
                 for name, count in after.items()
-                if count > self._most(snapshot) and name not in known and changes.get(name) is None
+                if count > self._most(snapshot)
+                and name not in known
+                and changes.get(name) is None
+                and not snapshot.jobs[name].starts
             }
             if not late:
                 break
@@ -167,19 +139,22 @@ class Reserve(Remembering):
         waiting = {name: count for name, count in after.items() if changes.get(name) is None}
         left = tuple(entry for entry in kept if changes.get(entry.job) is None)
         moments = [entry.by_at for entry in left if entry.by_at > snapshot.now]
-        until = min(schedule.valid_until, self._next_at(snapshot, gangs, left), *moments)
+        moments += [self._next_at(snapshot, gangs, left), self._back_at(snapshot, changes)]
+        until = min(schedule.valid_until, *moments)
         return Schedule(changes, until, Note(Lines(waiting, left), schedule.memory))
 
     def own_part(self, memory: object) -> Lines:
         """A gang keeps its turn when the policy is switched."""
-        return _lines_in(memory)
+        return lines_in(memory)
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, lines = snapshot.jobs[job], self._lines(snapshot)
         head = next((entry for entry in lines.reserved if entry.devices), None)
-        inner = self.inner.why(self.inside(snapshot), job)
         if row.allocation is not None or head is None or head.job not in snapshot.jobs:
-            return inner
+            seen = self.inside(snapshot)
+            turn = None if row.allocation is not None else waits_for_turn(self.inner, seen, job)
+            return turn or self.inner.why(seen, job)
+        inner = self.inner.why(self.inside(snapshot), job)
         free = sum(snapshot.free.knows((d,)) and snapshot.free.holds((d,)) for d in head.devices)
         ago = span(snapshot.now - head.since_at)
         if job == head.job:
@@ -197,8 +172,8 @@ class Reserve(Remembering):
         return Reason(
             "order",
             f"{free} free {'device is' if free == 1 else 'devices are'} kept for job {head.job}, "
-            f"which needs {len(head.devices)} and was overtaken "
-            f"{times(lines.overtaken.get(head.job, 0))}; {self._not_lent(snapshot, head, row)}",
+            f"which needs {len(head.devices)} and {_kept_for(snapshot, lines, head.job)}; "
+            f"{self._not_lent(snapshot, head, row)}",
         )
 
     def _not_lent(self, snapshot: Snapshot, head: Reservation, row: Job) -> str:
@@ -216,12 +191,14 @@ class Reserve(Remembering):
     def until_reserved(self, snapshot: Snapshot, job: JobId, lines: Lines) -> str:
         """When a gang gets a reservation, and how often it was overtaken; empty if it is none."""
         row = snapshot.jobs[job]
-        if row.allocation is not None or job not in lines.overtaken:
-            return ""
-        if any(entry.job == job for entry in lines.reserved):
-            return ""  # It has one: `why` says so.
-        count, most = lines.overtaken[job], max(self._most(snapshot), 1)
+        if row.allocation is not None or any(entry.job == job for entry in lines.reserved):
+            return ""  # If it has one, `why` says so.
         left_s = self._waits_until(row, snapshot.now) - snapshot.now
+        if row.starts and is_gang(row):
+            return self._until_its_turn(row, snapshot.now, left_s)
+        if job not in lines.overtaken:
+            return ""
+        count, most = lines.overtaken[job], max(self._most(snapshot), 1)
         so_far = f"it was overtaken {times(count)}" if count else "it was not overtaken yet"
         if count >= most or left_s <= 0:
             # No job has started since, and nothing else has been decided.
@@ -234,14 +211,23 @@ class Reserve(Remembering):
             f"{self._patience_text()}"
         )
 
+    def _until_its_turn(self, row: Job, now: float, left_s: float) -> str:
+        """The same of a gang that has run."""
+        so_far = (
+            f"it ran for {span(row.held_at(now))} and has waited for {span(row.waited_at(now))}"
+        )
+        if left_s <= 0:
+            return f"{so_far}; devices are kept for it from the next decision on"
+        often = f"{_times(self._bounds.lengths)} as long as it ran"
+        return f"{so_far}; devices are kept for it in {span(left_s)}, when it has waited {often}"
+
     def _patience_text(self) -> str:
         """After which wait a gang gets a reservation, whatever overtook it."""
         bounds = self._bounds
         waited = f"when it has waited {span(bounds.wait_s)}"
         if not bounds.lengths:
             return waited
-        lengths = "twice" if bounds.lengths == 2 else f"{bounds.lengths:g} times"
-        return f"{waited} and {lengths} the time it is taken to need"
+        return f"{waited} and {_times(bounds.lengths)} the time it is taken to need"
 
     # -- one decision ---------------------------------------------------------------------------
 
@@ -254,7 +240,7 @@ class Reserve(Remembering):
         head: Reservation | None = None
         for entry in reserved:
             job = snapshot.jobs[entry.job]
-            if not _ready(job, snapshot.now) or _outranked(snapshot, job):
+            if not _ready(job, snapshot.now) or outranked(snapshot, job):
                 continue
             found = self._placement.place(seen.free, job.spec.sizes[0])
             if found is None:
@@ -264,15 +250,15 @@ class Reserve(Remembering):
             seen = seen.hiding([job.id]).withholding(found)
             kept.remove(entry)
         if head is None:
-            schedule = self.inner.decide(seen)
+            schedule = decided(self.inner, seen)
             return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
         kept = [head if entry.job == head.job else _without(entry) for entry in kept]
         held = _holders(seen, head.devices)
-        if seen.now >= head.by_at and all(_makes_way(job) for job in held):
+        if seen.now >= head.by_at and all(_makes_way(seen, job) for job in held):
             changes |= {job.id: None for job in held}
             changes[head.job] = Allocation(head.devices)
             view = _frozen(seen, head.devices).hiding([head.job])
-            schedule = self.inner.decide(view)
+            schedule = decided(self.inner, view)
             return {**schedule.changes, **changes}, schedule, kept
         return self._around(seen, head, changes, kept)
 
@@ -286,12 +272,12 @@ class Reserve(Remembering):
         """What else happens while devices are kept for a gang."""
         frozen = _frozen(seen, head.devices)
         if seen.now >= head.by_at:
-            schedule = self.inner.decide(frozen)
+            schedule = decided(self.inner, frozen)
             return {**schedule.changes, **changes}, schedule, kept
         free = [device for device in head.devices if seen.free.holds((device,))]
-        schedule = self.inner.decide(seen.withholding(free))
+        schedule = decided(self.inner, seen.withholding(free))
         if not self._harmless(seen, head, schedule.changes):
-            schedule = self.inner.decide(frozen)
+            schedule = decided(self.inner, frozen)
         short = self._let_in(seen, head, schedule.changes)
         return {**schedule.changes, **changes, **short}, schedule, kept
 
@@ -319,7 +305,8 @@ class Reserve(Remembering):
         """The reservation with devices: those it has, or those that are free together first."""
         known = bool(entry.devices) and seen.free.knows(entry.devices)
         if known and all(_here(seen, device) for device in entry.devices):
-            late = [job for job in _holders(seen, entry.devices) if not job.spec.resumable]
+            held = _holders(seen, entry.devices)
+            late = [job for job in held if not job.spec.resumable or in_turn(seen, job)]
             if seen.now < entry.by_at or not late:
                 return entry
             return self._anew(seen, entry, late)
@@ -345,7 +332,8 @@ class Reserve(Remembering):
     ) -> Reservation | None:
         """With the devices that are free together first; stay_s: how long jobs stay at least."""
         size = seen.jobs[entry.job].spec.sizes[0]
-        for release in releases(seen, self._belief, {}, stay_s):
+        turns = {job.id: turn_left_s(job, seen.now) for job in seen.holding() if in_turn(seen, job)}
+        for release in releases(seen, self._belief, {}, {**turns, **stay_s}):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)
                 if found is not None:
@@ -385,7 +373,7 @@ class Reserve(Remembering):
         known = {entry.job for entry in reserved}
         now, most = snapshot.now, max(self._most(snapshot), 1)
         for job in sorted(gangs, key=lambda job: job.sequence):
-            often = overtaken[job.id] >= most
+            often = overtaken[job.id] >= most and not job.starts
             if job.id not in known and (often or now >= self._waits_until(job, now)):
                 reserved.append(Reservation(job.id, now))
 
@@ -398,12 +386,25 @@ class Reserve(Remembering):
         moments = [self._waits_until(job, now) for job in gangs if job.id not in known]
         return min((at for at in moments if at > now), default=inf)
 
+    def _back_at(self, snapshot: Snapshot, changes: Changes) -> float:
+        """When the first of the gangs that are stopped now has waited long enough again."""
+        now = snapshot.now
+        stopped = (snapshot.jobs[name] for name, new in changes.items() if new is None)
+        waits = [self._wait_again_s(job, now) for job in stopped if is_gang(job)]
+        return now + min((wait_s for wait_s in waits if wait_s > 0), default=inf)
+
+    def _wait_again_s(self, job: Job, now: float) -> float:
+        """How long a gang that has run waits for a reservation, after what it has waited before."""
+        return self._bounds.lengths * job.held_at(now) - job.waited_s
+
     def _most(self, snapshot: Snapshot) -> int:
         """How many may overtake a gang."""
         return int(self._bounds.overtakes * snapshot.cluster.device_count)
 
     def _waits_until(self, job: Job, now: float) -> float:
         """When it has waited long enough whatever overtook it."""
+        if job.starts:
+            return job.since_at + self._wait_again_s(job, now)
         length_s = alone_s(job, self._belief, now) if self._bounds.lengths else 0.0
         return job.since_at + self._bounds.wait_s + self._bounds.lengths * length_s
 
@@ -419,18 +420,20 @@ def _in_order(policy: Policy) -> bool:
     return policy.in_order
 
 
-def _gang(job: Job) -> bool:
-    """Whether it needs several devices at once and never had them; later the policy preempts."""
-    return job.spec.sizes[0] > 1 and not job.starts and plain(job.spec)
+def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
+    """Why devices are kept for a gang."""
+    row = snapshot.jobs[gang]
+    if row.starts:
+        return f"has waited for {span(row.waited_at(snapshot.now))} in all"
+    return f"was overtaken {times(lines.overtaken.get(gang, 0))}"
+
+
+def _times(factor: float) -> str:
+    return "twice" if factor == 2 else f"{factor:g} times"
 
 
 def _ready(job: Job, now: float) -> bool:
     return job.ready_at <= now and not job.avoid
-
-
-def _outranked(snapshot: Snapshot, job: Job) -> bool:
-    own = job.spec.priority
-    return any(other.spec.priority > own for other in snapshot.waiting())
 
 
 def _without(entry: Reservation) -> Reservation:
@@ -446,8 +449,8 @@ def _holders(seen: Snapshot, kept: Sequence[Device]) -> list[Job]:
     return [seen.jobs[name] for name in sorted(names)]
 
 
-def _makes_way(job: Job) -> bool:
-    return job.spec.resumable and job.phase is Phase.RUNNING
+def _makes_way(seen: Snapshot, job: Job) -> bool:
+    return job.spec.resumable and job.phase is Phase.RUNNING and not in_turn(seen, job)
 
 
 def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:

@@ -40,7 +40,7 @@ from treadle.policies.base.companions import GROUP_MAX, SharingBelief, device_gi
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
-from treadle.policies.wrappers.reserve import reservations
+from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.views import Changes, plain
 from treadle.policies.wrappers.wrapper import Wrapper, worn
 
