@@ -244,7 +244,7 @@ class Weave(Sharing):
         if not are_kept(decision.promised, allocations):  # One that grew took another's place.
             decision = self._decision(snapshot, holding, memory, total, grows=False)
             fold, plan = decision.best(snapshot.supply, memory.fold)
-            allocations = self._placed(snapshot, decision, plan)
+            allocations, anew = self._placed(snapshot, decision, plan), Anew(now, total)
         changes = Schedule.whole(snapshot, allocations).changes
         power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
         # A decision that is made again about the same jobs is the same.
