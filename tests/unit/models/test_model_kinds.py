@@ -18,6 +18,10 @@ from treadle.models.learning.outcome import Outcome
 TRAIN = ("python", "train.py", "--epochs", "3")
 
 
+def inline(text: str, shell: str = "bash") -> tuple[tuple[str, ...], str, Mapping[str, str]]:
+    return (shell, "-c", text), "/a", {}
+
+
 def closest(
     one: tuple[tuple[str, ...], str, Mapping[str, str]],
     other: tuple[tuple[str, ...], str, Mapping[str, str]],
@@ -36,6 +40,13 @@ def closest(
         ((TRAIN, "/a", {}), (TRAIN, "/a/./", {}), Source.SAME_COMMAND),
         ((TRAIN, "/a", {}), (TRAIN, "/b", {}), Source.SAME_SCRIPT),
         ((("python", "/a/train.py"), "/a", {}), (("python", "train.py"), "/a", {}), Source.ALIKE),
+        # Programs that are given as a word.
+        (inline("x=1; sleep $x"), inline("lr=3; python other.py"), Source.SAME_USER),
+        (inline("x=1; sleep $x"), inline("x=9; sleep $x"), Source.ALIKE),
+        (inline("lr=3; python b.py"), inline("python b.py --wide"), Source.SAME_SCRIPT),
+        (inline("cd /a/c && ./b.py 3"), inline("cd /a/c && ./b.py 4"), Source.ALIKE),
+        (inline("b.py --epochs 3"), inline("b.py --epochs 4"), Source.SAME_NEEDS),
+        (inline("import t; t.a(1)", "python"), inline("import u", "python"), Source.SAME_USER),
         (
             (("python", "/a/train.py"), "/x", {}),
             (("python", "/a/train.py"), "/y", {}),

@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import PurePosixPath
 from posixpath import normpath
 from types import MappingProxyType
@@ -39,6 +40,8 @@ _HARMLESS = re.compile(
     r"(?:log|save|eval)[_-](?:every|interval|steps?)|run|trial|fold)",
     re.IGNORECASE,
 )
+_INLINE = re.compile(r"-[a-z]*c")  # the next word is the program, as in `bash -lc`
+_TAKE_TEXT = ("bash", "sh", "dash", "zsh", "python")
 _INTERPRETERS = (
     "python",
     "bash",
@@ -105,8 +108,9 @@ def by_command(
     """
     start = f"{_owner(owner)}/{_part(model)}"
     place = [f"in {normpath(folder)}"] if folder else []
-    alike = [*map(_pattern, command), *_script_folder(command, folder), *_variables(env, _pattern)]
-    needs = [*_needing(command), *place, *_variables(env, str, harmless="#")]
+    words = _words(command)
+    alike = [*map(_pattern, words), *_script_folder(command, folder), *_variables(env, _pattern)]
+    needs = [*_needing(words), *place, *_variables(env, str, harmless="#")]
     same = f"{start}/={_digest([*command, *place, *_variables(env, str)])}"
     return (
         same,
@@ -182,7 +186,7 @@ def owner_of(kind: Kind) -> str:
 def numbers(command: Sequence[str], env: Mapping[str, str] = NO_VARIABLES) -> tuple[float, ...]:
     """The numbers of a command and its variables, in order: alike commands have as many."""
     found: list[float] = []
-    for word in (*command, *(env[name] for name in sorted(env))):
+    for word in (*_words(command), *(env[name] for name in sorted(env))):
         if not _is_path(word):
             found += [_bounded(float(text)) for text in _NUMBER.findall(word)]
     return tuple(found[:NUMBERS_MAX])
@@ -258,7 +262,32 @@ def _program(command: Sequence[str]) -> str:
     return PurePosixPath(_program_word(command)).name[:80]
 
 
+def _inline(command: Sequence[str]) -> str | None:
+    """The program that is given as a word, as in `bash -c 'x=1; ./a.py $x'`; None: there is none."""
+    for flag, text in pairwise(command[1:]):
+        if not flag.startswith("-"):
+            return None
+        if _INLINE.fullmatch(flag):
+            name = PurePosixPath(command[0]).name
+            return text if name.startswith(_TAKE_TEXT) else None
+    return None
+
+
+def _words(command: Sequence[str]) -> list[str]:
+    """The words of a command, and those of a program that is one of them."""
+    text = _inline(command)
+    if text is None:
+        return [*command]
+    at = command.index(text)
+    return [*command[:at], *text.split(), *command[at + 1 :]]
+
+
 def _program_word(command: Sequence[str]) -> str:
+    text = _inline(command)
+    if text is not None:
+        # The script it runs; else it is a script of its own, whatever numbers are in it.
+        script = next((word for word in text.split() if word.endswith(_SCRIPTS)), "")
+        return script or f"-c {_digest([_NUMBER.sub('#', text)])}"
     words = [word for word in command if not word.startswith("-")][:4]
     for word in words:
         name = PurePosixPath(word).name
