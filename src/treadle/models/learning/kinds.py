@@ -263,7 +263,7 @@ def _program(command: Sequence[str]) -> str:
 
 
 def _inline(command: Sequence[str]) -> str | None:
-    """The program that is given as a word, as in `bash -c 'x=1; ./a.py $x'`; None: there is none."""
+    """The program that is given as a word, as in `bash -c TEXT`; None: there is none."""
     for flag, text in pairwise(command[1:]):
         if not flag.startswith("-"):
             return None
