@@ -22,9 +22,8 @@ before it, and once a quarter of it is longer than any job runs, no job is there
 Reservations are served in the order in which they were made, one at a time has devices. While a job
 of higher priority waits, no devices are kept.
 
-A gang that has run is the policy's to preempt, but in turns (gang_turn.py): it is not stopped
-before it has run for as long as it has waited in all, unless a job of higher priority waits, and
-once it has waited for `lengths` times as long as it has run it has a reservation again.
+A gang that has run is the policy's to preempt. Once it has waited again for long, it has a
+reservation and a turn (gang_turn.py).
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
 memory; after a restart the counts come from the store (`turns`), and devices are chosen again. Of
@@ -45,14 +44,7 @@ from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
-from treadle.policies.wrappers.gang_turn import (
-    decided,
-    in_turn,
-    is_gang,
-    outranked,
-    turn_left_s,
-    waits_for_turn,
-)
+from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
 from treadle.policies.wrappers.views import Changes, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
@@ -71,20 +63,22 @@ def reserve(
     overtakes: float = 2.0,
     wait_s: float = 14_400.0,
     lengths: float = 2.0,
+    again: float = 4.0,
 ) -> Wrapper:
     """A job of several devices that others overtook gets a reservation.
 
     overtakes: so many jobs that came later may start first, for each device of the cluster.
     wait_s, lengths: it waits at most so long, and so many times as long as it is expected to take.
+    again: one that has run and was preempted waits for so many times as long as it has run.
     """
     if not overtakes >= 0:
         raise InvalidInputError(f"reserve overtakes must be 0 or more, not {overtakes:g}")
-    for name, value in (("wait_s", wait_s), ("lengths", lengths)):
+    for name, value in (("wait_s", wait_s), ("lengths", lengths), ("again", again)):
         if not value >= 0:
             raise InvalidInputError(f"reserve {name} must be 0 or more, not {value:g}")
     if _in_order(inner):
         return Wrapper(inner)
-    return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths))
+    return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths), Turns(again))
 
 
 def until_reserved(policy: Policy, snapshot: Snapshot, job: JobId) -> str:
@@ -102,18 +96,20 @@ class Reserve(Remembering):
         placement: Placement,
         belief: PerformanceModel,
         bounds: Bounds,
+        turns: Turns,
     ) -> None:
         super().__init__(inner)
         self._placement = placement
         self._belief = belief
         self._bounds = bounds
+        self._turns = turns
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
         several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
         gangs = nsmallest(_COUNTED_MAX, filter(is_gang, several), key=lambda job: job.sequence)
         if not gangs:
-            schedule = decided(self.inner, self.inside(snapshot))
+            schedule = self._turns.decided(self.inner, self.inside(snapshot))
             until = min(schedule.valid_until, self._back_at(snapshot, schedule.changes))
             return Schedule(schedule.changes, until, Note(Lines(), schedule.memory))
         before = self._lines(snapshot)
@@ -152,7 +148,7 @@ class Reserve(Remembering):
         head = next((entry for entry in lines.reserved if entry.devices), None)
         if row.allocation is not None or head is None or head.job not in snapshot.jobs:
             seen = self.inside(snapshot)
-            turn = None if row.allocation is not None else waits_for_turn(self.inner, seen, job)
+            turn = None if row.allocation is not None else self._turns.why(self.inner, seen, job)
             return turn or self.inner.why(seen, job)
         inner = self.inner.why(self.inside(snapshot), job)
         free = sum(snapshot.free.knows((d,)) and snapshot.free.holds((d,)) for d in head.devices)
@@ -214,12 +210,11 @@ class Reserve(Remembering):
     def _until_its_turn(self, row: Job, now: float, left_s: float) -> str:
         """The same of a gang that has run."""
         so_far = (
-            f"it ran for {span(row.held_at(now))} and has waited for {span(row.waited_at(now))}"
+            f"it ran for {span(row.held_at(now))} and has waited for {span(now - row.since_at)}"
         )
         if left_s <= 0:
-            return f"{so_far}; devices are kept for it from the next decision on"
-        often = f"{_times(self._bounds.lengths)} as long as it ran"
-        return f"{so_far}; devices are kept for it in {span(left_s)}, when it has waited {often}"
+            return f"{so_far}; it gets a reservation when those before it have had theirs"
+        return f"{so_far}; devices are kept for it in {span(left_s)}"
 
     def _patience_text(self) -> str:
         """After which wait a gang gets a reservation, whatever overtook it."""
@@ -250,15 +245,17 @@ class Reserve(Remembering):
             seen = seen.hiding([job.id]).withholding(found)
             kept.remove(entry)
         if head is None:
-            schedule = decided(self.inner, seen)
+            schedule = self._turns.decided(self.inner, seen)
             return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
         kept = [head if entry.job == head.job else _without(entry) for entry in kept]
         held = _holders(seen, head.devices)
-        if seen.now >= head.by_at and all(_makes_way(seen, job) for job in held):
+        if seen.now >= head.by_at and all(
+            _makes_way(job) and not self._turns.has(seen, job) for job in held
+        ):
             changes |= {job.id: None for job in held}
             changes[head.job] = Allocation(head.devices)
             view = _frozen(seen, head.devices).hiding([head.job])
-            schedule = decided(self.inner, view)
+            schedule = self._turns.decided(self.inner, view)
             return {**schedule.changes, **changes}, schedule, kept
         return self._around(seen, head, changes, kept)
 
@@ -272,12 +269,12 @@ class Reserve(Remembering):
         """What else happens while devices are kept for a gang."""
         frozen = _frozen(seen, head.devices)
         if seen.now >= head.by_at:
-            schedule = decided(self.inner, frozen)
+            schedule = self._turns.decided(self.inner, frozen)
             return {**schedule.changes, **changes}, schedule, kept
         free = [device for device in head.devices if seen.free.holds((device,))]
-        schedule = decided(self.inner, seen.withholding(free))
+        schedule = self._turns.decided(self.inner, seen.withholding(free))
         if not self._harmless(seen, head, schedule.changes):
-            schedule = decided(self.inner, frozen)
+            schedule = self._turns.decided(self.inner, frozen)
         short = self._let_in(seen, head, schedule.changes)
         return {**schedule.changes, **changes, **short}, schedule, kept
 
@@ -306,7 +303,7 @@ class Reserve(Remembering):
         known = bool(entry.devices) and seen.free.knows(entry.devices)
         if known and all(_here(seen, device) for device in entry.devices):
             held = _holders(seen, entry.devices)
-            late = [job for job in held if not job.spec.resumable or in_turn(seen, job)]
+            late = [job for job in held if not job.spec.resumable or self._turns.has(seen, job)]
             if seen.now < entry.by_at or not late:
                 return entry
             return self._anew(seen, entry, late)
@@ -332,8 +329,8 @@ class Reserve(Remembering):
     ) -> Reservation | None:
         """With the devices that are free together first; stay_s: how long jobs stay at least."""
         size = seen.jobs[entry.job].spec.sizes[0]
-        turns = {job.id: turn_left_s(job, seen.now) for job in seen.holding() if in_turn(seen, job)}
-        for release in releases(seen, self._belief, {}, {**turns, **stay_s}):
+        stay = {**self._turns.of(seen), **stay_s}
+        for release in releases(seen, self._belief, {}, stay):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)
                 if found is not None:
@@ -374,7 +371,10 @@ class Reserve(Remembering):
         now, most = snapshot.now, max(self._most(snapshot), 1)
         for job in sorted(gangs, key=lambda job: job.sequence):
             often = overtaken[job.id] >= most and not job.starts
-            if job.id not in known and (often or now >= self._waits_until(job, now)):
+            if job.id in known or not (often or now >= self._waits_until(job, now)):
+                continue
+            before = [snapshot.jobs[entry.job] for entry in reserved]
+            if not job.starts or self._turns.room(snapshot, before, job):
                 reserved.append(Reservation(job.id, now))
 
     def _next_at(
@@ -394,8 +394,8 @@ class Reserve(Remembering):
         return now + min((wait_s for wait_s in waits if wait_s > 0), default=inf)
 
     def _wait_again_s(self, job: Job, now: float) -> float:
-        """How long a gang that has run waits for a reservation, after what it has waited before."""
-        return self._bounds.lengths * job.held_at(now) - job.waited_s
+        """How long a gang that has run waits for its turn."""
+        return self._turns.wait_s(job.held_at(now))
 
     def _most(self, snapshot: Snapshot) -> int:
         """How many may overtake a gang."""
@@ -424,7 +424,7 @@ def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
     """Why devices are kept for a gang."""
     row = snapshot.jobs[gang]
     if row.starts:
-        return f"has waited for {span(row.waited_at(snapshot.now))} in all"
+        return f"has waited for {span(snapshot.now - row.since_at)}"
     return f"was overtaken {times(lines.overtaken.get(gang, 0))}"
 
 
@@ -449,8 +449,8 @@ def _holders(seen: Snapshot, kept: Sequence[Device]) -> list[Job]:
     return [seen.jobs[name] for name in sorted(names)]
 
 
-def _makes_way(seen: Snapshot, job: Job) -> bool:
-    return job.spec.resumable and job.phase is Phase.RUNNING and not in_turn(seen, job)
+def _makes_way(job: Job) -> bool:
+    return job.spec.resumable and job.phase is Phase.RUNNING
 
 
 def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
