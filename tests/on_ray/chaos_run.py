@@ -160,17 +160,7 @@ class Run:
         return False
 
     def _request(self, work: Work) -> JobRequest:
-        document = {
-            "name": work.name,
-            "steps": work.steps,
-            "fails": work.fails,
-            "code": work.code,
-            "resumable": work.resumable,
-            "stubborn": work.stubborn,
-            "patience_s": work.patience_s,
-            "records": str(self._records),
-            "failures": str(self._failures),
-        }
+        document = document_of(work, self._records, self._failures)
         return JobRequest(
             name=work.name,
             command=(sys.executable, "-IS", str(PROGRAM), json.dumps(document)),
@@ -265,6 +255,21 @@ class Run:
 
     def _until(self, true: Callable[[], bool], otherwise: str) -> None:
         _until(true, otherwise, SETTLE_S)
+
+
+def document_of(work: Work, records: Path, failures: Path) -> dict[str, object]:
+    """What a rank of the job is told (chaos_rank.py)."""
+    return {
+        "name": work.name,
+        "steps": work.steps,
+        "fails": work.fails,
+        "code": work.code,
+        "resumable": work.resumable,
+        "stubborn": work.stubborn,
+        "patience_s": work.patience_s,
+        "records": str(records),
+        "failures": str(failures),
+    }
 
 
 def _until(true: Callable[[], bool], otherwise: str, within_s: float) -> None:

@@ -149,8 +149,11 @@ class Life:
             now = text_of(nodes)
             return {NODES: now, FIRST_NODES: now}
         old, names = nodes_of(before), {node.name for node in nodes}
+        # Nodes that were lost before the restart are in the scheduler too if a job still holds
+        # devices there (`nodes_at_start`).
+        known = dict.fromkeys(node.name for node in (*old, *context.scheduler.cluster.nodes))
         # The store follows when these are committed, so that the journal never misses one.
-        context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
+        context.inbox.tell(*(NodeLost(name) for name in known if name not in names))
         context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
         return {}
 
