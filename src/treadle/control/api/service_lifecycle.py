@@ -20,6 +20,7 @@ from treadle.control.jobs import (
     NODES,
     CompanyJudge,
     id_of,
+    nodes_in,
     nodes_of,
     text_of,
 )
@@ -97,8 +98,9 @@ class Life:
         # Before any order of ours: the attempts that it begins get their nonces from it.
         context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
         await self._restore_histories()
-        unseen = [id_of(row) for row in context.jobs.open.values()]
-        await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
+        unseen = {id_of(row): nodes_in(row) for row in context.jobs.open.values()}
+        closed = self._parts.restored.closed
+        await context.engine.adopt(list(jobs), list(unseen), closed, unseen)
         with suppress(Exception):  # It is looked at again every few seconds.
             # Before people can ask: what the controller before last wrote may be seconds old.
             await asyncio.wait_for(self._parts.progress.look(), LEAVE_WITHIN_S)
