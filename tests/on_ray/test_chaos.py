@@ -1,6 +1,6 @@
 """The judge of the chaos sees what is wrong; one run of it on a real cluster.
 
-All of them: `python -m benchmarks.ray_chaos --seeds 0-99 --clusters 2`.
+All of them: `python -m benchmarks.ray_chaos --seeds 0-99 --parallel 2`.
 """
 
 import json

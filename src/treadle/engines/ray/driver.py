@@ -290,8 +290,9 @@ async def _serve(address: str, link: socket.socket) -> None:
     try:
         await asyncio.to_thread(cluster.connect, address)
     except InvalidInputError as error:
-        writer.write(frames.packed(frames.Refused(str(error))))
-        await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.write(frames.packed(frames.Refused(str(error))))
+            await writer.drain()
     else:
         await Driver(reader, writer).serve()
     sys.stdout.flush()
