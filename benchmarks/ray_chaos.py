@@ -15,12 +15,14 @@ import json
 import os
 import platform
 import queue
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 from tests.on_ray.chaos_network import sweep, why_not
@@ -112,6 +114,8 @@ class Chaos:
             say(f"    {sentence}")
         if outcome.wrong:
             say(f"    kept for a look: {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
         return outcome
 
 
@@ -195,6 +199,8 @@ def main() -> int:
         say(sentence)
     found = summary(chaos, cuts=cuts, took_s=time.monotonic() - begun)
     say(table(found))
+    with suppress(OSError):
+        folder.rmdir()  # if no run is kept
     if options.into is not None:
         options.into.mkdir(parents=True, exist_ok=True)
         (options.into / "ray_chaos.json").write_text(json.dumps(found, indent=1) + "\n")

@@ -114,19 +114,29 @@ class ChaosCluster:
             )
 
     def _start(self, node: ChaosNode) -> None:
-        command = [*self.through(node.name), *PYTHON, "ray.scripts.scripts", "start"]
-        if node.name == HEAD:
-            command += ["--head", f"--port={self.network.port}", "--include-dashboard=false"]
-            command += [f"--temp-dir={self.folder}/ray"]
-        else:
-            command += [f"--address={self.address}"]
-        command += [f"--node-ip-address={self.network.addresses[node.name]}"]
-        command += [f"--node-name={node.name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
-        command += [f"--object-store-memory={80 << 20}", "--block"]
         with self._log(node.name) as log:
             node.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+                [*self.through(node.name), *PYTHON, *self._words_of(node.name)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
             )
+
+    def _words_of(self, name: str) -> list[str]:
+        if name != HEAD and not self.cuts:
+            return ["tests.on_ray.chaos_node", self.address, name, str(SLOTS)]
+        words = ["ray.scripts.scripts", "start"]
+        if name == HEAD:
+            words += ["--head", f"--port={self.network.port}", "--include-dashboard=false"]
+            words += [f"--temp-dir={self.folder}/ray"]
+        else:
+            words += [f"--address={self.address}"]
+        if not self.cuts:  # All nodes take their ports from this machine.
+            words += ["--min-worker-port=0", "--max-worker-port=0"]
+        words += [f"--node-ip-address={self.network.addresses[name]}"]
+        words += [f"--node-name={name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
+        return [*words, f"--object-store-memory={80 << 20}", "--block"]
 
     def _is_up(self, node: str) -> bool:
         return "This command will now block" in (self.folder / f"{node}.log").read_text()
