@@ -188,6 +188,38 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
     tell(tmp_path, story)
 
 
+@pytest.mark.parametrize(
+    ("phase", "moved"),
+    [(Phase.STOPPING, None), (Phase.CANCELLING, None), (Phase.STARTING, spread("n0"))],
+)
+def test_what_leaves_a_lost_node_is_not_believed_to_be_gone_before_it_is_fenced(
+    tmp_path, phase, moved
+):
+    """The rows of jobs that were stopped, or moved, do not say where their attempts were."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.cut("n1")
+        bench.world.cut("n2")
+        engine = await bench.crash()
+        one, wide = AttemptId("one", 1), AttemptId("wide", 1)
+        attempts = {one: ("n1",), wide: ("n0", "n2")}
+        if moved is not None:
+            attempts[AttemptId("one", 2)] = ("n0",)
+        jobs = [row("one", phase, moved, action=2), row("wide", Phase.STOPPING, action=3)]
+        await engine.adopt(jobs, list(attempts), nodes=attempts)
+        assert bench.count(AttemptEnded, "one") == bench.count(AttemptEnded, "wide") == 0
+        assert bench.runs_on("one") == {"n1"}
+        for job, action in (("one", 2), ("wide", 3)):
+            end = await bench.ended(job, action)
+            assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+            assert bench.runs_on(job) == set()
+        assert len(launches(bench)) == 3
+
+    tell(tmp_path, story)
+
+
 def test_a_member_whose_agent_is_late_is_not_taken_for_lost(tmp_path):
     """1. The controller returns. One node is gone; of another one it hears nothing, which is a
     member still. 2. The fence of the first closes, and what runs on the other runs on. 3. Its agent

@@ -1,4 +1,4 @@
-"""A real Ray cluster of four nodes, each in a network namespace, and ways to hurt it.
+"""A real Ray cluster of four nodes, each in a network namespace if there are any, to be hurt.
 
 Nodes are started by `ray start --block`, as an administrator would, and started again when they
 have ended, as a service manager would.
@@ -16,20 +16,20 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from tests.on_ray.chaos_network import Network
+from tests.on_ray.chaos_network import Loopback, Namespaces, Network
 from tests.on_ray.chaos_plan import HEAD, NODES, SLOTS
 from tests.on_ray.cluster import TOKEN
 from treadle.engines.node import processes
 from treadle.engines.node.processes import ProcessId
+from treadle.engines.ray.address import surroundings
 
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-m")
-PORT = 6379
 MARK = "TREADLE_CHAOS"  # a variable that all processes of a cluster have, except jobs
 LOOK_S = 0.2
 PATIENCE_S = 240.0
+EYES = 3  # how often it is tried to ask Ray
 SETTINGS = {
-    "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_AUTH_MODE": "token",
     # A node that is cut off is missed within ten seconds, one whose raylet died within three.
     "RAY_health_check_initial_delay_ms": "1000",
@@ -53,15 +53,17 @@ class ChaosNode:
 class ChaosCluster:
     """From `start` to `end`. Its methods may be called from any thread."""
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, *, cuts: bool = True) -> None:
+        """cuts: nodes can be cut off, which needs root and more (chaos_network.why_not)."""
         self.folder = Path(tempfile.mkdtemp(prefix="tc-"))  # Paths of sockets are short.
         self.mark = self.folder.name
         (self.folder / "ray").mkdir()
         token = self.folder / "token"
         token.touch(0o600)
         token.write_text(TOKEN)
-        self.network = Network(number, NODES)
-        self.address = f"{self.network.addresses[HEAD]}:{PORT}"
+        self.cuts = cuts
+        self.network: Network = Namespaces(number, NODES) if cuts else Loopback(NODES)
+        self.address = f"{self.network.addresses[HEAD]}:{self.network.port}"
         self._nodes = {name: ChaosNode(name) for name in NODES}
         self._eye: subprocess.Popen[str] | None = None
         self._ending = threading.Event()
@@ -72,6 +74,7 @@ class ChaosCluster:
         """Words before a command on that node: its namespace and its environment."""
         own = {
             **SETTINGS,
+            **surroundings(self.address),
             "RAY_TMPDIR": str(self.folder),
             "RAY_AUTH_TOKEN_PATH": str(self.folder / "token"),
             MARK: self.mark,
@@ -80,8 +83,8 @@ class ChaosCluster:
         return (*self.network.through(node), *self._own_disk(node), "env", *words)
 
     def _own_disk(self, node: str) -> tuple[str, ...]:
-        """Ray's folder has the same path on all nodes, and must not be the same folder."""
-        if node == HEAD:
+        """Ray's folder has the same path on all nodes; on other machines it is another folder."""
+        if node == HEAD or not self.cuts:
             return ()
         own = self.folder / "disks" / node
         own.mkdir(parents=True, exist_ok=True)
@@ -92,11 +95,16 @@ class ChaosCluster:
 
     def start(self) -> None:
         self._keeper.start()  # On a busy machine a start may fail, for Ray's patience is short.
-        for name in NODES:
-            self._start(self._nodes[name])
-            self._until(lambda name=name: self._is_up(name), f"Ray did not start on {name}")
+        for names in ((HEAD,), NODES[1:]):
+            for name in names:
+                self._start(self._nodes[name])
+            for name in names:
+                self._until(lambda name=name: self._is_up(name), f"Ray did not start on {name}")
+        self._until(self.is_whole, "not all nodes joined")
+
+    def _open_eye(self) -> "subprocess.Popen[str]":
         with self._log("eye") as log:
-            self._eye = subprocess.Popen(
+            return subprocess.Popen(
                 [*self.through(HEAD), *PYTHON, "tests.on_ray.chaos_eye", self.address],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -104,22 +112,31 @@ class ChaosCluster:
                 text=True,
                 cwd=ROOT,
             )
-        self._until(self.is_whole, "not all nodes joined")
 
     def _start(self, node: ChaosNode) -> None:
-        command = [*self.through(node.name), *PYTHON, "ray.scripts.scripts", "start"]
-        if node.name == HEAD:
-            command += ["--head", f"--port={PORT}", "--include-dashboard=false"]
-            command += [f"--temp-dir={self.folder}/ray"]
-        else:
-            command += [f"--address={self.address}"]
-        command += [f"--node-ip-address={self.network.addresses[node.name]}"]
-        command += [f"--node-name={node.name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
-        command += [f"--object-store-memory={80 << 20}", "--block"]
         with self._log(node.name) as log:
             node.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/"
+                [*self.through(node.name), *PYTHON, *self._words_of(node.name)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
             )
+
+    def _words_of(self, name: str) -> list[str]:
+        if name != HEAD and not self.cuts:
+            return ["tests.on_ray.chaos_node", self.address, name, str(SLOTS)]
+        words = ["ray.scripts.scripts", "start"]
+        if name == HEAD:
+            words += ["--head", f"--port={self.network.port}", "--include-dashboard=false"]
+            words += [f"--temp-dir={self.folder}/ray"]
+        else:
+            words += [f"--address={self.address}"]
+        if not self.cuts:  # All nodes take their ports from this machine.
+            words += ["--min-worker-port=0", "--max-worker-port=0"]
+        words += [f"--node-ip-address={self.network.addresses[name]}"]
+        words += [f"--node-name={name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
+        return [*words, f"--object-store-memory={80 << 20}", "--block"]
 
     def _is_up(self, node: str) -> bool:
         return "This command will now block" in (self.folder / f"{node}.log").read_text()
@@ -167,16 +184,32 @@ class ChaosCluster:
 
     def seen(self) -> dict[str, Any]:
         """What Ray says."""
-        assert self._eye is not None
-        assert self._eye.stdin is not None
-        assert self._eye.stdout is not None
         with self._lock:
-            self._eye.stdin.write("look\n")
-            self._eye.stdin.flush()
-            line = self._eye.stdout.readline()
-        assert line, (self.folder / "eye.log").read_text()[-2000:]
-        found: dict[str, Any] = json.loads(line)
-        return found
+            for _ in range(EYES):
+                if self._eye is None:
+                    self._eye = self._open_eye()
+                assert self._eye.stdin is not None
+                assert self._eye.stdout is not None
+                line = ""
+                with suppress(OSError):
+                    self._eye.stdin.write("look\n")
+                    self._eye.stdin.flush()
+                    line = self._eye.stdout.readline()
+                if line:
+                    found: dict[str, Any] = json.loads(line)
+                    return found
+                self._close_eye()  # It ends with the raylet that it is attached to.
+        raise AssertionError((self.folder / "eye.log").read_text()[-2000:])
+
+    def _close_eye(self) -> None:
+        eye, self._eye = self._eye, None
+        if eye is not None:
+            eye.kill()
+            eye.wait()
+            for pipe in (eye.stdin, eye.stdout):
+                with suppress(OSError):
+                    if pipe is not None:
+                        pipe.close()
 
     def is_whole(self) -> bool:
         return sorted(self.seen()["nodes"].values()) == sorted(NODES)
@@ -239,25 +272,14 @@ class ChaosCluster:
         self._ending.set()
         if self._keeper.is_alive():
             self._keeper.join()
-        if self._eye is not None:
-            assert self._eye.stdin is not None
-            self._eye.stdin.close()
-            self._eye.wait(PATIENCE_S)
-            if self._eye.stdout is not None:
-                self._eye.stdout.close()
-        for name in reversed(NODES):
-            self.heal(name)
-            process = self._nodes[name].process
-            if process is not None:
-                process.terminate()
-        for node in self._nodes.values():
-            if node.process is not None:
-                with suppress(subprocess.TimeoutExpired):
-                    node.process.wait(30)
-        left = [processes.command_of(each.pid) for each in processes.tagged(MARK, self.mark)]
+        self._close_eye()
+        # Ray itself would take half a minute to leave.
         while processes.kill_tagged(MARK, self.mark):
             time.sleep(0.02)
-        left += self.network.end()
+        for node in self._nodes.values():
+            if node.process is not None:
+                node.process.wait(PATIENCE_S)
+        left = self.network.end()
         if not keep:
             shutil.rmtree(self.folder, ignore_errors=True)
         return [f"left at the end: {each}" for each in left]

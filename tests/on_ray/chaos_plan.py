@@ -63,10 +63,15 @@ class Plan:
         return {fault.node for fault in self.faults if fault.kind in ("cut", "raylet")}
 
 
-def plan_of(seed: int, *, cut_s: float = CUT_S) -> Plan:
-    """The same for the same seed. cut_s: a node that is cut off for less may not be missed."""
+def plan_of(seed: int, *, cut_s: float = CUT_S, cuts: bool = True) -> Plan:
+    """The same for the same seed. cut_s: a node that is cut off for less may not be missed.
+
+    cuts: without them, everything else is the same.
+    """
     draw = random.Random(seed)
-    return Plan(seed=seed, works=tuple(_works(draw)), faults=tuple(sorted(_faults(draw, cut_s))))
+    works, faults = _works(draw), _faults(draw, cut_s)
+    kept = sorted(fault for fault in faults if cuts or fault.kind != "cut")
+    return Plan(seed=seed, works=tuple(works), faults=tuple(kept))
 
 
 def _works(draw: random.Random) -> list[Work]:

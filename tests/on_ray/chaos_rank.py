@@ -7,13 +7,15 @@ each step, and one when it ends. Moments are by the clock that counts from the s
 The node is the network namespace that the process is in, whatever Treadle calls it.
 
 Ranks of several processes meet at each step over the network. One that has lost its peers waits
-for them, for ever or as long as its patience lasts. Standard library alone.
+for them, for ever or as long as its patience lasts. On several nodes they find each other through
+the store that Treadle serves there. Standard library alone.
 """
 
 import json
 import os
 import signal
 import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -43,11 +45,19 @@ class Peers:
                 self._give_up()
 
     def _join(self, master: tuple[str, int]) -> None:
+        # Where there is a store, the port of the master is its own.
+        served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
         if self._rank == 0:
-            with socket.create_server(master, backlog=self._world) as server:
+            with socket.create_server((master[0], 0) if served else master) as server:
+                if served:
+                    with self._connected(master) as store:
+                        tell_port(store, server.getsockname()[1])
                 server.settimeout(self._patience_s)
                 self._links = [server.accept()[0] for _ in range(self._world - 1)]
         else:
+            if served:
+                with self._connected(master) as store:
+                    master = (master[0], asked_port(store))
             self._links = [self._connected(master)]
         for link in self._links:
             link.settimeout(self._patience_s)
@@ -56,11 +66,14 @@ class Peers:
         begun = now()
         while True:
             try:
-                return socket.create_connection(master, timeout=self._patience_s or 2.0)
+                link = socket.create_connection(master, timeout=self._patience_s or 2.0)
             except OSError:
                 if self._patience_s is not None and now() - begun > self._patience_s:
                     raise
-            time.sleep(AGAIN_S)
+                time.sleep(AGAIN_S)
+            else:
+                link.settimeout(self._patience_s)
+                return link
 
     def meet(self) -> None:
         """Return when all ranks have come here."""
@@ -81,6 +94,44 @@ class Peers:
             os._exit(LOST_PEERS)
         while True:
             signal.pause()
+
+
+# -- commands of a TCPStore: a byte for the command, then its values -------------------------------
+
+
+def _sized(value: bytes) -> bytes:
+    return struct.pack("=Q", len(value)) + value
+
+
+KEY = _sized(b"port")
+HELLO = struct.pack("=BI", 0, 0x3C85F7CE)
+SET, GET, WAIT = b"\x01" + KEY, b"\x03" + KEY, b"\x06" + struct.pack("=Q", 1) + KEY
+
+
+def tell_port(store: socket.socket, port: int) -> None:
+    store.sendall(HELLO + SET + _sized(str(port).encode()) + WAIT)
+    _received(store, 1)  # It is there.
+
+
+def asked_port(store: socket.socket) -> int:
+    store.sendall(HELLO + WAIT)
+    _received(store, 1)
+    store.sendall(GET)
+    (size,) = struct.unpack("=Q", _received(store, 8))
+    return int(_received(store, size))
+
+
+def _received(link: socket.socket, count: int) -> bytes:
+    found = b""
+    while len(found) < count:
+        more = link.recv(count - len(found))
+        if not more:
+            raise OSError("the store is gone")
+        found += more
+    return found
+
+
+# -- what a rank does -----------------------------------------------------------------------------
 
 
 class Record:

@@ -4,10 +4,12 @@ All moments are seconds since the start of the machine, which all nodes share.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.engines.node.attempt_folders import AttemptFolders, read_status, read_supervisor
 
@@ -47,12 +49,17 @@ class RankRecord:
         return self.span.job, self.span.attempt
 
 
-def rank_records(folder: Path, nodes: Mapping[int, str]) -> list[RankRecord]:
-    """nodes: names by the inode of their network namespace."""
-    return [_rank_record(path, nodes) for path in sorted(folder.iterdir())]
+def rank_records(folder: Path, nodes: Mapping[int, str], state: Path) -> list[RankRecord]:
+    """nodes: names by the inode of their network namespace; without any, agents are believed."""
+    agents = {path.read_text(): path.parent.name for path in state.glob("nodes/*/instance")}
+
+    def node_of(head: Mapping[str, Any]) -> str | None:
+        return nodes.get(head["net"]) if nodes else agents.get(head["tag"].partition("-")[0])
+
+    return [_rank_record(path, node_of) for path in sorted(folder.iterdir())]
 
 
-def _rank_record(path: Path, nodes: Mapping[int, str]) -> RankRecord:
+def _rank_record(path: Path, node_of: Callable[[Mapping[str, Any]], str | None]) -> RankRecord:
     # A rank that is killed may leave half a line.
     whole = path.read_text().rpartition("\n")[0].splitlines()
     head, *rest = map(json.loads, whole)
@@ -60,7 +67,7 @@ def _rank_record(path: Path, nodes: Mapping[int, str]) -> RankRecord:
     span = Span(
         head["job"],
         head["attempt"],
-        nodes.get(head["net"], "elsewhere"),
+        node_of(head) or "elsewhere",
         (head["device"],),
         head["begin"],
         max([head["begin"], *(line["at"] for line in rest)]),
@@ -76,6 +83,19 @@ def _rank_record(path: Path, nodes: Mapping[int, str]) -> RankRecord:
         last_step=max([head["step"], *steps]),
         code=next((line["code"] for line in rest if "code" in line), None),
     )
+
+
+def standstill_s(ranks: Iterable[RankRecord]) -> float:
+    """The longest time that a job stood still between two of its attempts."""
+    by_job: dict[str, dict[int, list[Span]]] = defaultdict(lambda: defaultdict(list))
+    for record in ranks:
+        by_job[record.span.job][record.span.attempt].append(record.span)
+    found = [0.0]
+    for attempts in by_job.values():
+        for before, after in pairwise(sorted(attempts)):
+            last = max(span.until for span in attempts[before])
+            found.append(min(span.since for span in attempts[after]) - last)
+    return max(found)
 
 
 class AgentRecords(NamedTuple):

@@ -6,9 +6,9 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -16,18 +16,19 @@ from tests.control.daemons import Daemon
 from tests.on_ray.chaos_cluster import ChaosCluster, children
 from tests.on_ray.chaos_judge import judged
 from tests.on_ray.chaos_plan import HEAD, NODES, SLOTS, Fault, Plan, Work
-from tests.on_ray.chaos_records import agent_records, rank_records
+from tests.on_ray.chaos_records import agent_records, rank_records, standstill_s
 from treadle.client.client import Client
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
 from treadle.wire.jobs import JobDetail, JobRequest
-from treadle.wire.problems import ConflictError
+from treadle.wire.problems import ConflictError, UnavailableError
 
 PROGRAM = Path(__file__).with_name("chaos_rank.py")
 LOOK_S = 0.1
-SETTLE_S = 120.0  # from the beginning until all jobs have ended
-GONE_S = 15.0  # for what was ended a moment ago
+SETTLE_S = 120.0  # how long nothing may go on
+SLOW = 5
+GONE_S = 60.0  # for what was ended a moment ago
 _DEVICES = re.compile(r" INFO up: Status\(.* devices=([0-9]+),")
 _LOST = re.compile(r"node (\S+) is lost: ")
 
@@ -36,18 +37,43 @@ _LOST = re.compile(r"node (\S+) is lost: ")
 class Outcome:
     plan: Plan
     wrong: list[str] = field(default_factory=list)
-    done: list[str] = field(default_factory=list)  # what was done to the cluster
+    struck: list[Fault] = field(default_factory=list)  # what was done to the cluster
+    missed: list[Fault] = field(default_factory=list)  # its victim was dead already
+    notes: list[str] = field(default_factory=list)
     ends: Counter[str] = field(default_factory=Counter)  # attempts by how they ended
-    jobs_s: float = 0.0  # until the last job had ended
-    took_s: float = 0.0
+    spent_s: dict[str, float] = field(default_factory=dict)  # by what it was spent on
+    standstill_s: float = 0.0  # the longest that a job stood still between two attempts
+    restart_s: float = 0.0  # the longest from the start of a controller until it answered
+
+    @property
+    def took_s(self) -> float:
+        return sum(self.spent_s.values())
 
     def __str__(self) -> str:
         ends = ", ".join(f"{count} {how}" for how, count in sorted(self.ends.items()))
         said = "ok" if not self.wrong else f"{len(self.wrong)} FAULTS"
+        spent = ", ".join(f"{what} {seconds:.0f}" for what, seconds in self.spent_s.items())
+        done = [*map(str, self.struck), *(f"({each}: was dead)" for each in self.missed)]
         return (
-            f"seed {self.plan.seed:3} {said:4} {self.took_s:5.1f} s (jobs {self.jobs_s:.1f} s): "
-            f"{len(self.plan.works)} jobs, attempts: {ends}; {'; '.join(sorted(self.done))}"
+            f"seed {self.plan.seed:3} {said:4} {self.took_s:5.1f} s ({spent}; a job stood still "
+            f"{self.standstill_s:.0f}): {len(self.plan.works)} jobs, attempts: {ends}; "
+            f"{'; '.join([*sorted(done), *self.notes])}"
         )
+
+    def document(self) -> dict[str, object]:
+        return {
+            "seed": self.plan.seed,
+            "wrong": self.wrong,
+            "took_s": round(self.took_s, 1),
+            "spent_s": {what: round(seconds, 1) for what, seconds in self.spent_s.items()},
+            "standstill_s": round(self.standstill_s, 1),
+            "restart_s": round(self.restart_s, 1),
+            "struck": [each._asdict() for each in sorted(self.struck)],
+            "missed": [each._asdict() for each in sorted(self.missed)],
+            "notes": self.notes,
+            "jobs": len(self.plan.works),
+            "ends": dict(self.ends),
+        }
 
 
 class Run:
@@ -69,23 +95,39 @@ class Run:
 
     def play(self) -> Outcome:
         """Do it all, and judge. It raises nothing that is about the run."""
-        started = time.monotonic()
         outcome = self._outcome
         (self._folder / "plan.json").write_text(json.dumps(asdict(self._plan), indent=1))
         try:
-            self._daemon.start()
-            self._until(lambda: self._free() == len(NODES) * SLOTS, "not all nodes are used")
-            self._until(self._some_run, "no job runs")
+            with self._spent("start"):
+                self._start()
+                self._until(self._is_whole, "not all nodes are used")
+                self._until(self._some_run, "no job runs")
             self._begun = time.monotonic()
-            self._live()
-            outcome.jobs_s = time.monotonic() - self._begun
-            self._until(lambda: self._free() == len(NODES) * SLOTS, "devices are held or missing")
-            self._judge()
+            with self._spent("jobs"):
+                self._live()
+            with self._spent("whole"):
+                self._until(self._is_whole, "devices are held or missing")
+                self._until(lambda: not self._cluster.wrong(), "Ray is not whole", fails=False)
+            with self._spent("judge"):
+                self._judge()
         except Exception as error:  # Whatever it is, the run has failed by it.
             outcome.wrong.append(f"{type(error).__name__}: {error}")
-        self._leave()
-        outcome.took_s = time.monotonic() - started
+        with self._spent("leave"):
+            self._leave()
         return outcome
+
+    @contextmanager
+    def _spent(self, what: str) -> Iterator[None]:
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._outcome.spent_s[what] = time.monotonic() - begun
+
+    def _start(self) -> None:
+        begun = time.monotonic()
+        self._daemon.start()
+        self._outcome.restart_s = max(self._outcome.restart_s, time.monotonic() - begun)
 
     # -- what happens ---------------------------------------------------------------------------
 
@@ -114,13 +156,13 @@ class Run:
             time.sleep(fault.lasts_s)
             self._start_again()
             hit = True
-        self._outcome.done.append(f"{fault}" if hit else f"({fault}: was dead)")
+        (self._outcome.struck if hit else self._outcome.missed).append(fault)
 
     def _start_again(self) -> None:
         """As a service manager would. A start fails if its driver is killed before it is ready."""
         for _ in range(1 + sum(fault.kind == "driver" for fault in self._plan.faults)):
             try:
-                self._daemon.start()
+                self._start()
             except AssertionError:
                 if self._daemon.is_running:
                     raise
@@ -146,7 +188,7 @@ class Run:
 
     def _look_after(self, passed_s: float) -> bool:
         """Do as a patient user would; whether nothing is left to be done."""
-        with suppress(UnreachableError, NoAnswerError), self._client() as client:
+        with suppress(UnreachableError, NoAnswerError, UnavailableError), self._client() as client:
             for work in self._plan.works:
                 if work.name not in self._ids and work.submit_at <= passed_s:
                     answer = client.submit(self._request(work), key=work.name)
@@ -160,17 +202,7 @@ class Run:
         return False
 
     def _request(self, work: Work) -> JobRequest:
-        document = {
-            "name": work.name,
-            "steps": work.steps,
-            "fails": work.fails,
-            "code": work.code,
-            "resumable": work.resumable,
-            "stubborn": work.stubborn,
-            "patience_s": work.patience_s,
-            "records": str(self._records),
-            "failures": str(self._failures),
-        }
+        document = document_of(work, self._records, self._failures)
         return JobRequest(
             name=work.name,
             command=(sys.executable, "-IS", str(PROGRAM), json.dumps(document)),
@@ -197,20 +229,20 @@ class Run:
             for device in node.devices
             if device.state != "free"
         ]
-        ranks = rank_records(self._records, self._cluster.network.inodes)
+        ranks = rank_records(self._records, self._cluster.network.inodes, self._daemon.state)
+        outcome.standstill_s = standstill_s(ranks)
         # An agent that came a moment ago may be about to look at what it has.
-        with suppress(AssertionError):
-            _until(lambda: not agent_records(self._daemon.state).wrong, "", GONE_S)
+        _until(lambda: not agent_records(self._daemon.state).wrong, "", GONE_S, fails=False)
         agents = agent_records(self._daemon.state)
         outcome.wrong += agents.wrong
         lost = self._lost()
         # On a machine that is too busy Ray may miss a node to which nothing was done.
-        outcome.done += [f"({node} was missed)" for node in lost - self._plan.lost()]
+        outcome.notes += [f"({node} was missed)" for node in lost - self._plan.lost()]
         # One that was lost while there was no controller is in no log.
         lost |= self._plan.lost()
         if fewer := self._began_with():
             # The agents of the others came later than a controller waits: it gives up their jobs.
-            outcome.done.append(f"(the controller began with {min(fewer)} devices)")
+            outcome.notes.append(f"(the controller began with {min(fewer)} devices)")
             lost |= set(NODES)
         outcome.wrong += judged(self._plan, details, ranks, agents.spans, lost)
 
@@ -239,8 +271,7 @@ class Run:
             found = [f"of a job: {processes.command_of(each.pid)}" for each in orphans]
             return found + self._cluster.strays() + self._cluster.wrong()
 
-        with suppress(AssertionError):
-            _until(lambda: not left(), "", GONE_S)
+        _until(lambda: not left(), "", GONE_S, fails=False)
         outcome.wrong += left()
         outcome.wrong += [
             f"a socket is left: {path}" for path in self._folder.rglob("*") if path.is_socket()
@@ -254,23 +285,56 @@ class Run:
     def _client(self) -> Client:
         return Client(f"unix:{self._daemon.socket}")
 
-    def _free(self) -> int:
-        with suppress(UnreachableError, NoAnswerError), self._client() as client:
+    def _is_whole(self) -> bool:
+        with suppress(UnreachableError, NoAnswerError, UnavailableError), self._client() as client:
             status = client.status()
-            return status.free if status.devices == len(NODES) * SLOTS else -1
-        return -1
+            return status.free == status.devices == len(NODES) * SLOTS
+        return False
+
+    def _progress(self) -> int:
+        """It grows while ranks write."""
+        return sum(path.stat().st_size for path in self._records.iterdir())
 
     def _sleep_until(self, moment: float) -> None:
         time.sleep(max(0.0, self._begun + moment - time.monotonic()))
 
-    def _until(self, true: Callable[[], bool], otherwise: str) -> None:
-        _until(true, otherwise, SETTLE_S)
+    def _until(self, true: Callable[[], bool], otherwise: str, *, fails: bool = True) -> None:
+        """While anything goes on it is waited for: a machine may be slow."""
+        _until(true, otherwise, SETTLE_S, self._progress, fails=fails)
 
 
-def _until(true: Callable[[], bool], otherwise: str, within_s: float) -> None:
-    deadline = time.monotonic() + within_s
+def document_of(work: Work, records: Path, failures: Path) -> dict[str, object]:
+    """What a rank of the job is told (chaos_rank.py)."""
+    return {
+        "name": work.name,
+        "steps": work.steps,
+        "fails": work.fails,
+        "code": work.code,
+        "resumable": work.resumable,
+        "stubborn": work.stubborn,
+        "patience_s": work.patience_s,
+        "records": str(records),
+        "failures": str(failures),
+    }
+
+
+def _until(
+    true: Callable[[], bool],
+    otherwise: str,
+    within_s: float,
+    progress: Callable[[], object] = int,
+    *,
+    fails: bool = True,
+) -> None:
+    """within_s: without progress; several times as long in all."""
+    begun = since = time.monotonic()
+    seen = progress()
     while not true():
-        assert time.monotonic() < deadline, otherwise
+        now, before, seen = time.monotonic(), seen, progress()
+        since = since if seen == before else now
+        if now - since > within_s or now - begun > SLOW * within_s:
+            assert not fails, otherwise
+            return
         time.sleep(LOOK_S)
 
 

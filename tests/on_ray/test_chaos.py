@@ -1,17 +1,23 @@
 """The judge of the chaos sees what is wrong; one run of it on a real cluster.
 
-All of them: `python -m benchmarks.ray_chaos --seeds 0-99 --clusters 2`.
+All of them: `python -m benchmarks.ray_chaos --seeds 0-99 --parallel 2`.
 """
+
+import json
+from pathlib import Path
 
 import pytest
 
+from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.on_ray.chaos_cluster import ChaosCluster
 from tests.on_ray.chaos_judge import double_booked, ended_rightly, outlived
 from tests.on_ray.chaos_network import why_not
 from tests.on_ray.chaos_plan import HEAD, Work, plan_of
 from tests.on_ray.chaos_records import RankRecord, Span
-from tests.on_ray.chaos_run import Run
+from tests.on_ray.chaos_run import PROGRAM, Run, document_of
 from tests.shared import THOROUGH
+from treadle.core.actions import Start
+from treadle.core.attempt import How
 from treadle.wire.jobs import AttemptView, JobDetail, JobView, State
 
 SOON_S = 4.0  # a node that is cut off for so long is not missed, which saves half a minute
@@ -107,6 +113,27 @@ def test_a_seed_has_one_plan_with_all_kinds_of_faults_and_spares_the_head() -> N
         assert {"cut", "raylet", "agent", "controller"} <= {fault.kind for fault in plan.faults}
         assert HEAD not in plan.lost()
         assert {work.state for work in plan.works} == {"SUCCEEDED", "FAILED", "CANCELLED"}
+
+
+def test_ranks_of_the_chaos_meet_on_one_node_and_on_several(tmp_path: Path) -> None:
+    """On several nodes the store has the master's port, and no rank can listen on it."""
+    records, failures = tmp_path / "records", tmp_path / "failures"
+    records.mkdir()
+    failures.mkdir()
+    work = Work(name="gang", devices=4, steps=3, patience_s=20.0)
+    document = json.dumps(document_of(work, records, failures))
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "python", "-IS", str(PROGRAM), document)
+        bench.job("b", "python", "-IS", str(PROGRAM), document)
+        await bench.order(Start(0, "a", spread("n1", "n0", each=2)))
+        await bench.order(Start(1, "b", spread("n2", each=2)))
+        for job, action in (("a", 0), ("b", 1)):
+            end = await bench.ended(job, action)
+            assert (end.how, end.code) == (How.EXITED, 0)
+
+    tell(tmp_path, story)
+    assert len(list(records.iterdir())) == 6
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -25,6 +25,7 @@ from treadle.core.wording import too_large
 _BY_ARRIVAL = Rank(0.0)
 _NO_JOBS: Mapping[int, int] = MappingProxyType({})
 _NO_DEVICES: Mapping[Device, DeviceClosed] = MappingProxyType({})
+_NO_NODES: Mapping[AttemptId, Collection[str]] = MappingProxyType({})
 
 
 class Policy(Protocol):
@@ -141,11 +142,13 @@ class Engine(Protocol):
         jobs: Sequence[Job],
         attempts: Sequence[AttemptId] = (),
         closed: Mapping[Device, DeviceClosed] = _NO_DEVICES,
+        nodes: Mapping[AttemptId, Collection[str]] = _NO_NODES,
     ) -> None:
         """Begin: take charge of what runs, tell what ended, carry out what is owed.
 
         jobs: as the controller knows them. attempts: those whose end it has not seen. What runs
         or ended with another nonce is not one of them, and is stopped, not taken over.
+        nodes: where these attempts were ordered to run; some of them may be lost by now.
         closed: devices that the controller knows to be closed. Those avoided or quarantined stay so
         until ordered otherwise; the engine opens the others once it sees that it can.
         """

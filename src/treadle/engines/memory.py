@@ -14,7 +14,7 @@ Other commands exit with 0 at once. Tests can drive jobs, devices and nodes. Wha
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -105,6 +105,7 @@ class MemoryEngine:
         jobs: Sequence[Job],
         attempts: Sequence[AttemptId] = (),
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+        nodes: Mapping[AttemptId, Collection[str]] = MappingProxyType({}),  # noqa: ARG002
     ) -> None:
         self._restore(closed)
         own = {

@@ -6,7 +6,7 @@ to its inbox, or to the controls that it was given.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -114,6 +114,7 @@ class SimulatedWorld:
         jobs: Sequence[Job],
         attempts: Sequence[AttemptId] = (),  # noqa: ARG002
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+        nodes: Mapping[AttemptId, Collection[str]] = MappingProxyType({}),  # noqa: ARG002
     ) -> None:
         """Continue. A simulation runs only while it is driven, so few orders can be owed.
 

@@ -20,6 +20,7 @@ from treadle.control.jobs import (
     NODES,
     CompanyJudge,
     id_of,
+    nodes_in,
     nodes_of,
     text_of,
 )
@@ -97,8 +98,9 @@ class Life:
         # Before any order of ours: the attempts that it begins get their nonces from it.
         context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
         await self._restore_histories()
-        unseen = [id_of(row) for row in context.jobs.open.values()]
-        await context.engine.adopt(list(jobs), unseen, self._parts.restored.closed)
+        unseen = {id_of(row): nodes_in(row) for row in context.jobs.open.values()}
+        closed = self._parts.restored.closed
+        await context.engine.adopt(list(jobs), list(unseen), closed, unseen)
         with suppress(Exception):  # It is looked at again every few seconds.
             # Before people can ask: what the controller before last wrote may be seconds old.
             await asyncio.wait_for(self._parts.progress.look(), LEAVE_WITHIN_S)
@@ -149,8 +151,11 @@ class Life:
             now = text_of(nodes)
             return {NODES: now, FIRST_NODES: now}
         old, names = nodes_of(before), {node.name for node in nodes}
+        # Nodes that were lost before the restart are in the scheduler too if a job still holds
+        # devices there (`nodes_at_start`).
+        known = dict.fromkeys(node.name for node in (*old, *context.scheduler.cluster.nodes))
         # The store follows when these are committed, so that the journal never misses one.
-        context.inbox.tell(*(NodeLost(node.name) for node in old if node.name not in names))
+        context.inbox.tell(*(NodeLost(name) for name in known if name not in names))
         context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
         return {}
 

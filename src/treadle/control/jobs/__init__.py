@@ -8,7 +8,14 @@ from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of, jobs_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
-from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, stored_state, stored_states
+from treadle.control.jobs.job_table import (
+    AttemptKey,
+    JobTable,
+    id_of,
+    nodes_in,
+    stored_state,
+    stored_states,
+)
 from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
@@ -78,6 +85,7 @@ __all__ = [
     "job_of",
     "jobs_of",
     "nodes_at_start",
+    "nodes_in",
     "nodes_of",
     "not_enforced",
     "parting",

@@ -37,6 +37,11 @@ def id_of(row: AttemptRow) -> AttemptId:
     return AttemptId(row.job, row.number, row.nonce)
 
 
+def nodes_in(row: AttemptRow) -> frozenset[str]:
+    """The nodes that it was ordered to run on."""
+    return frozenset(device.rpartition(":")[0] for device in row.devices)
+
+
 class JobTable:
     """Records and attempts by job."""
 

@@ -6,7 +6,7 @@ node (node_client.py), which has it done. The cluster says which nodes there are
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +48,7 @@ from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.split import gang_of
 from treadle.engines.fleet.survey import WITHIN_S, surveyed
+from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
@@ -102,10 +103,11 @@ class FleetEngine:
         jobs: Sequence[Job],
         attempts: Sequence[AttemptId] = (),
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+        nodes: Mapping[AttemptId, Collection[str]] = MappingProxyType({}),
     ) -> None:
         """Take the lease, look at all nodes, then take charge of each."""
         self._closed.update(closed)
-        await self._begin(jobs, attempts)
+        await self._begin(Before(jobs, attempts, nodes))
 
     async def carry_out(self, actions: Sequence[Action]) -> None:
         await self._begin()
@@ -171,16 +173,15 @@ class FleetEngine:
 
     # -- taking charge --------------------------------------------------------------------------
 
-    async def _begin(self, jobs: Sequence[Job] = (), attempts: Sequence[AttemptId] = ()) -> None:
+    async def _begin(self, before: Before = NOTHING) -> None:
         """Take charge, once: `adopt`, or the first order if it comes before."""
         if self._begun is None:
-            work = self._take_charge(jobs, attempts)
+            work = self._take_charge(before)
             self._begun = asyncio.get_running_loop().create_task(work, name="fleet")
         await asyncio.shield(self._begun)
 
-    async def _take_charge(self, jobs: Sequence[Job], attempts: Sequence[AttemptId]) -> None:
-        # The scheduler knows nodes of these that are gone, until it hears of their loss.
-        self._ever |= {d.node for job in jobs if job.allocation for d in job.allocation.devices}
+    async def _take_charge(self, before: Before) -> None:
+        self._ever |= before.ever()
         self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         early, self._changes = self._changes or [], []
@@ -188,13 +189,13 @@ class FleetEngine:
             self._note_early(change)
         for name, member in self._members.items():
             self._clients[name] = NodeClient(member, self)
-        asked = messages.Survey(epoch=self._epoch, attempts=tuple(attempts))
+        asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
         found = await surveyed(asked, list(self._clients.values()), self._changes)
         later, self._changes = self._changes, None
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self._members.items() if name not in gone]
         addresses = {member.node.name: member.address for member in members}
-        plan = takeover.plan(jobs, attempts, found, addresses, self._ask_for_row)
+        plan = takeover.plan(before, found, addresses, self._ask_for_row)
         self._courses, self._unseen = plan.courses, plan.attempts
         for change in later:
             self._on_change(change)
@@ -210,7 +211,7 @@ class FleetEngine:
                 await asyncio.gather(*ready)
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
-        lost = self._lost_before()
+        lost = takeover.lost_before(self._courses.values())
         self._coming = lost & self._fleet.coming()
         self._close_fence_later(takeover.FIRST_LOSS, *lost - self._coming)
         for course in plan.begin:
@@ -220,13 +221,6 @@ class FleetEngine:
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
         return self._controls.launch(job.id, job.action, job.allocation)
-
-    def _lost_before(self) -> set[str]:
-        """Nodes that are lost and have parts of attempts of an earlier controller."""
-        gangs = [course.gang for course in self._courses.values() if course.gang is not None]
-        return {
-            node for gang in gangs for node, seat in gang.seats.items() if seat.lost is not None
-        }
 
     @property
     def _probe_path(self) -> Path:

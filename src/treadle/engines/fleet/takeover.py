@@ -8,10 +8,15 @@ holds or releases devices, the newest of its attempts that a node has is compare
     on the node of the newest order alone  -> that node decides, as a single machine would
     of an older order                      -> it is stopped, then the newest order is carried out
     nowhere                                -> the newest order is carried out
+
+An attempt that was ordered on a node that is gone may run there until the fence closes. Nothing of
+its job is launched, and no end of it is told, before that.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from treadle.core.actions import Change
 from treadle.core.errors import EngineError
@@ -32,6 +37,22 @@ Places = Mapping[str, FoundAttempt]  # one attempt, by node
 Ask = Callable[[Job], Launch]  # how to launch the newest order of a job
 
 
+class Before(NamedTuple):
+    """What the controller knows of the time before its restart."""
+
+    jobs: Sequence[Job] = ()
+    attempts: Sequence[AttemptId] = ()  # whose end was not seen
+    nodes: Mapping[AttemptId, Collection[str]] = MappingProxyType({})  # where they were to run
+
+    def ever(self) -> set[str]:
+        """The nodes that the scheduler may believe in, until it hears of their loss."""
+        held = [job.allocation.nodes() for job in self.jobs if job.allocation is not None]
+        return {node for nodes in (*held, *self.nodes.values()) for node in nodes}
+
+
+NOTHING = Before()
+
+
 @dataclass
 class Takeover:
     """The plan."""
@@ -44,13 +65,13 @@ class Takeover:
 
 
 def plan(
-    jobs: Sequence[Job],
-    attempts: Collection[AttemptId],
+    before: Before,
     found: Mapping[str, Sequence[FoundAttempt]],
     addresses: Mapping[str, str],
     ask: Ask,
 ) -> Takeover:
-    """addresses: of the nodes that are members. attempts: those whose end was not seen."""
+    """addresses: of the nodes that are members."""
+    jobs, attempts, ordered = before
     places: dict[AttemptId, dict[str, FoundAttempt]] = {}
     for node, seen in found.items():
         for each in seen:
@@ -62,7 +83,7 @@ def plan(
     for job in jobs:
         if job.phase in _LEAVING or (job.phase in _HELD and job.allocation is not None):
             mine = own.get(job.id, [])
-            known |= _Case(job, mine, places, addresses, takeover).decide(ask)
+            known |= _Case(job, mine, places, addresses, takeover, ordered).decide(ask)
     for attempt in sorted(set(attempts) - known):
         if attempt in places:  # One node says that it is over; the others stop what they have.
             takeover.attempts.setdefault(min(places[attempt]), set()).add(attempt)
@@ -80,6 +101,7 @@ class _Case:
     places: Mapping[AttemptId, Places]
     addresses: Mapping[str, str]
     takeover: Takeover
+    ordered: Mapping[AttemptId, Collection[str]]
 
     def decide(self, ask: Ask) -> set[AttemptId]:
         """Put the job into the plan; the attempts that need no other mention."""
@@ -89,16 +111,26 @@ class _Case:
         seen: Places = {} if newest is None else self.places[newest]
         if seen and all(each.action < job.attempt and not each.alive for each in seen.values()):
             newest, seen = None, {}  # Of an earlier hold; its end is told with the others.
+        unseen = self._unseen(newest)
         if job.phase in _LEAVING or job.allocation is None:
-            return self._leave(newest, seen)
+            return self._leave(newest, seen, unseen)
         parts = parts_of(job.allocation)
         lost = set(parts) - set(self.addresses)
+        if unseen - lost:  # An older attempt may run on a node that is gone.
+            return self._carry_out(newest, seen, unseen)
         is_current = all(e.action == job.action and not e.never_was for e in seen.values())
         if not lost and len(parts) == 1 and set(seen) <= set(parts) and not self._must_go(seen):
             return self._leave_to_node(next(iter(parts)), seen, ask)
         if (seen or lost) and is_current and set(seen) <= set(parts):
             return self._go_on(newest, seen, lost, ask)
-        return self._carry_out(newest, seen)
+        return self._carry_out(newest, seen, set())
+
+    def _unseen(self, newest: AttemptId | None) -> set[str]:
+        """Nodes that are gone, and may have an attempt: no older than the newest that was seen."""
+        since = 0 if newest is None else newest.number
+        mine = [attempt for attempt in self.mine if attempt.number >= since]
+        nodes = {node for attempt in mine for node in self.ordered.get(attempt, ())}
+        return nodes - set(self.addresses)
 
     def _must_go(self, seen: Places) -> bool:
         """Whether an attempt of an older order runs that cannot change while it runs."""
@@ -147,45 +179,42 @@ class _Case:
             self._pass(node, [attempt])
         return {attempt}
 
-    def _carry_out(self, newest: AttemptId | None, seen: Places) -> set[AttemptId]:
+    def _carry_out(
+        self, newest: AttemptId | None, seen: Places, unseen: set[str]
+    ) -> set[AttemptId]:
         """Stop what runs for an older order, then launch."""
         job, course = self.job, self._course()
         assert job.allocation is not None
         owed = Change(job.action, job.id, job.allocation)
         coming = {attempt for attempt in self.mine if attempt not in self.places}
-        if newest is None or not seen:
+        if not seen and not unseen:
             course.beginning = owed
             self.takeover.begin.append(course)
             return coming
-        course.adopt(self._stopping(newest, seen), owed=owed)
-        return coming | {newest}
+        attempt = newest or self._last_on(unseen)
+        course.adopt(self._stopping(attempt, seen, unseen), owed=owed)
+        return coming | {attempt}
 
-    def _leave(self, newest: AttemptId | None, seen: Places) -> set[AttemptId]:
+    def _leave(self, newest: AttemptId | None, seen: Places, unseen: set[str]) -> set[AttemptId]:
         """Answer a stop that is owed."""
-        job = self.job
-        lost = set() if job.allocation is None else set(job.allocation.nodes())
-        lost -= set(self.addresses)
-        if newest is None and not lost:
-            self.takeover.stopped.append(job)
+        if not seen and not unseen:
+            self.takeover.stopped.append(self.job)
             return set()
-        attempt = newest or (self.mine[-1] if self.mine else AttemptId(job.id, 0))
-        gang = self._stopping(attempt, seen)
-        if job.allocation is not None:
-            for node, own in parts_of(job.allocation).items():
-                if node in lost and (seen or self.mine):
-                    gang.seats[node] = Seat(own, None, job.action)
-                    gang.lose(node, FIRST_LOSS)
-        if not gang.seats:
-            self.takeover.stopped.append(job)
-            return set()
-        self._course().adopt(gang, stop=job.action)
+        attempt = newest or self._last_on(unseen)
+        gang = self._stopping(attempt, seen, unseen)
+        self._course().adopt(gang, stop=self.job.action)
         return {attempt}
 
-    def _stopping(self, attempt: AttemptId, seen: Places) -> Gang:
+    def _last_on(self, nodes: set[str]) -> AttemptId:
+        """The newest attempt that was ordered there."""
+        return next(each for each in reversed(self.mine) if nodes & {*self.ordered.get(each, ())})
+
+    def _stopping(self, attempt: AttemptId, seen: Places, unseen: set[str]) -> Gang:
         job = self.job
-        gang = Gang(
-            attempt, job.action, {node: Seat(None, None, job.action) for node in sorted(seen)}
-        )
+        nodes = sorted({*seen, *unseen})
+        gang = Gang(attempt, job.action, {node: Seat(None, None, job.action) for node in nodes})
+        for node in unseen:
+            gang.lose(node, FIRST_LOSS)
         gang.stop(job.action)
         for node in seen:
             self._pass(node, [attempt])
@@ -218,6 +247,12 @@ def _asked(ask: Ask, job: Job) -> Launch | None:
         return ask(job)
     except EngineError:
         return None
+
+
+def lost_before(courses: Iterable[Course]) -> set[str]:
+    """Nodes that are lost and have parts of attempts of an earlier controller."""
+    gangs = [course.gang for course in courses if course.gang is not None]
+    return {node for gang in gangs for node, seat in gang.seats.items() if seat.lost is not None}
 
 
 def row_of(course: Course, node: str) -> Row | None:

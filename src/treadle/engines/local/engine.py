@@ -145,6 +145,7 @@ class LocalEngine:
         jobs: Sequence[Job],
         attempts: Sequence[AttemptId] = (),
         closed: Mapping[Device, DeviceClosed] = MappingProxyType({}),
+        nodes: Mapping[AttemptId, Collection[str]] = MappingProxyType({}),  # noqa: ARG002
     ) -> None:
         """After a restart: watch what runs, report what ended, carry out what is owed.
 

@@ -25,6 +25,7 @@ from treadle.version import __version__
 
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
 AGAIN_AFTER_S = 1.0
+SWEEP_EVERY_S = 10.0
 
 logger = logging.getLogger("treadle")
 
@@ -49,29 +50,36 @@ class Driver:
         self._members: dict[str, Member] = {}  # by id
         self._waiting: set[str] = set()  # ids of nodes whose name another one has
         self._lost_lately = False
+        self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
+        self._held: lease.Lease | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def serve(self) -> None:
         """Until the controller closes the connection, or the lease is lost."""
-        held: lease.Lease | None = None
         try:
             self._settings = await frames.read_settings(self._reader)
-            held = await self._leased()
-            await self._begin()
-            coming = [each.node.name for each in self._members.values() if not each.told]
-            await self._send(frames.Ready(held.epoch, tuple(coming)))
-            self._keep(self._watch())
-            renewing = self._keep(self._renew(held))
+            # From the beginning: a controller may be killed while it waits for its nodes.
             asking = self._keep(self._asked())
-            await asyncio.wait({renewing, asking}, return_when=asyncio.FIRST_COMPLETED)
-            if renewing.done():
-                held = None
+            leading = self._keep(self._lead())
+            await asyncio.wait({leading, asking}, return_when=asyncio.FIRST_COMPLETED)
+            if leading.done():
+                leading.result()
         except InvalidInputError as error:
             await self._send(frames.Refused(str(error)))
         except frames.ClosedError:
             pass
         finally:
-            await self._end(held)
+            await self._end()
+
+    async def _lead(self) -> None:
+        """Ends when another controller has taken the lease."""
+        self._held = await self._leased()
+        await self._begin()
+        coming = [each.node.name for each in self._members.values() if not each.told]
+        await self._send(frames.Ready(self._held.epoch, tuple(coming)))
+        self._keep(self._watch())
+        await self._renew(self._held)
+        self._held = None
 
     async def _leased(self) -> lease.Lease:
         settings = self._settings
@@ -106,25 +114,37 @@ class Driver:
     # -- nodes ----------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        """Agents on all nodes; those that take long come later."""
-        await asyncio.to_thread(cluster.forget_the_dead)
+        """Agents on all nodes; those that take long come later, and those that die do not."""
         await self._look()
-        attending = [member.attending for member in self._members.values() if member.attending]
-        if attending:
-            await asyncio.wait(attending, timeout=ATTEND_WITHIN_S)
+        now = asyncio.get_running_loop().time
+        give_up_at = now() + ATTEND_WITHIN_S
+        while now() < give_up_at:
+            tasks = [each.attending for each in self._members.values()]
+            attending = [task for task in tasks if task is not None and not task.done()]
+            if not attending:
+                return
+            await asyncio.wait(attending, timeout=self._settings.look_every_s)
+            await self._look_again()
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self._settings.look_every_s)
-            try:
-                await self._look()
-            except RayError as error:
-                logger.warning("Ray does not list its nodes: %s", cluster.first_line(error))
+            await self._look_again()
+
+    async def _look_again(self) -> None:
+        try:
+            await self._look()
+        except RayError as error:
+            logger.warning("Ray does not list its nodes: %s", cluster.first_line(error))
 
     async def _look(self) -> None:
         found = {node.id: node for node in await asyncio.to_thread(cluster.nodes)}
-        if self._lost_lately:  # It may have been reserved in the very moment when it was forgotten.
+        # A node may have been reserved in the very moment when it died, perhaps by a driver whose
+        # controller was killed.
+        now = asyncio.get_running_loop().time()
+        if self._lost_lately or now >= self._sweep_at:
             await asyncio.to_thread(cluster.forget_the_dead)
+            self._sweep_at = now + SWEEP_EVERY_S
         gone = [each for each in self._members if each not in found]
         for each in gone:
             await self._lose(self._members.pop(each))
@@ -253,13 +273,14 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _end(self, held: lease.Lease | None) -> None:
+    async def _end(self) -> None:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if held is not None:
+        if self._held is not None:
             with contextlib.suppress(RayError):
-                await asyncio.to_thread(lease.give_back, self._store, held)
+                await asyncio.to_thread(cluster.forget_the_dead)
+                await asyncio.to_thread(lease.give_back, self._store, self._held)
         with contextlib.suppress(OSError):
             self._writer.close()
 
@@ -269,10 +290,13 @@ async def _serve(address: str, link: socket.socket) -> None:
     try:
         await asyncio.to_thread(cluster.connect, address)
     except InvalidInputError as error:
-        writer.write(frames.packed(frames.Refused(str(error))))
-        await writer.drain()
-        return
-    await Driver(reader, writer).serve()
+        with contextlib.suppress(OSError):
+            writer.write(frames.packed(frames.Refused(str(error))))
+            await writer.drain()
+    else:
+        await Driver(reader, writer).serve()
+    sys.stdout.flush()
+    os._exit(0)  # Ray's own end, and calls in threads, may wait for a cluster that does not answer.
 
 
 def main() -> None:
@@ -280,8 +304,6 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s ray: %(message)s")
     address, descriptor = sys.argv[1:]
     asyncio.run(_serve(address, socket.socket(fileno=int(descriptor))))
-    sys.stdout.flush()
-    os._exit(0)  # Ray's own end may wait for a cluster that does not answer.
 
 
 if __name__ == "__main__":

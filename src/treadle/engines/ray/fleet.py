@@ -227,8 +227,10 @@ def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
     members: list[NodeIs] = []
     while True:
         match frames.read_blocking(link):
-            case NodeIs() as found:
-                members.append(found)
+            case NodeIs(node) as found:
+                members = [*(each for each in members if each.node.name != node.name), found]
+            case NodeLeft(name):
+                members = [each for each in members if each.node.name != name]
             case Ready(epoch, coming):
                 return epoch, members, coming
             case Refused(why):
