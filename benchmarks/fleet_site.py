@@ -118,7 +118,12 @@ class Site:
     def end(self) -> None:
         self.client.close()
         self._daemon.terminate()
-        self._daemon.wait(60)
+        try:
+            self._daemon.wait(30)
+        except subprocess.TimeoutExpired:
+            print("the daemon did not leave within 30 s; it was killed")
+            self._daemon.kill()
+            self._daemon.wait()
         assert self._agents.stdin is not None
         self._agents.stdin.close()
         self._agents.wait(60)
