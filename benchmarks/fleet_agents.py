@@ -47,6 +47,7 @@ class Seen:
     taken_s: list[float] = field(default_factory=list)  # from a fact until the controller had it
     refill_s: list[float] = field(default_factory=list)  # from the end of a job to the next order
     orders_at: list[float] = field(default_factory=list)
+    ordered_at: dict[int, float] = field(default_factory=dict)  # by the wall clock, by order
     starts: int = 0
     ends: int = 0
 
@@ -57,6 +58,7 @@ class Seen:
             "taken": spread(self.taken_s),
             "refill": spread(self.refill_s),
             "orders": len(self.orders_at),
+            "ordered at": self.ordered_at,
             "first order at": min(self.orders_at, default=0),
             "last order at": max(self.orders_at, default=0),
             "starts": self.starts,
@@ -139,6 +141,7 @@ class SimulatedAgent:
             for named in asked.actions:
                 self.seen.orders_at.append(time.monotonic())
                 action = messages.action_of(named)
+                self.seen.ordered_at[action.id] = time.time()
                 if isinstance(action, Start):
                     self._start(action, launches[action.id])
                 elif isinstance(action, Stop):

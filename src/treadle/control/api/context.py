@@ -9,6 +9,7 @@ from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge, Store
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import DeviceClosed
 from treadle.core.job import Job, JobId
+from treadle.core.machine import NodeView
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
 from treadle.models.company.belief import CompanyBelief
@@ -49,12 +50,15 @@ class Context:
 
     def frozen(self) -> "Context":
         """A copy to be asked in another thread, of everything but the states of other jobs."""
-        seen = Seen(dict(self.commit.closed), self._stuck_now(), {}, self.drained)
+        nodes = self.engine.view()
+        seen = Seen(dict(self.commit.closed), _stuck(nodes), {}, _drained(nodes))
         return replace(self, scheduler=self.scheduler.fork(), seen=seen)
 
     def for_many(self) -> "Context":
         """The same, to be asked about many jobs at this moment: the engine is asked once."""
-        return self if self.seen is not None else replace(self, all_stuck=self._stuck_now())
+        return (
+            self if self.seen is not None else replace(self, all_stuck=_stuck(self.engine.view()))
+        )
 
     def knowing(self, names: Iterable[str], jobs: JobTable) -> "Context":
         """A frozen context with the states of these jobs and arrays."""
@@ -72,15 +76,12 @@ class Context:
         """The nodes that are drained, with how many devices each has."""
         if self.seen is not None:
             return self.seen.drained
-        return {node.name: len(node.devices) for node in self.engine.view() if node.drained}
+        return _drained(self.engine.view())
 
     def stuck(self, job: JobId) -> str:
         """What a process of the job waits for, if it does not begin or does not die."""
         known = self.all_stuck if self.seen is None else self.seen.stuck
-        return (self._stuck_now() if known is None else known).get(job, "")
-
-    def _stuck_now(self) -> Mapping[JobId, str]:
-        return {job: text for node in self.engine.view() for job, text in node.stuck.items()}
+        return (_stuck(self.engine.view()) if known is None else known).get(job, "")
 
     def state_of(self, name: str) -> State | None:
         """Of a job or an array at hand."""
@@ -93,3 +94,11 @@ class Context:
     def row(self, identity: JobId) -> Job | None:
         """The scheduler's row of a job that has not ended."""
         return self.scheduler.jobs.get(identity)
+
+
+def _stuck(nodes: Iterable[NodeView]) -> Mapping[JobId, str]:
+    return {job: text for node in nodes for job, text in node.stuck.items()}
+
+
+def _drained(nodes: Iterable[NodeView]) -> Mapping[str, int]:
+    return {node.name: len(node.devices) for node in nodes if node.drained}

@@ -16,7 +16,9 @@ async def output_tail(
 ) -> tuple[bytes, bool]:
     """The last bytes within the limit, and whether something before them was left out."""
     try:
-        return await asyncio.wait_for(_readable(engine, attempt, rank, limit), READ_WITHIN_S)
+        # asyncio.wait_for of Python 3.11 swallows a cancellation that comes with the answer.
+        async with asyncio.timeout(READ_WITHIN_S):
+            return await _readable(engine, attempt, rank, limit)
     except (InvalidInputError, EngineError, OSError, TimeoutError):
         return b"", False
 

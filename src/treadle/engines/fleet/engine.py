@@ -39,7 +39,7 @@ from treadle.core.machine import (
 from treadle.engines.fleet import messages, takeover
 from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
 from treadle.engines.fleet.fleet_output import FleetOutput
-from treadle.engines.fleet.fleet_views import Sightings, holders, measured, node_view
+from treadle.engines.fleet.fleet_views import NodeViews, Sightings, holders, measured
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.gathering import gathered
 from treadle.engines.fleet.leftovers import leftovers
@@ -71,7 +71,7 @@ class FleetEngine:
         self._courses: dict[JobId, Course] = {}
         self._waiting: list[tuple[Course, Launching]] = []  # orders to be begun
         self._ends = NewestEnds()
-        self._views: dict[str, NodeView] = {}
+        self._views = NodeViews()
         self._sightings: dict[str, Sightings] = {}
         self._closed: dict[Device, DeviceClosed] = {}
         self._unseen: dict[str, set[AttemptId]] = {}  # ends that a node is to tell
@@ -94,8 +94,7 @@ class FleetEngine:
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self._courses.values())
         return tuple(
-            node_view(member.node, self._views.get(name), jobs, self._closed)
-            for name, member in self._members.items()
+            self._views.view(member.node, jobs, self._closed) for member in self._members.values()
         )
 
     async def adopt(
@@ -254,7 +253,7 @@ class FleetEngine:
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
-        self._views[node] = seen.view
+        self._views.seen[node] = seen.view
         self._sightings[node] = Sightings(seen.measurements, self._clock.now() - seen.now)
 
     def hear(self, node: str, fact: Event) -> None:
@@ -439,7 +438,7 @@ class FleetEngine:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)
         client = self._clients.pop(left.name, None)
-        self._views.pop(left.name, None)
+        self._views.forget(left.name)
         self._sightings.pop(left.name, None)
         self._tell(NodeLost(left.name))
         self._losses += 1

@@ -3,7 +3,7 @@
 Which job holds which device is taken from the engine's own books, which are never behind its facts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -18,6 +18,9 @@ from treadle.engines.fleet.course import Course
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
 _AVERAGED = ("busy", "memory_busy", "active", "bandwidth")
 
+# What a view rests on: the node, what its agent said, who holds its devices, those that are closed.
+_Basis = tuple[Node, NodeView | None, list[tuple[JobId, ...]], list[DeviceClosed | None]]
+
 
 def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
     """The jobs on each device, by turn."""
@@ -30,21 +33,48 @@ def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
     return {device: tuple(job for _, job in sorted(jobs)) for device, jobs in found.items()}
 
 
-def node_view(
+class NodeViews:
+    """Views of nodes, each made again only if something there has changed."""
+
+    def __init__(self) -> None:
+        self.seen: dict[str, NodeView] = {}  # what agents said last, of those that did
+        self._kept: dict[str, tuple[_Basis, NodeView]] = {}
+
+    def forget(self, name: str) -> None:
+        self.seen.pop(name, None)
+        self._kept.pop(name, None)
+
+    def view(
+        self,
+        node: Node,
+        jobs: Mapping[Device, tuple[JobId, ...]],
+        closed: Mapping[Device, DeviceClosed],
+    ) -> NodeView:
+        """jobs: on each device, by turn. closed: devices that take no new work."""
+        devices = [Device(node.name, number) for number in range(node.device_count)]
+        held = [jobs.get(device, ()) for device in devices]
+        shut = [closed.get(device) for device in devices] if closed else []
+        basis = node, self.seen.get(node.name), held, shut
+        kept = self._kept.get(node.name)
+        if kept is None or kept[0] != basis:
+            kept = self._kept[node.name] = basis, _node_view(*basis)
+        return kept[1]
+
+
+def _node_view(
     node: Node,
     seen: NodeView | None,
-    jobs: Mapping[Device, tuple[JobId, ...]],
-    closed: Mapping[Device, DeviceClosed],
+    held: Sequence[tuple[JobId, ...]],
+    shut: Sequence[DeviceClosed | None],
 ) -> NodeView:
-    """seen: what its agent said last, if it did."""
-
     def shown(device: Device) -> DeviceView:
-        held = jobs.get(device, ())
+        jobs = held[device.number]
         if seen is None or device.number >= len(seen.devices):
-            return DeviceView.of(device, held, closed.get(device), model=node.device_type)
+            closed = shut[device.number] if shut else None
+            return DeviceView.of(device, jobs, closed, model=node.device_type)
         view = seen.devices[device.number]
-        state = "held" if held else "free" if view.state == "held" else view.state
-        return replace(view, jobs=held, state=state)
+        state = "held" if jobs else "free" if view.state == "held" else view.state
+        return replace(view, jobs=jobs, state=state)
 
     return replace(
         NodeView.of(node, shown),

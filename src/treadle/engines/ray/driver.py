@@ -48,6 +48,7 @@ class Driver:
         self._store = GcsValues()
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
+        self._named: dict[str, Member] = {}  # the same by name
         self._waiting: set[str] = set()  # ids of nodes whose name another one has
         self._lost_lately = False
         self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
@@ -147,15 +148,17 @@ class Driver:
             self._sweep_at = now + SWEEP_EVERY_S
         gone = [each for each in self._members if each not in found]
         for each in gone:
-            await self._lose(self._members.pop(each))
+            lost = self._members.pop(each)
+            del self._named[lost.node.name]
+            await self._lose(lost)
         self._lost_lately = bool(gone)
         names = {member.node.name: member.node.id for member in self._members.values()}
         for node in found.values():
             if names.setdefault(node.name, node.id) != node.id:
                 self._wait_for_name(node)
             elif node.id not in self._members:
-                self._members[node.id] = Member(node)
-                self._attend(self._members[node.id])
+                member = self._members[node.id] = self._named[node.name] = Member(node)
+                self._attend(member)
 
     def _wait_for_name(self, node: RayNode) -> None:
         """Its Ray was started again before the cluster noticed that the one before is gone.
@@ -247,7 +250,7 @@ class Driver:
         await self._send(await self._answer(ask))
 
     async def _answer(self, ask: Ask) -> Answer | NoAnswer:
-        member = next((m for m in self._members.values() if m.node.name == ask.node), None)
+        member = self._named.get(ask.node)
         if member is None or member.actor is None:
             return NoAnswer(ask.number, f"node {ask.node} is no member of the Ray cluster")
         try:

@@ -33,6 +33,7 @@ KINDS_MAX = 20_000
 COMPARED_MIN = 20  # ranges before a kind's own level is used
 PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
 MIXED_POINTS = 256  # of what is expected of a job
+LENGTHS_MAX = 1024  # kept until the next is learned
 SHARE_MIN = 0.02  # of any forecast, before scores
 NEWCOMER_RUNS = 10  # jobs of a user, before all of everybody's jobs count as they came
 NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
@@ -52,6 +53,8 @@ _OWN, _OTHERS = Source.SAME_COMMAND.value, Source.EVERYTHING.value
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
 
+_Asked = tuple[tuple[Kind, ...], int, tuple[float, ...]]  # kinds, size, numbers
+
 
 class Pace(NamedTuple):
     """Seconds of a step by size, of one kind."""
@@ -69,6 +72,7 @@ class Knowledge:
         self._known = KnownKinds()
         self._changed: dict[Kind, None] = {}
         self._experts = KeptExperts()
+        self._lengths: dict[_Asked, tuple[Lengths, Source, int]] = {}  # until one is learned
         self._open = OpenRanges()
         self._paces: dict[Kind, Pace] = {}
         self._remeasured: set[Kind] = set()  # since their pace was asked for
@@ -136,7 +140,9 @@ class Knowledge:
             if history.add_far(outcome, owner) if far else history.add(outcome):
                 self._keep(kind, history)
                 self._changed[kind] = None
-                self._experts.forget(kind)
+                if outcome.timed or outcome.paced:
+                    self._experts.forget(kind)
+                    self._lengths.clear()
                 if outcome.paced:
                     self._remeasured.add(kind)
 
@@ -179,7 +185,7 @@ class Knowledge:
         curve = self._curve(kinds)
         profile = self._profile(kinds, asked, sizes=sizes, model=model, curve=curve)
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
-        length, source, runs = self._length(kinds, asked, numbers, curve)
+        length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
             paces, tail_s = self._paces_at(kinds, asked), self.needs(kinds).tail_s or 0.0
             length = around([work * each + tail_s for work in works for each in paces], length)
@@ -215,14 +221,17 @@ class Knowledge:
 
     # -- lengths --------------------------------------------------------------------------------
 
-    def _length(
-        self,
-        kinds: Sequence[Kind],
-        asked: int,
-        numbers: tuple[float, ...],
-        curve: Curve | None,
-    ) -> tuple[Lengths, Source, int]:
+    def _length(self, question: _Asked, curve: Curve | None) -> tuple[Lengths, Source, int]:
+        """The same as `_mixed`, once until something is learned of lengths or speeds."""
+        if (known := self._lengths.get(question)) is None:
+            if len(self._lengths) >= LENGTHS_MAX:
+                self._lengths.clear()
+            known = self._lengths[question] = self._mixed(question, curve)
+        return known
+
+    def _mixed(self, question: _Asked, curve: Curve | None) -> tuple[Lengths, Source, int]:
         """The mixture of all forecasts; the closest kind that was seen, and its runs."""
+        kinds, asked, numbers = question
         source, runs, most = self._closest(kinds)
         forecasts = self._forecasts(kinds, asked, numbers, curve)
         parts = [
@@ -287,11 +296,7 @@ class Knowledge:
 
     def _is_newcomer(self, kinds: Sequence[Kind]) -> bool:
         """Whether few jobs of the user have ended, so that others' say what to expect."""
-        return not any(
-            history.ended >= NEWCOMER_RUNS
-            for kind in kinds
-            if closeness(kind) is Source.SAME_USER and (history := self._known.get(kind))
-        )
+        return not self._known.have_ended(kinds, Source.SAME_USER, NEWCOMER_RUNS)
 
     def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
         """By scores; but the job's own command, once it ran a few times, counts for half at least.
@@ -302,7 +307,7 @@ class Knowledge:
         if not experts:
             return []
         found = weights(experts, self._scores(kinds))
-        if not self._runs_of_its_own(kinds):
+        if not self._known.have_ended(kinds, Source.SAME_COMMAND, OWN_RUNS_MIN):
             return found
         found = narrowed(found, [not expert.label.startswith(_OTHERS) for expert in experts])
         own = [expert.label.startswith(_OWN) for expert in experts]
@@ -316,13 +321,6 @@ class Knowledge:
             else weight * (1.0 - OWN_SHARE_MIN) / (1.0 - share)
             for expert, weight, mine in zip(experts, found, own, strict=True)
         ]
-
-    def _runs_of_its_own(self, kinds: Sequence[Kind]) -> bool:
-        return any(
-            history.ended >= OWN_RUNS_MIN
-            for kind in kinds
-            if closeness(kind) is Source.SAME_COMMAND and (history := self._known.get(kind))
-        )
 
     def _scores(self, kinds: Sequence[Kind]) -> dict[str, float]:
         """Of the user's jobs; of everybody's, with more doubt, if none of the user's are known."""

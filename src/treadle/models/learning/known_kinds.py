@@ -4,7 +4,7 @@ One owner can make any number of kinds, by one command after another. So the own
 them gives one up when there are too many, the one that changed longest ago.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, Source, closeness, owner_of
@@ -26,6 +26,14 @@ class KnownKinds:
 
     def get(self, kind: Kind) -> History | None:
         return self._histories.get(kind)
+
+    def have_ended(self, kinds: Iterable[Kind], source: Source, runs: int) -> bool:
+        """Whether so many jobs of the kind that is so close have ended."""
+        return any(
+            history.ended >= runs
+            for kind in kinds
+            if closeness(kind) is source and (history := self._histories.get(kind))
+        )
 
     def keep(self, kind: Kind, history: History, *, kinds_max: int) -> Iterator[Kind]:
         """Remember a kind as the one that changed last; yields those that are forgotten for it."""

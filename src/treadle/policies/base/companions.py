@@ -1,9 +1,9 @@
 """Whether a policy may put a job beside others: memory, exclusive jobs, and what a belief knows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Device
 from treadle.core.company import cores_suffice, needed_cores, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.snapshot import Snapshot
@@ -14,6 +14,9 @@ GROUP_MAX = 4  # jobs on one set of devices, unless a user wants fewer
 @runtime_checkable
 class SharingBelief(Protocol):
     """A belief that knows when jobs may share; models/company/belief.py is one."""
+
+    # Jobs of one kind are refused, and kept apart, alike, as far as each of them may share at all.
+    def kind(self, spec: JobSpec) -> Hashable: ...
 
     def may_share(self, spec: JobSpec) -> str | None: ...
 
@@ -36,12 +39,6 @@ class Doubting(Protocol):
     """A belief that knows by how much to lower its shares of speeds in company to be cautious."""
 
     def doubt(self, specs: Sequence[JobSpec]) -> float: ...
-
-
-def device_gib(cluster: Cluster, devices: Iterable[Device]) -> float:
-    """The least memory of these devices; 0 if one does not say."""
-    memory = {node.name: node.device_memory_gib for node in cluster.nodes}
-    return min((memory.get(device.node, 0.0) for device in devices), default=0.0)
 
 
 class Companions:

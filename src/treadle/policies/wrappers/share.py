@@ -21,30 +21,27 @@ itself sees no jobs that share; if a job of higher priority waits, it sees the f
 Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from math import inf
-from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.company import cores_suffice, needed_cores
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import named_jobs, several, sizes
-from treadle.policies.base.companions import GROUP_MAX, SharingBelief, device_gib
+from treadle.policies.base.companions import GROUP_MAX, SharingBelief
 from treadle.policies.base.placement import Placement
+from treadle.policies.wrappers.hosts import TURNS, Cores, Group, Hosts, Terms
 from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
 from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.views import Changes, plain
 from treadle.policies.wrappers.wrapper import Wrapper, worn
 
-TURNS = 8
 PASSED_S = 600.0  # a job that has waited so long is passed by no more joins
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
@@ -72,24 +69,6 @@ def share(
     if not isinstance(belief, SharingBelief):
         return Wrapper(inner)  # It knows no job from a time alone, so none may share.
     return Share(inner, placement, belief, Terms(sum_, floor, most))
-
-
-class Terms(NamedTuple):
-    """Below what a group is not formed, and how large it may be."""
-
-    sum_min: float
-    floor: float
-    most: int
-
-
-class _Group(NamedTuple):
-    """Jobs that hold exactly the same devices, in these turns."""
-
-    devices: tuple[Device, ...]
-    members: dict[int, Job]  # by turn
-
-    def free_turn(self) -> int:
-        return next(turn for turn in range(TURNS) if turn not in self.members)
 
 
 class Share(Wrapper):
@@ -134,8 +113,9 @@ class Share(Wrapper):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
         alone = awaited(snapshot, {})
-        cores = _Cores(snapshot, {})
-        first = self._passed(snapshot, {}, groups, cores).before(job)
+        cores = Cores(snapshot, {})
+        hosts = Hosts(groups, self._belief, self._terms, cores)
+        first = self._passed(snapshot, {}, hosts).before(job)
         if first is not None:
             return f"job {first.job.id} came before it{first.why}"
         reasons = [
@@ -143,7 +123,7 @@ class Share(Wrapper):
             for group in groups
             if (
                 wrong := _runs_next(group, alone)
-                or self._against(snapshot, job, group)
+                or self._against(job, group)
                 or cores.lack(job.spec, group.devices)
             )
         ]
@@ -169,27 +149,20 @@ class Share(Wrapper):
             return {}
         alone = awaited(snapshot, changes)
         found = _groups(snapshot, changes)
-        groups = {group.devices: group for group in found if not _runs_next(group, alone)}
-        cores = _Cores(snapshot, changes)
-        passed = self._passed(snapshot, changes, groups.values(), cores)
+        cores = Cores(snapshot, changes)
+        groups = [group for group in found if not _runs_next(group, alone)]
+        hosts = Hosts(groups, self._belief, self._terms, cores)
+        passed = self._passed(snapshot, changes, hosts)
         joins: dict[JobId, Allocation] = {}
         for job in able:
             if passed.before(job) is not None:
                 continue
-            fits = (group for group in groups.values() if cores.suffice(job.spec, group.devices))
-            group = self._best(snapshot, job, fits)
-            if group is None:
-                continue
-            cores.take(job.spec, group.devices)
-            turn = group.free_turn()
-            joins[job.id] = Allocation(group.devices, turn=turn)
-            members = {**group.members, turn: job}
-            groups[group.devices] = _Group(group.devices, members)
+            group = hosts.best(job)
+            if group is not None:
+                joins[job.id] = Allocation(group.devices, turn=hosts.join(job, group))
         return joins
 
-    def _passed(
-        self, snapshot: Snapshot, changes: Changes, groups: Collection[_Group], cores: "_Cores"
-    ) -> Passed:
+    def _passed(self, snapshot: Snapshot, changes: Changes, hosts: Hosts) -> Passed:
         """Jobs that have waited for long and need devices to themselves; none goes past them."""
         passed = Passed()
         room = Room(snapshot, self._placement)
@@ -204,8 +177,7 @@ class Share(Wrapper):
             try_it = able and tried < _LOOKED_AT
             if try_it:
                 tried += 1
-                fits = (group for group in groups if cores.suffice(job.spec, group.devices))
-                if self._best(snapshot, job, fits) is not None:
+                if hosts.best(job) is not None:
                     continue
             passed.add(job, joins_none=try_it or not able)
         return passed
@@ -214,19 +186,7 @@ class Share(Wrapper):
         late = job.ready_at > snapshot.now or bool(job.avoid)
         return not late and plain(job.spec) and self._belief.may_share(job.spec) is None
 
-    def _best(self, snapshot: Snapshot, job: Job, groups: Iterable[_Group]) -> _Group | None:
-        best, most = None, 0.0
-        for group in groups:
-            if self._against(snapshot, job, group) is not None:
-                continue
-            specs = [member.spec for member in group.members.values()]
-            together = sum(self._belief.relative([job.spec, *specs]))
-            gain = together - sum(self._belief.relative(specs))
-            if gain > most:
-                best, most = group, gain
-        return best
-
-    def _against(self, snapshot: Snapshot, job: Job, group: _Group) -> str | None:
+    def _against(self, job: Job, group: Group) -> str | None:
         """Why the job may not join this group, or None."""
         members = list(group.members.values())
         if not job.spec.runs_on(len(group.devices)):
@@ -243,7 +203,7 @@ class Share(Wrapper):
                 return f"job {member.id} has a higher priority"
         return self._belief.refuses(
             [job.spec, *(member.spec for member in members)],
-            device_gib=device_gib(snapshot.cluster, group.devices),
+            device_gib=group.device_gib,
             sum_min=self._terms.sum_min,
             floor=self._terms.floor,
         )
@@ -255,7 +215,7 @@ def why_alone(policy: Policy, snapshot: Snapshot, identity: JobId) -> str | None
     return None if found is None else found.why_alone(snapshot, identity)
 
 
-def _runs_next(group: _Group, alone: Mapping[JobId, JobId]) -> str | None:
+def _runs_next(group: Group, alone: Mapping[JobId, JobId]) -> str | None:
     """That another job is to run there first, or None."""
     for member in group.members.values():
         if member.id in alone:
@@ -263,12 +223,13 @@ def _runs_next(group: _Group, alone: Mapping[JobId, JobId]) -> str | None:
     return None
 
 
-def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
+def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[Group]:
     """Jobs that run on and share all their devices, or have them to themselves."""
+    memory = {node.name: node.device_memory_gib for node in snapshot.cluster.nodes}
     seen: set[JobId] = set()
     given = {d for new in changes.values() if new is not None for d in new.devices}
     visible = {job.id for job in snapshot.holding()}
-    for first in sorted(visible):
+    for place, first in enumerate(sorted(visible)):
         job = snapshot.jobs[first]
         if first in seen or job.allocation is None:
             continue
@@ -285,7 +246,8 @@ def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[_Group]:
                 for member in members.values()
             )
         ):
-            yield _Group(devices, members)
+            device_gib = min(memory.get(device.node, 0.0) for device in devices)
+            yield Group(place, devices, members, device_gib)
 
 
 def _apart(snapshot: Snapshot) -> tuple[Snapshot, dict[JobId, list[JobId]]]:
@@ -328,36 +290,6 @@ def _stays(job: Job, devices: tuple[Device, ...]) -> bool:
     return runs and job.allocation is not None and job.allocation.devices == devices
 
 
-class _Cores:
-    """The cores of each node that jobs use, once the changes are made."""
-
-    def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
-        self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
-        self._used: dict[str, float] = {}
-        for identity, job in snapshot.jobs.items():
-            allocation = changes.get(identity, job.allocation)
-            if allocation is not None:
-                self.take(job.spec, allocation.devices)
-
-    def take(self, spec: JobSpec, devices: Iterable[Device]) -> None:
-        for node, cores in _cores_of(spec, devices).items():
-            self._used[node] = self._used.get(node, 0.0) + cores
-
-    def suffice(self, spec: JobSpec, devices: Iterable[Device]) -> bool:
-        return self.lack(spec, devices) is None
-
-    def lack(self, spec: JobSpec, devices: Iterable[Device]) -> str | None:
-        """Why there are too few cores for the job beside these devices, or None."""
-        for node, cores in _cores_of(spec, devices).items():
-            used, most = self._used.get(node, 0.0), self._all.get(node, 0)
-            if not cores_suffice(used + cores, most):
-                return (
-                    f"it would use {cores:.3g} cores, and {used:.3g} of {most} cores of {node} "
-                    "are in use"
-                )
-        return None
-
-
 def _within_cores(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation | None]:
     """The changes less those starts beside other jobs for which a node has too few cores.
 
@@ -370,7 +302,7 @@ def _within_cores(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocatio
     others = {**changes, **dict.fromkeys(begun)}
     held = [others.get(name, row.allocation) for name, row in rows.items()]
     taken = {device for old in held if old is not None for device in old.devices}
-    cores = _Cores(snapshot, others)
+    cores = Cores(snapshot, others)
     found = dict(changes)
     for identity, new in sorted(begun.items(), key=lambda each: each[1].turn):
         spec = rows[identity].spec
@@ -380,8 +312,3 @@ def _within_cores(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocatio
             cores.take(spec, new.devices)
             taken.update(new.devices)
     return found
-
-
-def _cores_of(spec: JobSpec, devices: Iterable[Device]) -> dict[str, float]:
-    counts = Counter(device.node for device in devices)
-    return {node: needed_cores(spec, count) for node, count in counts.items()}

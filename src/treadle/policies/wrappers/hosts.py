@@ -1,0 +1,191 @@
+"""Running jobs that others may join.
+
+Groups of alike jobs on as many devices are kept together: the belief is asked once for all of them,
+so that a long queue beside many running jobs costs little.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from treadle.core.cluster import Device
+from treadle.core.company import cores_suffice, needed_cores, needed_gib
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.snapshot import Snapshot
+from treadle.policies.base.companions import SharingBelief
+from treadle.policies.wrappers.views import Changes
+
+TURNS = 8
+
+_Kinds = tuple[int, ...]  # of the members, by number
+
+
+class Terms(NamedTuple):
+    """Below what a group is not formed, and how large it may be."""
+
+    sum_min: float
+    floor: float
+    most: int
+
+
+class Group(NamedTuple):
+    """Jobs that hold exactly the same devices, in these turns."""
+
+    place: int  # in the order of groups; of equals the first is joined
+    devices: tuple[Device, ...]
+    members: dict[int, Job]  # by turn
+    device_gib: float  # the least memory of the devices; 0: one does not say
+
+    @property
+    def free_turn(self) -> int:
+        return next(turn for turn in range(TURNS) if turn not in self.members)
+
+    @property
+    def specs(self) -> list[JobSpec]:
+        return [member.spec for member in self.members.values()]
+
+    @property
+    def jobs(self) -> list[JobId]:
+        return [member.id for member in self.members.values()]
+
+
+class _Alike(NamedTuple):
+    """What groups have in common that a job gains as much by joining."""
+
+    size: int
+    device_gib: float
+    priority: int  # the highest of a member
+    kinds: _Kinds
+
+
+class Cores:
+    """The cores of each node that jobs use, once the changes are made."""
+
+    def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
+        self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
+        self._used: dict[str, float] = {}
+        for identity, job in snapshot.jobs.items():
+            allocation = changes.get(identity, job.allocation)
+            if allocation is not None:
+                self.take(job.spec, allocation.devices)
+
+    def take(self, spec: JobSpec, devices: Sequence[Device]) -> None:
+        for node, cores in _cores_of(spec, devices):
+            self._used[node] = self._used.get(node, 0.0) + cores
+
+    def suffice(self, spec: JobSpec, devices: Sequence[Device]) -> bool:
+        return all(
+            cores_suffice(self._used.get(node, 0.0) + cores, self._all.get(node, 0))
+            for node, cores in _cores_of(spec, devices)
+        )
+
+    def lack(self, spec: JobSpec, devices: Sequence[Device]) -> str | None:
+        """Why there are too few cores for the job beside these devices, or None."""
+        for node, cores in _cores_of(spec, devices):
+            used, most = self._used.get(node, 0.0), self._all.get(node, 0)
+            if not cores_suffice(used + cores, most):
+                return (
+                    f"it would use {cores:.3g} cores, and {used:.3g} of {most} cores of {node} "
+                    "are in use"
+                )
+        return None
+
+
+class Hosts:
+    """Groups that jobs join one after another."""
+
+    def __init__(
+        self, groups: Iterable[Group], belief: SharingBelief, terms: Terms, cores: Cores
+    ) -> None:
+        self._belief, self._terms, self._cores = belief, terms, cores
+        self._numbers: dict[object, int] = {}  # of kinds
+        self._alike: dict[_Alike, list[Group]] = {}  # those with room for one more; no empty list
+        self._gains: dict[tuple[int, _Alike], float] = {}  # by the newcomer's kind
+        for group in groups:
+            self._add(group)
+
+    def best(self, job: Job) -> Group | None:
+        """The group that gains most by the job, if any may be joined by it."""
+        gains = [
+            (gain, alike)
+            for alike in self._alike
+            if job.spec.runs_on(alike.size)
+            and alike.priority <= job.spec.priority
+            and (gain := self._gain(job, alike)) > 0.0
+        ]
+        gains.sort(key=itemgetter(0), reverse=True)
+        for _, equals in groupby(gains, key=itemgetter(0)):
+            found = [
+                group
+                for _, alike in equals
+                if (group := self._first(job.spec, self._alike[alike])) is not None
+            ]
+            if found:
+                return min(found, key=lambda group: group.place)
+        return None
+
+    def join(self, job: Job, group: Group) -> int:
+        """The turn that the job gets there."""
+        turn = group.free_turn
+        alike = self._likeness(group)
+        self._alike[alike].remove(group)
+        if not self._alike[alike]:
+            del self._alike[alike]
+        self._add(group._replace(members={**group.members, turn: job}))
+        self._cores.take(job.spec, group.devices)
+        return turn
+
+    def _add(self, group: Group) -> None:
+        if (
+            len(group.members) < self._terms.most
+            and not self._belief.to_part(group.jobs)
+            and all(self._belief.may_share(spec) is None for spec in group.specs)
+        ):
+            insort(self._alike.setdefault(self._likeness(group), []), group, key=itemgetter(0))
+
+    def _likeness(self, group: Group) -> _Alike:
+        return _Alike(
+            len(group.devices),
+            group.device_gib,
+            max(spec.priority for spec in group.specs),
+            tuple(map(self._kind, group.specs)),
+        )
+
+    def _kind(self, spec: JobSpec) -> int:
+        kind = (self._belief.kind(spec), needed_gib(spec), spec.exclusive)
+        return self._numbers.setdefault(kind, len(self._numbers))
+
+    def _first(self, spec: JobSpec, groups: Iterable[Group]) -> Group | None:
+        suffice = self._cores.suffice
+        return next((group for group in groups if suffice(spec, group.devices)), None)
+
+    def _gain(self, job: Job, alike: _Alike) -> float:
+        """What such a group gets done more with the job; 0 if it may not join."""
+        key = self._kind(job.spec), alike
+        known = self._gains.get(key)
+        if known is None:
+            known = self._gains[key] = self._gained(job, self._alike[alike][0])
+        return known
+
+    def _gained(self, job: Job, group: Group) -> float:
+        specs = [job.spec, *group.specs]
+        wrong = self._belief.refuses(
+            specs,
+            device_gib=group.device_gib,
+            sum_min=self._terms.sum_min,
+            floor=self._terms.floor,
+        )
+        if wrong is not None:
+            return 0.0
+        return sum(self._belief.relative(specs)) - sum(self._belief.relative(specs[1:]))
+
+
+def _cores_of(spec: JobSpec, devices: Sequence[Device]) -> list[tuple[str, float]]:
+    """The cores that the job needs of each node."""
+    if len(devices) == 1:
+        return [(devices[0].node, needed_cores(spec, 1))]
+    counts = Counter(device.node for device in devices)
+    return [(node, needed_cores(spec, count)) for node, count in counts.items()]
