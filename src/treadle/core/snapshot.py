@@ -91,15 +91,17 @@ class Snapshot(NamedTuple):
         """Without these jobs, the jobs that share devices with them, and all those devices."""
         devices: dict[Device, None] = {}
         names: dict[JobId, None] = {}
-        rows = list(jobs)
+        tenants, rows = self.tenants, list(jobs)
         while rows:
             job = rows.pop()
-            if job.id in names or job.allocation is None:
+            if job.allocation is None or job.spec.id in names:
                 continue
-            names[job.id] = None
+            names[job.spec.id] = None
             for device in job.allocation.devices:
                 devices[device] = None
-                rows += [self.jobs[other] for other in self.tenants.get(device, {}).values()]
+                here = tenants.get(device)
+                if here is not None and len(here) > 1:  # Most jobs have no company.
+                    rows += [self.jobs[other] for other in here.values()]
         return self.withholding(tuple(devices)).hiding(names) if names else self
 
     def waiting(self) -> Iterator[Job]:
