@@ -16,7 +16,15 @@ from math import ceil
 from typing import NamedTuple, Protocol
 
 from treadle.control.api.job_progress import Left
-from treadle.control.api.start_draws import HORIZON_S, Ahead, drawn, simulated, steps_of
+from treadle.control.api.start_draws import (
+    HORIZON_S,
+    SPEND_S,
+    Ahead,
+    drawn,
+    simulated,
+    steps_of,
+)
+from treadle.control.loop import worked_for
 from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster
@@ -198,7 +206,8 @@ class QueueReplay:
             row.id: self._jobs[row.id].ran_s - row.iterations_at(now)
             for row in scheduler.jobs.values()
         }
-        effort = Effort(HORIZON_S, steps_of(len(scheduler.ranking.queue), decision_s=0.0))
+        steps = steps_of(len(scheduler.ranking.queue), decision_s=0.0)
+        effort = Effort(HORIZON_S, steps, worked_for(SPEND_S))
         world = World(left_s)
         begun = starts_in(scheduler, self._model, name, now=now, effort=effort, world=world)
         return None if begun is None else (begun.in_s,)
