@@ -14,7 +14,8 @@ Ranges of starts are printed for jobs that wait, and rest on the queue: so the f
 queue under `--policy` on a cluster that is simulated (queued_starts.py). `overall` is then the
 range of all earlier waits of jobs that did not start at once. How often it held is printed below,
 as it may be narrow because it does not hold: so the ratio to overall ranges that hold as often
-stands beside that, these being widened, or narrowed, for the whole trace until they do. `if lengths
+stands beside that, these being widened, or narrowed, for the whole trace until they do. `with
+hindsight`: ranges that rest on all waits of the trace, later ones too (hindsight.py). `if lengths
 were known`: the same ranges from one simulation with the true lengths, which says what is lost by
 not knowing them.
 
@@ -52,6 +53,7 @@ from treadle.traces.load import GENERATE, load
 
 # Started as a file, this folder is not a package.
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from benchmarks.hindsight import with_hindsight
 from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, live_policy
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
@@ -368,6 +370,8 @@ def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
     if shown:
         yield _line("start, of jobs that wait", tally_of(shown))
         yield from _against_overall(shown)
+        if len(shown) > 1:
+            yield _hindsight_line(shown)
     if known:
         yield _line("  if lengths were known", tally_of(known))
     yield (
@@ -384,6 +388,17 @@ def _against_overall(shown: Sequence[Shown]) -> Iterator[str]:
     yield (
         f"  {f'    that span {SHARES[place]:.0%} of waits':32}"
         f"{_overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
+        f"{width / overall if overall else 0.0:7.2f}"
+    )
+
+
+def _hindsight_line(shown: Sequence[Shown]) -> str:
+    ranges = with_hindsight([(one.simulated_s, one.waited_s) for one in shown])
+    held = sum(_held(one, said) for one, said in zip(shown, ranges, strict=True))
+    width = median(high_s - low_s for low_s, high_s in ranges)
+    overall = median(one.overall[EIGHTY].high_s - one.overall[EIGHTY].low_s for one in shown)
+    return (
+        f"  {'  with hindsight':32}{held / len(shown):7.1%}{width:9,.0f}{overall:9,.0f}"
         f"{width / overall if overall else 0.0:7.2f}"
     )
 

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from math import ceil
+from statistics import median
 from typing import NamedTuple, Protocol
 
 from treadle.control.api.job_progress import Left
@@ -87,6 +88,7 @@ class Shown(NamedTuple):
     # The ranges of all waits that were over when it was printed, by the share that they span.
     overall: Sequence[Range]
     narrowest_s: float  # of the same that has 80 %, chosen as printed ranges are
+    simulated_s: float  # the middle of its simulations
 
 
 class _Said(NamedTuple):
@@ -95,6 +97,7 @@ class _Said(NamedTuple):
     said: Range
     overall: Sequence[Range]
     narrowest_s: float
+    simulated_s: float
 
 
 class Series:
@@ -120,13 +123,14 @@ class Series:
         self._errors.promise(name, moments, now=now)
         if overall is not None:
             narrowest_s = min(overall.width_s(0.0, below) for below in SHORT_SHARES)
-            self._open[name] = _Said(said, overall.by_share(), narrowest_s)
+            self._open[name] = _Said(said, overall.by_share(), narrowest_s, median(moments))
 
     def begin(self, name: JobId, tenant: str, waited_s: float, now: float) -> None:
         self._errors.started(name, now=now)
         if name in self._open:
-            said, overall, narrowest_s = self._open.pop(name)
-            self.shown.append(Shown(tenant, *said, waited_s, overall, narrowest_s))
+            said, overall, narrowest_s, simulated_s = self._open.pop(name)
+            shown = Shown(tenant, *said, waited_s, overall, narrowest_s, simulated_s)
+            self.shown.append(shown)
 
 
 class QueueReplay:

@@ -81,3 +81,5 @@ def test_starts_of_jobs_that_wait_are_judged_on_a_queue(tmp_path: Path) -> None:
     often = float(fair[5].rstrip("%")) >= float(start[6].rstrip("%"))
     assert often or fair[2] == "100%", "overall ranges that hold as often, if there are any"
     assert "under afs" in done.stdout
+    (hindsight,) = [words for words in lines if words[:2] == ["with", "hindsight"]]
+    assert float(hindsight[2].rstrip("%")) > 50.0
