@@ -1,6 +1,7 @@
 """Whether printed ranges hold: traces replayed in time order through the learner.
 
     python benchmarks/calibration.py TRACES_FOLDER [TRACE ...] [--jobs N] [--starts N]
+        [--policy NAME] [--processes N]
 
 At its submission, at its start and at some ages while it runs, each job is given an 80 % range of
 its end. Only what had ended by then is known. Counted are jobs of tenants of which ten jobs have
@@ -10,10 +11,13 @@ age. The learner's ranges are about the narrowest with 80 %, which alone makes t
 `narrowest` is the ratio to overall ranges that are the narrowest, too.
 
 Ranges of starts are printed for jobs that wait, and rest on the queue: so the first `--starts` jobs
-queue on a cluster that is simulated (queued_starts.py). `overall` is then the range of all earlier
-waits of jobs that did not start at once; how often it held is printed below, as it may be narrow
-because it does not hold. `if lengths were known`: the same ranges from one simulation with the true
-lengths, which says what is lost by not knowing them.
+queue under `--policy` on a cluster that is simulated (queued_starts.py). `overall` is then the
+range of all earlier waits of jobs that did not start at once. How often it held is printed below,
+as it may be narrow because it does not hold: so the ratio to overall ranges that hold as often
+stands beside that, these being widened, or narrowed, for the whole trace until they do. `with
+hindsight`: ranges that rest on all waits of the trace, later ones too (hindsight.py). `if lengths
+were known`: the same ranges from one simulation with the true lengths, which says what is lost by
+not knowing them.
 
 Where a trace has no starts, jobs are taken to start at their submission. Chronus' tenants are drawn
 at random, and ITP has none: all its jobs are one tenant's. A TRACE is a file of any format that
@@ -26,13 +30,15 @@ import gzip
 import sys
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TextIO
 
+from treadle.control.loop import live_policy as live
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.models.learning.expectation import COVERAGE, remaining
@@ -47,11 +53,14 @@ from treadle.traces.load import GENERATE, load
 
 # Started as a file, this folder is not a package.
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, WithKnownLengths
+from benchmarks.hindsight import with_hindsight
+from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, live_policy
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
 HEADER_MAX = 10_000  # characters
 ALONE = ScalingModel()
+SHARES = tuple(percent / 100 for percent in range(50, 101))  # that overall ranges may span
+EIGHTY = SHARES.index(COVERAGE)
 
 
 class TraceJob(NamedTuple):
@@ -199,7 +208,6 @@ class Tally:
     overall: list[float] = field(default_factory=list)
     narrowest: list[float] = field(default_factory=list)  # the same, chosen as the learner does
     held: int = 0
-    overall_held: int = 0
     by_tenant: dict[str, list[bool]] = field(default_factory=dict)
 
     def count(
@@ -229,22 +237,24 @@ class Overall:
     def add(self, seconds: float) -> None:
         insort(self._ended, seconds)
 
-    def holds(self, below: float) -> Range:
-        """Leaves out a share `below` of what it leaves out at the short end."""
-        return self._between(0, below)
+    def by_share(self) -> list[Range]:
+        """The middle of all, for each of SHARES."""
+        return [self._between(0, 0.5, share) for share in SHARES]
 
     def width_s(self, age_s: float, below: float) -> float:
-        """Of such a range of those that were longer than this."""
+        """Of the 80 % range of those that were longer than this; it leaves out a share `below` of
+        what it leaves out at the short end."""
         first = bisect_right(self._ended, age_s)
         if first == len(self._ended):
             return 2.0 * age_s
-        low_s, high_s = self._between(first, below)
+        low_s, high_s = self._between(first, below, COVERAGE)
         return high_s - low_s
 
-    def _between(self, first: int, below: float) -> Range:
-        left, out = len(self._ended) - first, 1.0 - COVERAGE
-        shares = (out * below, 1.0 - out * (1.0 - below))
-        return Range(*(self._ended[first + int(left * share)] for share in shares))
+    def _between(self, first: int, below: float, share: float) -> Range:
+        left, out = len(self._ended) - first, 1.0 - share
+        ends = (out * below, 1.0 - out * (1.0 - below))
+        low_s, high_s = (self._ended[first + min(left - 1, int(left * end))] for end in ends)
+        return Range(low_s, high_s)
 
 
 class Replay:
@@ -310,16 +320,33 @@ class Replay:
 _END, _SUBMIT, _START, _LOOK = range(4)
 
 
-def starts(jobs: list[TraceJob], kind: type[QueueReplay]) -> tuple[QueueReplay, Tally]:
+def starts(jobs: Sequence[TraceJob], policy: str) -> QueueReplay:
     queued = [QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs]
-    replay = kind(queued, Overall(), ended_min=ENDED_MIN).run()
+    return QueueReplay(queued, Overall(), ended_min=ENDED_MIN, policy_name=policy).run()
+
+
+def tally_of(shown: Sequence[Shown]) -> Tally:
     tally = Tally()
-    for shown in replay.shown:
-        tally.add(shown.tenant, shown.high_s - shown.low_s, held=_held(shown, shown))
-        tally.overall_held += _held(shown, shown.overall)
-        tally.overall.append(shown.overall.high_s - shown.overall.low_s)
-        tally.narrowest.append(shown.narrowest_s)
-    return replay, tally
+    for one in shown:
+        tally.add(one.tenant, one.high_s - one.low_s, held=_held(one, one))
+        low_s, high_s = one.overall[EIGHTY]
+        tally.overall.append(high_s - low_s)
+        tally.narrowest.append(one.narrowest_s)
+    return tally
+
+
+def as_often(shown: Sequence[Shown]) -> int:
+    """Which of SHARES overall ranges must span to hold as often as those shown; the last, if even
+    the range from the shortest to the longest of all earlier waits does not."""
+    wanted = sum(_held(one, one) for one in shown)
+    return next(
+        (place for place in range(len(SHARES)) if _overall_held(shown, place) >= wanted),
+        len(SHARES) - 1,
+    )
+
+
+def _overall_held(shown: Sequence[Shown], place: int) -> int:
+    return sum(_held(one, one.overall[place]) for one in shown)
 
 
 def _held(shown: Shown, said: Shown | Range) -> bool:
@@ -327,37 +354,71 @@ def _held(shown: Shown, said: Shown | Range) -> bool:
     return said.low_s - 1.0 <= shown.waited_s <= said.high_s + 1.0
 
 
-def table(name: str, replay: Replay, queued: int) -> None:
-    print(f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown")
+def table(name: str, replay: Replay, queued: int, policy: str) -> Iterator[str]:
+    yield f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown"
     head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
-    print(f"{head}{'ratio':>7}{'narrowest':>10}  tenants that hold 75-90 %")
+    yield f"{head}{'ratio':>7}{'narrowest':>10}  tenants that hold 75-90 %"
     for when, tally in sorted(replay.tallies.items()):
-        _line(when, tally)
+        yield _line(when, tally)
     if queued:
-        queue, tally = starts(replay.jobs[:queued], QueueReplay)
-        _, known = starts(replay.jobs[:queued], WithKnownLengths)
-        if tally.widths:
-            _line("start, of jobs that wait", tally)
-            print(f"  {'  overall ranges':32}{tally.overall_held / len(tally.widths):7.1%}")
-        if known.widths:
-            _line("  if lengths were known", known)
-        print(
-            f"  {queue.waits:,} of the first {min(queued, len(replay.jobs)):,} jobs waited on "
-            f"{queue.devices:,} devices; without a range: {queue.unsure}"
-        )
+        yield from _starts_table(replay.jobs[:queued], policy)
 
 
-def _line(when: str, tally: Tally) -> None:
+def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
+    queue = starts(jobs, policy)
+    shown, known = queue.learned.shown, queue.known.shown
+    if shown:
+        yield _line("start, of jobs that wait", tally_of(shown))
+        yield from _against_overall(shown)
+        if len(shown) > 1:
+            yield _hindsight_line(shown)
+    if known:
+        yield _line("  if lengths were known", tally_of(known))
+    yield (
+        f"  {queue.waits:,} of the first {len(jobs):,} jobs waited on {queue.devices:,} devices "
+        f"under {policy}; without a range: {queue.learned.unsure}"
+    )
+
+
+def _against_overall(shown: Sequence[Shown]) -> Iterator[str]:
+    yield f"  {'  overall ranges':32}{_overall_held(shown, EIGHTY) / len(shown):7.1%}"
+    place = as_often(shown)
+    width = median(one.high_s - one.low_s for one in shown)
+    overall = median(one.overall[place].high_s - one.overall[place].low_s for one in shown)
+    yield (
+        f"  {f'    that span {SHARES[place]:.0%} of waits':32}"
+        f"{_overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
+        f"{width / overall if overall else 0.0:7.2f}"
+    )
+
+
+def _hindsight_line(shown: Sequence[Shown]) -> str:
+    ranges = with_hindsight([(one.simulated_s, one.waited_s) for one in shown])
+    held = sum(_held(one, said) for one, said in zip(shown, ranges, strict=True))
+    width = median(high_s - low_s for low_s, high_s in ranges)
+    overall = median(one.overall[EIGHTY].high_s - one.overall[EIGHTY].low_s for one in shown)
+    return (
+        f"  {'  with hindsight':32}{held / len(shown):7.1%}{width:9,.0f}{overall:9,.0f}"
+        f"{width / overall if overall else 0.0:7.2f}"
+    )
+
+
+def _line(when: str, tally: Tally) -> str:
     width, overall = median(tally.widths), median(tally.overall)
     shares = [sum(held) / len(held) for held in tally.by_tenant.values() if len(held) >= 50]
     good = sum(0.75 <= share <= 0.9 for share in shares)
     ratio = width / overall if overall else 0.0
     narrowest = median(tally.narrowest)
     like = width / narrowest if narrowest else 0.0
-    print(
+    return (
         f"  {when:24}{len(tally.widths):8,}{tally.held / len(tally.widths):7.1%}"
         f"{width:9,.0f}{overall:9,.0f}{ratio:7.2f}{like:10.2f}  {good} of {len(shares)}"
     )
+
+
+def report(name: str, jobs: list[TraceJob], queued: int, policy: str) -> str:
+    """All that is printed of one trace."""
+    return "\n".join(table(name, Replay(jobs).run(), queued, policy))
 
 
 def main() -> None:
@@ -366,14 +427,26 @@ def main() -> None:
     parser.add_argument("traces", nargs="*", default=DEFAULT)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--starts", type=int, default=3_000, help="jobs that queue; 0: none")
+    parser.add_argument("--policy", default=live.DEFAULT, help="under which they queue")
+    parser.add_argument("--processes", type=int, default=1, help="traces at a time")
     chosen = parser.parse_args()
-    for name in chosen.traces:
-        try:
-            source = name if name.startswith(GENERATE) else str(find(chosen.folder, name))
-            jobs = read(source, chosen.jobs)
-        except InvalidInputError as error:
-            parser.error(str(error))
-        table(name, Replay(jobs).run(), chosen.starts)
+    if chosen.processes < 1:
+        parser.error(f"--processes must be 1 or more, not {chosen.processes}")
+    try:
+        live_policy(chosen.policy, ALONE)
+        traces = [(name, read(_source(chosen.folder, name), chosen.jobs)) for name in chosen.traces]
+    except InvalidInputError as error:
+        parser.error(str(error))
+    with ProcessPoolExecutor(min(chosen.processes, len(traces))) as pool:
+        asked = [
+            pool.submit(report, name, jobs, chosen.starts, chosen.policy) for name, jobs in traces
+        ]
+        for one in asked:
+            print(one.result(), flush=True)
+
+
+def _source(folder: Path, name: str) -> str:
+    return name if name.startswith(GENERATE) else str(find(folder, name))
 
 
 if __name__ == "__main__":

@@ -107,6 +107,20 @@ class FreeDevices:
             twin._withheld, twin._empty = withheld, None
         return twin
 
+    def withholding_held(self, count: int) -> Self | None:
+        """The same of all devices that are held now; None if they are not just so many."""
+        withheld = dict(self._withheld)
+        for position, mask in enumerate(self._masks):
+            held = ((1 << self.capacity[position]) - 1) & ~(mask | withheld.get(position, 0))
+            if held:
+                withheld[position] = withheld.get(position, 0) | held
+                count -= held.bit_count()
+        if count:
+            return None
+        twin = self.copy()
+        twin._withheld, twin._empty = withheld, None
+        return twin
+
     def only(self, nodes: Container[str]) -> Self:
         """A copy that knows these nodes alone, as if the others were gone."""
         twin = self.copy()

@@ -136,6 +136,17 @@ class Ranking:
         twin._expiries = self._expiries.copy()
         return twin
 
+    def waiting_only(self) -> Self:
+        """A copy without the jobs that hold devices."""
+        twin = type(self)(self._rank)
+        twin._place = self._place
+        twin._placed_at = self._placed_at
+        twin.queue = self.queue.copy()
+        twin.priorities = self.priorities.copy()
+        twin._entries = {entry[2]: self._entries[entry[2]] for entry in self.queue}
+        twin._expiries = self._expiries.copy()
+        return twin
+
     @property
     def next_expiry_at(self) -> float:
         """When the next rank runs out. Ranks that were replaced since do not count."""

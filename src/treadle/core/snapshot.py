@@ -89,18 +89,42 @@ class Snapshot(NamedTuple):
 
     def keeping(self, jobs: Iterable[Job]) -> "Snapshot":
         """Without these jobs, the jobs that share devices with them, and all those devices."""
+        rows = [job for job in jobs if job.allocation is not None]
+        if not rows:
+            return self
+        return self._keeping_all(rows) or self._keeping_some(rows)
+
+    def _keeping_all(self, rows: Sequence[Job]) -> "Snapshot | None":
+        """The same if these are all jobs that hold devices, each on its own; None if not.
+
+        Where no job can be stopped, most decisions begin so.
+        """
+        jobs = {job.spec.id: job.allocation.devices for job in rows if job.allocation is not None}
+        if sum(map(len, jobs.values())) != len(self.tenants):
+            return None
+        if sum(map(len, self.tenants.values())) != len(self.tenants):
+            return None
+        if set().union(*jobs.values()) != self.tenants.keys():
+            return None
+        free = self.free.withholding_held(len(self.tenants))
+        if free is None:
+            return None
+        return self._replace(free=free, tenants={}, ranking=self.ranking.waiting_only())
+
+    def _keeping_some(self, rows: list[Job]) -> "Snapshot":
         devices: dict[Device, None] = {}
         names: dict[JobId, None] = {}
-        rows = list(jobs)
         while rows:
             job = rows.pop()
-            if job.id in names or job.allocation is None:
+            if job.allocation is None or job.spec.id in names:
                 continue
-            names[job.id] = None
+            names[job.spec.id] = None
             for device in job.allocation.devices:
                 devices[device] = None
-                rows += [self.jobs[other] for other in self.tenants.get(device, {}).values()]
-        return self.withholding(tuple(devices)).hiding(names) if names else self
+                here = self.tenants.get(device)
+                if here is not None and len(here) > 1:  # Most jobs have no company.
+                    rows += [self.jobs[other] for other in here.values()]
+        return self.withholding(tuple(devices)).hiding(names)
 
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""

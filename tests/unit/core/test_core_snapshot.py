@@ -2,6 +2,9 @@
 
 from math import inf
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import JobFinished, JobSubmitted
@@ -9,6 +12,9 @@ from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.policies.base.placement import placement
+from treadle.policies.registry import policy
 from treadle.testing.builders import job
 
 
@@ -40,10 +46,10 @@ def test_a_policy_ranks_by_arrival_unless_it_says_otherwise() -> None:
 
 
 def test_a_job_larger_than_the_cluster_never_fits_unless_a_policy_knows_better() -> None:
-    policy, cluster = First(), Cluster.grid(1, 2)
-    assert policy.never_fits(job("a", size=2), cluster) is None
-    assert policy.never_fits(job("a", size=4, sizes=(1, 4)), cluster) is None
-    assert policy.never_fits(job("a", size=3), cluster) == (
+    first, cluster = First(), Cluster.grid(1, 2)
+    assert first.never_fits(job("a", size=2), cluster) is None
+    assert first.never_fits(job("a", size=4, sizes=(1, 4)), cluster) is None
+    assert first.never_fits(job("a", size=3), cluster) == (
         "it asks for 3 devices and the cluster has 2"
     )
 
@@ -96,3 +102,31 @@ def test_keeping_a_job_that_waits_changes_nothing_for_the_others_kept() -> None:
     assert (list(kept.tenants), [row.id for row in kept.holding()]) == ([], [])
     assert [row.id for row in kept.waiting()] == ["b", "c"]
     assert seen.keeping([waits]) is seen
+
+
+@given(
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6),
+    withheld=st.sets(st.integers(0, 7)),
+    left=st.integers(0, 2),
+)
+def test_to_keep_all_that_run_is_the_same_done_at_once_or_one_by_one(
+    sizes: list[int], withheld: set[int], left: int
+) -> None:
+    """Where all jobs that hold devices are kept, a shorter way leads to the same view."""
+    made = Scheduler(policy("backfill", placement("count"), ScalingModel()), Cluster.grid(2, 4))
+    jobs = [job(str(number), size=size, sizes=(size,)) for number, size in enumerate(sizes)]
+    made.step([JobSubmitted(spec) for spec in jobs], 0.0)
+    seen = made.snapshot(1.0)
+    free = [Device(f"n{number // 4}", number % 4) for number in sorted(withheld)]
+    seen = seen.withholding([device for device in free if seen.free.holds((device,))])
+    rows = list(seen.holding())[left:]
+    once, one_by_one = seen.keeping(rows), seen
+    for row in rows:
+        one_by_one = one_by_one.keeping([row])
+    for view in (once, one_by_one):
+        assert view.tenants == one_by_one.tenants
+        assert list(view.free) == list(one_by_one.free)
+        assert list(view.emptied()) == list(one_by_one.emptied())
+        assert [row.id for row in view.holding()] == [row.id for row in one_by_one.holding()]
+        assert [row.id for row in view.waiting()] == [row.id for row in one_by_one.waiting()]
+        assert view.ranking.next_expiry_at == one_by_one.ranking.next_expiry_at

@@ -1,8 +1,11 @@
 """Ranges of starts follow how far off earlier simulations were."""
 
+from math import inf
 from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from treadle.models.learning.start_errors import (
     COMPARED_MIN,
@@ -170,3 +173,31 @@ def test_quantiles_of_equal_weights_lie_between_neighbours() -> None:
     assert quantile(ten, 1.0) == 9.0
     assert quantile([(3.0, 2.0)], 0.9) == 3.0
     assert quantile([(0.0, 1.0), (1.0, 3.0)], 0.5) == 0.75
+
+
+@given(
+    values=st.lists(st.tuples(st.floats(0.0, 1e8), st.floats(0.01, 10.0)), min_size=1, max_size=40),
+    shares=st.tuples(st.floats(0.0, 1.0), st.floats(0.0, 1.0)),
+)
+def test_quantiles_rise_with_the_share_and_stay_among_the_values(
+    values: list[tuple[float, float]], shares: tuple[float, float]
+) -> None:
+    ordered = sorted(values)
+    low, high = (quantile(ordered, share) for share in sorted(shares))
+    assert ordered[0][0] <= low <= high * (1 + 1e-12)
+    assert high <= ordered[-1][0] * (1 + 1e-12)
+
+
+@given(
+    waits=st.lists(st.tuples(st.floats(0.0, 1e6), st.floats(0.0, 1e6)), max_size=40),
+    simulated=st.lists(st.floats(0.0, 1e6), min_size=1, max_size=10),
+)
+def test_a_range_is_one_whatever_was_seen(
+    waits: list[tuple[float, float]], simulated: list[float]
+) -> None:
+    errors, at = StartErrors(), 0.0
+    for said_s, wait_s in waits:
+        waited(errors, [said_s] * 3, wait_s, at)
+        at += wait_s + 1.0
+    low_s, high_s = errors.range_of(simulated, now=at)
+    assert 0.0 <= low_s <= high_s < inf
