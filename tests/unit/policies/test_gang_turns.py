@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.unit.stories import Story, play
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.cluster import Cluster
-from treadle.core.events import JobFinished, JobStopped, JobSubmitted
+from treadle.core.events import JobFinished, JobProgressed, JobStopped, JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
@@ -77,6 +77,21 @@ def test_why_names_the_turn_and_when_devices_are_kept() -> None:
         "over in 1.5 min"
     )
     assert {type(action) for action in story.tell(560.0)} == {Stop, Start}
+
+
+@pytest.mark.parametrize(("late_s", "stopped"), [(15.0, False), (60.0, True)])
+def test_a_job_that_is_about_to_end_is_not_stopped_for_a_gang(late_s: float, stopped: bool) -> None:
+    """It is believed to take 100 s and is late when the gang's moment comes."""
+    story = Story("backfill+reserve?wait_s=0&lengths=0")
+    story.tell(0.0, JobSubmitted(job("long", size=2, length_s=100.0)))
+    story.runs(0.0, "long")
+    story.tell(0.0, JobSubmitted(job("gang", size=4, length_s=50.0)))
+    row = story.scheduler.jobs["long"]
+    done = 100.0 - late_s
+    story.tell(99.0, JobProgressed("long", row.action, done, 1.0))
+    orders = [*story.tell(100.0), *story.tell(119.0)]
+    assert any(isinstance(order, Stop) for order in orders) is stopped
+    assert any(isinstance(order, Stop) for order in [*orders, *story.tell(121.0)])
 
 
 @st.composite

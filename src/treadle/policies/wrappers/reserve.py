@@ -38,13 +38,13 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked
+from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
 from treadle.policies.wrappers.views import Changes, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
@@ -134,7 +134,7 @@ class Reserve(Remembering):
             self._add(reserved, snapshot, gangs, {**counted, **late})
         waiting = {name: count for name, count in after.items() if changes.get(name) is None}
         left = tuple(entry for entry in kept if changes.get(entry.job) is None)
-        moments = [entry.by_at for entry in left if entry.by_at > snapshot.now]
+        moments = [at for entry in left for at in self._moments(snapshot, entry)]
         moments += [self._next_at(snapshot, gangs, left), self._back_at(snapshot, changes)]
         until = min(schedule.valid_until, *moments)
         return Schedule(changes, until, Note(Lines(waiting, left), schedule.memory))
@@ -157,7 +157,7 @@ class Reserve(Remembering):
             return Reason(
                 "devices",
                 f"{devices(len(head.devices))} are being kept for it, for {ago} so far; "
-                f"{free} of {len(head.devices)} {are(free)} free",
+                f"{free} of {len(head.devices)} {are(free)} free{_promised(snapshot, head, free)}",
             )
         if any(entry.job == job for entry in lines.reserved):
             return Reason(
@@ -249,15 +249,17 @@ class Reserve(Remembering):
             return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
         kept = [head if entry.job == head.job else _without(entry) for entry in kept]
         held = _holders(seen, head.devices)
-        if seen.now >= head.by_at and all(
-            _makes_way(job) and not self._turns.has(seen, job) for job in held
-        ):
+        if seen.now >= head.by_at and all(self._makes_way(seen, job, head) for job in held):
             changes |= {job.id: None for job in held}
             changes[head.job] = Allocation(head.devices)
             view = _frozen(seen, head.devices).hiding([head.job])
             schedule = self._turns.decided(self.inner, view)
             return {**schedule.changes, **changes}, schedule, kept
         return self._around(seen, head, changes, kept)
+
+    def _makes_way(self, seen: Snapshot, job: Job, head: Reservation) -> bool:
+        at = leaves_at(job, self._belief, head.by_at, seen.now)
+        return at is not None and seen.now >= at and not self._turns.has(seen, job)
 
     def _around(
         self,
@@ -377,6 +379,13 @@ class Reserve(Remembering):
             if not job.starts or self._turns.room(snapshot, before, job):
                 reserved.append(Reservation(job.id, now))
 
+    def _moments(self, snapshot: Snapshot, entry: Reservation) -> list[float]:
+        """When the devices that are kept are to be looked at: when others make way."""
+        now, by_at = snapshot.now, entry.by_at
+        held = _holders(snapshot, entry.devices)
+        found = [by_at, *(leaves_at(job, self._belief, by_at, now) for job in held)]
+        return [at for at in found if at is not None and at > now]
+
     def _next_at(
         self, snapshot: Snapshot, gangs: Iterable[Job], reserved: Sequence[Reservation]
     ) -> float:
@@ -420,6 +429,15 @@ def _in_order(policy: Policy) -> bool:
     return policy.in_order
 
 
+def _promised(snapshot: Snapshot, head: Reservation, free: int) -> str:
+    """When the rest of what is kept is to be free."""
+    left_s = head.by_at - snapshot.now
+    if free == len(head.devices) or not 0 < left_s < inf:
+        return ""
+    rest = "the others are" if free else "they are"
+    return f", {rest} expected to be in {span(left_s)}"
+
+
 def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
     """Why devices are kept for a gang."""
     row = snapshot.jobs[gang]
@@ -447,10 +465,6 @@ def _here(snapshot: Snapshot, device: Device) -> bool:
 def _holders(seen: Snapshot, kept: Sequence[Device]) -> list[Job]:
     names = {job for device in kept for job in seen.tenants.get(device, {}).values()}
     return [seen.jobs[name] for name in sorted(names)]
-
-
-def _makes_way(job: Job) -> bool:
-    return job.spec.resumable and job.phase is Phase.RUNNING
 
 
 def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
