@@ -182,7 +182,7 @@ def main() -> int:
         return 2
     if cuts:
         for each in sweep():
-            say(f"removed {each}, which was killed")
+            say(f"removed {each} that was killed")
     else:
         say("no node is cut off: that is left out")
     begun = time.monotonic()
