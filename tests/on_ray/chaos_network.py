@@ -7,12 +7,14 @@ are no namespaces, all nodes can be on loopback, and none can be cut off.
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from treadle.engines.node import processes
 from treadle.engines.ray.address import free_port
 
 PORT = 6379  # of Ray's head
@@ -133,10 +135,14 @@ def sweep() -> list[str]:
     """Remove what a process left that was killed; what it was."""
     there = [path.name for folder in (SPACES, LINKS) for path in folder.glob("tc*")]
     owners = {match[1] for name in there if (match := NAME.fullmatch(name))}
-    dead = [pid for pid in sorted(owners) if not Path(f"/proc/{pid}").exists()]
+    dead = [pid for pid in sorted(owners) if not processes.environment_of(int(pid))]
     for pid in dead:
+        for space in SPACES.glob(f"tc{pid}x*"):
+            for word in _ip("netns", "pids", space.name).split():
+                if (start := processes.start_of(int(word))) is not None:
+                    processes.send(processes.ProcessId(int(word), start), signal.SIGKILL)
         _removed(f"tc{pid}x*")
-    return [f"the network of process {pid}" for pid in dead]
+    return [f"the network and the processes of process {pid}" for pid in dead]
 
 
 def _removed(pattern: str) -> list[str]:
@@ -149,7 +155,8 @@ def _removed(pattern: str) -> list[str]:
     return [path.name for folder in (SPACES, LINKS) for path in folder.glob(pattern)]
 
 
-def _ip(*words: str) -> None:
+def _ip(*words: str) -> str:
     done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout

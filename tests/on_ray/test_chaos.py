@@ -4,6 +4,9 @@ All of them: `python -m benchmarks.ray_chaos --seeds 0-99 --parallel 2`.
 """
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.on_ray.chaos_cluster import ChaosCluster
 from tests.on_ray.chaos_judge import double_booked, ended_rightly, outlived
-from tests.on_ray.chaos_network import why_not
+from tests.on_ray.chaos_network import sweep, why_not
 from tests.on_ray.chaos_plan import HEAD, Work, plan_of
 from tests.on_ray.chaos_records import RankRecord, Span
 from tests.on_ray.chaos_run import PROGRAM, Run, document_of
@@ -21,7 +24,7 @@ from treadle.core.attempt import How
 from treadle.wire.jobs import AttemptView, JobDetail, JobView, State
 
 SOON_S = 4.0  # a node that is cut off for so long is not missed, which saves half a minute
-FAILED = (0, 1, 4, 5)  # seeds that failed once; docs/clusters.md says which still may
+FAILED = (0, 1, 4, 5, 8)  # seeds that failed once
 
 
 def span(
@@ -134,6 +137,24 @@ def test_ranks_of_the_chaos_meet_on_one_node_and_on_several(tmp_path: Path) -> N
 
     tell(tmp_path, story)
     assert len(list(records.iterdir())) == 6
+
+
+@pytest.mark.skipif(bool(why_not()), reason=f"no network can be made: {why_not()}")
+def test_what_a_killed_harness_left_is_removed_by_the_next_one() -> None:
+    begin = "from tests.on_ray.chaos_network import Namespaces as N; "
+    begin += "n = N(3, ('n0',)); print(*n.through('n0'), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", begin], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as harness:
+        assert harness.stdout is not None
+        through = harness.stdout.readline().split()
+        node = subprocess.Popen([*through, "sleep", "1000"])
+        name = f"of process {harness.pid}"
+        assert not [each for each in sweep() if name in each], "it lives"
+        harness.kill()
+    assert [each for each in sweep() if name in each]
+    assert node.wait(10) == -signal.SIGKILL
+    assert not Path(through[1].partition("=")[2]).exists()
 
 
 @pytest.mark.slow

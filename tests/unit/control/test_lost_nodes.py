@@ -1,5 +1,6 @@
 """Nodes that are lost while a job still holds devices there, and controllers that start again."""
 
+import time
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play_on
@@ -13,6 +14,7 @@ def test_a_node_that_was_lost_before_a_restart_is_not_used_after_it(tmp_path: Pa
     """1. A node is lost. 2. The daemon restarts before the job there has ended. 3. It ends."""
     world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 1, "none"))
     jobs: list[str] = []
+    over_at: list[float] = []
 
     async def first(here: Bench) -> None:
         jobs.append(await here.submit("forever", devices="2"))
@@ -21,11 +23,15 @@ def test_a_node_that_was_lost_before_a_restart_is_not_used_after_it(tmp_path: Pa
         del world.nodes["a"]
         here.live.context.inbox.tell(NodeLost("a"))
         await here.settle()
+        over_at.append(time.time())
 
     async def second(here: Bench) -> None:
         await here.settle()
         assert [node.name for node in here.live.context.scheduler.cluster.nodes] == ["b"]
         assert here.live.status().devices == 1
+        (lost,) = [each for each in (await here.live.spells()).nodes if each.name == "a"]
+        assert lost.to_at is not None
+        assert lost.to_at < over_at[0], "it was lost before the restart"
         await here.live.cancel(ME, jobs[0])
         here.memory.release(jobs[0])
         await here.reached(jobs[0], State.CANCELLED)

@@ -205,7 +205,9 @@ class Machines:
                     self._add(device, fact, at, self._open_until.pop(device, None))
                 self._open_until.pop(device, None)
             case NodeLost(name):
-                self._there.setdefault(name, (None, at))
+                # A controller that starts again may say once more what was lost before.
+                if self._there.get(name, (None, None))[0] is None:
+                    self._there[name] = (None, at)
             case NodeJoined(node):
                 _, to_at = self._there.pop(node.name, (None, None))
                 self._node(node, at, to_at)
