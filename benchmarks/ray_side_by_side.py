@@ -127,10 +127,10 @@ def run(folder: Path, options: argparse.Namespace) -> list[Found]:
     made, dashboard = cluster()
     try:
         by_ray = RayJobs(made.address, dashboard)
-        found = [measure(by_ray, folder / "ray", options)]
+        found = [measure(by_ray, folder / "by-ray", options)]
         treadle = Treadle(folder, made.address)
         try:
-            found.append(measure(treadle, folder / "treadle", options))
+            found.append(measure(treadle, folder / "by-treadle", options))
         finally:
             treadle.end()
         return found

@@ -127,7 +127,7 @@ async def press(live: LiveService, *, makes_room: bool) -> None:
     """
     elastic = (await live.submit(ME, long("1..9", exclusive=True, guaranteed=False))).id
     await until(live, State.RUNNING, jobs=(elastic,))
-    rigid = (await live.submit(ME, long("3", exclusive=True))).id
+    rigid = (await live.submit(ME, long("6", exclusive=True))).id
     if makes_room:
         await until(live, State.RUNNING, jobs=(elastic, rigid))
     urgent = (await live.submit(ME, long("9", priority=1))).id
