@@ -3,10 +3,12 @@
 One controller on a real cluster of four nodes runs a small workload under each policy, one after
 the other. Its journal is then lived through again: a scheduler without an engine takes the recorded
 events at the recorded moments, decides when the live one did, and must give every order again, with
-its number, its devices, its turn and the jobs it waits for.
+its number, its devices, its turn and the jobs it waits for. Each policy is pressed for room, so that
+it resizes, preempts and shares as far as it does such things.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +34,7 @@ from treadle.journal.journal import Journal, read
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
 
+THOROUGH = bool(os.environ.get("TREADLE_THOROUGH"))
 SOON_AGAIN = "pays?unknown_s=0.1+steady?run_s=0.4&rest_s=0.4"
 FIRST = "fifo"  # while the kind of all jobs is seen alone
 RESIZED, STOPPED, SHARED = "resized", "stopped", "shared"
@@ -86,7 +89,7 @@ def long(devices: str, *, exclusive: bool = False, **fields: object) -> JobReque
     return replace(request, **fields)  # type: ignore[arg-type]
 
 
-WORKLOAD = (
+ALL_JOBS = (
     training(8, devices="1..4"),
     training(10, devices="2"),
     training(6, devices="4", ranks="one"),
@@ -98,6 +101,7 @@ WORKLOAD = (
     training(5, devices="1", tenant="b"),
     training(4, devices="2"),
 )
+WORKLOAD = ALL_JOBS if THOROUGH else ALL_JOBS[4:8]
 
 
 async def record(live: LiveService) -> None:
@@ -105,7 +109,8 @@ async def record(live: LiveService) -> None:
     seen = (await live.submit(ME, training(9, pause_ms=900))).id
     await ended(live, seen)
     for policy, does in POLICIES.items():
-        await live.set_policy(ME, PolicyChange(policy=f"{policy}+{SOON_AGAIN}"))
+        named = PolicyChange(policy=f"{policy}+{SOON_AGAIN}", placement="count")
+        await live.set_policy(ME, named)
         jobs = []
         for request in WORKLOAD:
             jobs.append((await live.submit(ME, request)).id)
