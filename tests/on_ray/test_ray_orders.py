@@ -3,12 +3,11 @@
 One controller on a real cluster of four nodes runs a small workload under each policy, one after
 the other. Its journal is then lived through again: a scheduler without an engine takes the recorded
 events at the recorded moments, decides when the live one did, and must give every order again, with
-its number, its devices, its turn and the jobs it waits for. Each policy is pressed for room, so that
-it resizes, preempts and shares as far as it does such things.
+its number, its devices, its turn and the jobs it waits for. Each policy is pressed for room, so
+that it resizes, preempts and shares as far as it does such things.
 """
 
 import asyncio
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,6 +17,7 @@ import pytest
 from tests.control.living import ME, PATIENCE, bash, ended, export, living, until
 from tests.on_ray.bench import SOON
 from tests.on_ray.cluster import RayCluster
+from tests.shared import THOROUGH
 from treadle.control.api import LiveService
 from treadle.control.loop import LiveBelief, PolicyInCharge, belief_on
 from treadle.core.actions import Action, Change, Stop
@@ -34,7 +34,6 @@ from treadle.journal.journal import Journal, read
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
 
-THOROUGH = bool(os.environ.get("TREADLE_THOROUGH"))
 SOON_AGAIN = "pays?unknown_s=0.1+steady?run_s=0.4&rest_s=0.4"
 FIRST = "fifo"  # while the kind of all jobs is seen alone
 RESIZED, STOPPED, SHARED = "resized", "stopped", "shared"
