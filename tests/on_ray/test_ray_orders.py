@@ -3,22 +3,26 @@
 One controller on a real cluster of four nodes runs a small workload under each policy, one after
 the other. Its journal is then lived through again: a scheduler without an engine takes the recorded
 events at the recorded moments, decides when the live one did, and must give every order again, with
-its number, its devices, its turn and the jobs it waits for.
+its number, its devices, its turn and the jobs it waits for. Each policy is pressed for room, so
+that it resizes, preempts and shares as far as it does such things.
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
 
-from tests.control.living import ME, PATIENCE, bash, ended, export, living
+from tests.control.living import ME, PATIENCE, bash, ended, export, living, until
 from tests.on_ray.bench import SOON
 from tests.on_ray.cluster import RayCluster
+from tests.shared import THOROUGH
 from treadle.control.api import LiveService
 from treadle.control.loop import LiveBelief, PolicyInCharge, belief_on
-from treadle.core.actions import Action
+from treadle.core.actions import Action, Change, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.job import JobId
 from treadle.core.ports import Engine
 from treadle.core.scheduler import Scheduler
 from treadle.engines.fleet.engine import FleetEngine
@@ -27,20 +31,30 @@ from treadle.engines.registry import EngineContext
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import Journal, read
-from treadle.wire.jobs import JobRequest
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
 
-SOON_AGAIN = "steady?run_s=0.4&rest_s=0.4"
-POLICIES = ("afs", "muri-l", "rubick", "aiturbo", "philly?retry_s=0.3&tick_s=0.1", "weave-l")
+SOON_AGAIN = "pays?unknown_s=0.1+steady?run_s=0.4&rest_s=0.4"
 FIRST = "fifo"  # while the kind of all jobs is seen alone
+RESIZED, STOPPED, SHARED = "resized", "stopped", "shared"
+# What each does with the long jobs below, beside starts.
+POLICIES = {
+    "afs": {RESIZED, STOPPED},
+    "muri-l": {STOPPED, SHARED},
+    "rubick?restart_s=0.1": {RESIZED, STOPPED, SHARED},
+    "aiturbo?every_s=0.3&restart_s=0.1": {RESIZED, STOPPED, SHARED},
+    "philly?retry_s=0.3&tick_s=0.1": {STOPPED, SHARED},
+    "weave-l": {RESIZED, STOPPED, SHARED},
+}
 
-# Counts its steps in its checkpoint folder, and goes on there. It fails once if it is told to.
+# Counts its steps in its checkpoint folder, and goes on there; faster with more ranks. It fails
+# once if it is told to.
 TRAINING = """
 trap 'exit 143' TERM
 at="$TREADLE_CHECKPOINT_DIR/step"
 test -e "$at" || echo 0 > "$at"
 while step=$(cat "$at"); test "$step" -lt "$STEPS"; do
-  sleep 0.1 & wait $!
+  sleep "0.$(printf %03d $((PAUSE_MS / ${WORLD_SIZE:-1})))" & wait $!
   echo $((step + 1)) > "$at"
   echo "step $((step + 1))/$STEPS loss: $((900 / (step + 1)))"
   if test "$step" = 2 -a -n "$FAILS" -a ! -e "$at.failed"; then touch "$at.failed"; exit 1; fi
@@ -61,12 +75,20 @@ def on_ray(cluster: RayCluster, context: EngineContext) -> Engine:
     return FleetEngine(context, fleet)
 
 
-def training(steps: int, *, fails: bool = False, **fields: object) -> JobRequest:
-    env = {"STEPS": str(steps), "FAILS": "yes" if fails else ""}
+def training(
+    steps: int, *, pause_ms: int = 100, fails: bool = False, **fields: object
+) -> JobRequest:
+    env = {"STEPS": str(steps), "PAUSE_MS": str(pause_ms), "FAILS": "yes" if fails else ""}
     return bash(TRAINING, env=env, grace_s=5.0, resumable=True, **fields)
 
 
-WORKLOAD = (
+def long(devices: str, *, exclusive: bool = False, **fields: object) -> JobRequest:
+    """It seems to take minutes, so that a change pays; it is cancelled."""
+    request = training(6000, pause_ms=900, devices=devices, exclusive=exclusive)
+    return replace(request, **fields)  # type: ignore[arg-type]
+
+
+ALL_JOBS = (
     training(8, devices="1..4"),
     training(10, devices="2"),
     training(6, devices="4", ranks="one"),
@@ -78,24 +100,65 @@ WORKLOAD = (
     training(5, devices="1", tenant="b"),
     training(4, devices="2"),
 )
+WORKLOAD = ALL_JOBS if THOROUGH else ALL_JOBS[4:8]
 
 
 async def record(live: LiveService) -> None:
     """The workload under each policy in turn; before that, one job alone shows what it needs."""
-    seen = (await live.submit(ME, training(45))).id
+    seen = (await live.submit(ME, training(9, pause_ms=900))).id
     await ended(live, seen)
-    for policy in POLICIES:
-        await live.set_policy(ME, PolicyChange(policy=f"{policy}+{SOON_AGAIN}"))
+    for policy, does in POLICIES.items():
+        named = PolicyChange(policy=f"{policy}+{SOON_AGAIN}", placement="count")
+        await live.set_policy(ME, named)
         jobs = []
         for request in WORKLOAD:
             jobs.append((await live.submit(ME, request)).id)
             await asyncio.sleep(0.03)
         await ended(live, *jobs)
+        await press(live, makes_room=RESIZED in does)
     # All that decisions rest on is in the journal, but for these two.
     belief = live.context.belief
     assert belief.record.stored() == {}
     assert isinstance(belief, LiveBelief)
     assert belief.plans.version == 0
+
+
+async def press(live: LiveService, *, makes_room: bool) -> None:
+    """One long job has all devices, and others need some.
+
+    makes_room: it is expected to be made smaller for the second, which shares with none. The third
+    has a higher priority, and the fourth is of the same kind.
+    """
+    elastic = (await live.submit(ME, long("1..9", exclusive=True, guaranteed=False))).id
+    await until(live, State.RUNNING, jobs=(elastic,))
+    rigid = (await live.submit(ME, long("6", exclusive=True))).id
+    if makes_room:
+        await until(live, State.RUNNING, jobs=(elastic, rigid))
+    urgent = (await live.submit(ME, long("9", priority=1))).id
+    await until(live, State.RUNNING, jobs=(urgent,))
+    alike = (await live.submit(ME, long("9", priority=1))).id
+    await until(live, State.RUNNING, jobs=(alike,))
+    jobs = (elastic, rigid, urgent, alike)
+    for job in jobs:
+        await live.cancel(ME, job)
+    await ended(live, *jobs)
+
+
+def done(orders: Sequence[Action]) -> set[str]:
+    """What these orders do beside starts."""
+    held: dict[JobId, Allocation] = {}
+    found: set[str] = set()
+    for order in orders:
+        if isinstance(order, Stop):
+            found.add(STOPPED)
+            continue
+        before = held.get(order.job)
+        if isinstance(order, Change) and before and order.allocation.size != before.size:
+            found.add(RESIZED)
+        if order.allocation.turn:
+            found.add(SHARED)
+        held[order.job] = order.allocation
+    return found
 
 
 def lived_again(journal: Journal) -> dict[str, Lived]:
@@ -144,3 +207,4 @@ def test_the_simulator_gives_the_orders_that_were_given_on_ray(
     found = lived[policy]
     assert found.again == found.recorded
     assert len(found.recorded) >= len(WORKLOAD)
+    assert done(found.recorded) >= POLICIES[policy]

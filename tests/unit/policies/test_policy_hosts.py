@@ -1,187 +1,96 @@
-"""Cores: for the job that gains most from them, never more than a node has, undone if in vain."""
+"""Running jobs that others may join: the best is found as if each was asked about by itself."""
 
-from collections.abc import Iterable
-from itertools import pairwise
-from random import Random
+from collections.abc import Sequence
+from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.unit.policies.test_policy_rubick import OFFLOAD, OFFLOAD4, PLANNER, planned, story
-from tests.unit.stories import Story
-from treadle.core.actions import Change, Start
-from treadle.core.allocation import Host
-from treadle.core.cluster import Cluster, Node
-from treadle.core.events import JobFinished, JobSubmitted
-from treadle.core.job import JobSpec
-from treadle.core.plan import Plan
-from treadle.core.scheduler import Scheduler
-from treadle.models.plans.memory import memory
+from tests.unit.policies.test_policy_share import live, seen, told
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.job import Job, JobSpec
+from treadle.core.snapshot import Snapshot
+from treadle.models.company.belief import CompanyBelief
 from treadle.models.scaling import ScalingModel
-from treadle.policies.rubick.curves import Curves
-from treadle.policies.rubick.hosts import cores_of
-from treadle.testing.builders import policy
+from treadle.policies.wrappers.hosts import Cores, Group, Hosts, Terms
 
-# Under its user's plan the optimizer runs on the host.
-HOSTED = planned("a", "llama7", 8, OFFLOAD)
+TERMS = Terms(1.15, 0.5, 4)
 
 
-def hosts(scheduler: Scheduler) -> dict[str, Host | None]:
-    rows = scheduler.jobs.values()
-    return {row.id: row.allocation.host for row in rows if row.allocation is not None}
+class Counting(CompanyBelief):
+    """The live belief, and how often it was asked whether jobs may share."""
+
+    asked = 0
+
+    def refuses(self, specs: Sequence[JobSpec], **terms: Any) -> str | None:
+        self.asked += 1
+        return super().refuses(specs, **terms)
 
 
-def used(scheduler: Scheduler, node: Node) -> float:
-    """Cores that jobs were given on a node."""
-    return sum(
-        host.cores * sum(device.node == node.name for device in row.allocation.devices)
-        for row in scheduler.jobs.values()
-        if row.allocation is not None and (host := row.allocation.host) is not None
-    )
+def site(devices: int) -> tuple[Snapshot, Counting]:
+    cluster = Cluster((Node("n0", devices, device_memory_gib=80.0, cores=1000),))
+    return live("fifo", cluster).snapshot(0.0), Counting(ScalingModel.on(cluster), cluster)
 
 
-def synergy(*specs: JobSpec, node: Node | None = None) -> Scheduler:
-    scheduler = Scheduler(
-        policy("synergy", belief=ScalingModel()), Cluster((node or Node("n0", 8),))
-    )
-    scheduler.step(map(JobSubmitted, specs), 0.0)
-    return scheduler
+def rows(specs: Sequence[JobSpec]) -> list[Job]:
+    """Jobs that run, each on a device of its own."""
+    cluster = Cluster((Node("n0", len(specs), device_memory_gib=80.0, cores=1000),))
+    scheduler = live("fifo", cluster)
+    told(scheduler, 0.0, *specs)
+    return [scheduler.jobs[spec.id] for spec in specs]
 
 
-class TestCurves:
-    def made(self, **options: bool) -> Curves:
-        curves = Curves(ScalingModel(), **options)
-        curves.on(Cluster.grid(8, 8))
-        return curves
-
-    def test_cores_count_where_the_optimizer_is_on_the_host(self):
-        steps = self.made(plans=False).by_cores(HOSTED, (8,), 4.0)
-        assert steps[0].cores == 4.0
-        assert len(steps) > 2
-        values = [step.speed.value for step in steps]
-        assert all(later > 1.01 * earlier for earlier, later in pairwise(values))
-
-    def test_and_nowhere_else(self):
-        steps = self.made().by_cores(planned("a", "bert", 8, Plan(data=8)), (8,), 4.0)
-        assert [step.cores for step in steps] == [4.0]
-
-    def test_the_first_step_is_the_speed_that_devices_are_shared_out_by(self):
-        made = self.made()
-        for spec in (
-            HOSTED,
-            planned("b", "gpt2", 4, OFFLOAD4),
-            planned("c", "t5", 2, Plan(data=2)),
-        ):
-            shape = (spec.asked,)
-            assert made.by_cores(spec, shape, 4.0)[0].speed == made.speed(spec, shape)
+def alone(running: Sequence[Job]) -> list[Group]:
+    return [
+        Group(place, (Device("n0", place),), {0: job}, 80.0) for place, job in enumerate(running)
+    ]
 
 
-class TestDealing:
-    def test_a_job_alone_on_its_node_takes_what_the_node_has(self):
-        scheduler = synergy(HOSTED)
-        host = hosts(scheduler)["a"]
-        assert host is not None
-        assert 8 < host.cores <= 12
-        facts = PLANNER.types["llama7"].facts
-        assert host.memory_gib == memory(facts, OFFLOAD, 8).host_gib
-
-    def test_a_node_says_how_many_cores_it_has(self):
-        for cores, least, most in ((16, 2.0, 2.0), (32, 4.0, 4.0), (48, 5.0, 6.0)):
-            host = hosts(synergy(HOSTED, node=Node("n0", 8, cores=cores)))["a"]
-            assert host is not None
-            assert least <= host.cores <= most
-
-    def test_a_job_that_gains_more_from_a_core_gets_more_of_them(self):
-        one, other = planned("a", "llama7", 4, OFFLOAD4), planned("b", "bert", 4, OFFLOAD4)
-        scheduler = synergy(one, other)
-        curves = Curves(ScalingModel(), plans=False, resources=False)
-        curves.on(Cluster.grid(1, 8))
-        found = hosts(scheduler)
-
-        def marginal(spec: JobSpec) -> float:
-            host = found[spec.id]
-            assert host is not None
-            steps = curves.by_cores(spec, (4,), 4.0)
-            at = next(i for i, step in enumerate(steps) if step.cores == host.cores)
-            if at + 1 == len(steps):
-                return 0.0
-            gain = steps[at + 1].speed.value - steps[at].speed.value
-            return gain / (steps[at + 1].cores - steps[at].cores)
-
-        def last(spec: JobSpec) -> float:
-            host = found[spec.id]
-            assert host is not None
-            steps = curves.by_cores(spec, (4,), 4.0)
-            at = next(i for i, step in enumerate(steps) if step.cores == host.cores)
-            gain = steps[at].speed.value - steps[at - 1].speed.value
-            return gain / (steps[at].cores - steps[at - 1].cores) if at else float("inf")
-
-        assert marginal(one) <= last(other) + 1e-9
-        assert marginal(other) <= last(one) + 1e-9
-
-    def test_a_running_job_gets_more_once_others_leave_and_it_pays(self):
-        told = Story(policy("synergy", belief=ScalingModel()), "1x8")
-        told.tell(0.0, *map(JobSubmitted, (planned("a", "llama7", 4, OFFLOAD4), _twin("b"))))
-        before = hosts(told.scheduler)["a"]
-        told.runs(0.0, "a", "b")
-        orders = told.tell(60.0, JobFinished("b", told.scheduler.jobs["b"].action))
-        after = hosts(told.scheduler)["a"]
-        assert before is not None
-        assert after is not None
-        assert [type(order) for order in orders] == [Change]
-        assert after.cores > before.cores
-
-    def test_and_not_if_it_is_about_to_end(self):
-        told = Story(policy("synergy", belief=ScalingModel()), "1x8")
-        short = planned("a", "llama7", 4, OFFLOAD4, steps=100.0)
-        told.tell(0.0, JobSubmitted(short), JobSubmitted(_twin("b")))
-        told.runs(0.0, "a", "b")
-        assert told.tell(60.0, JobFinished("b", told.scheduler.jobs["b"].action)) == []
-
-    def test_a_newcomer_takes_cores_from_jobs_that_gain_less_from_them(self):
-        told = Story(policy("synergy", belief=ScalingModel()), "1x8")
-        told.tell(0.0, JobSubmitted(planned("a", "llama7", 4, OFFLOAD4)))
-        alone = hosts(told.scheduler)["a"]
-        told.runs(0.0, "a")
-        told.tell(1.0, JobSubmitted(_twin("b")))
-        found = hosts(told.scheduler)
-        assert alone is not None
-        assert found["a"] is not None
-        assert found["b"] is not None
-        assert found["b"].cores > 4.0
-        assert found["a"].cores <= alone.cores
+def kind(name: str, busy: float, priority: int = 0) -> JobSpec:
+    return seen(name, busy=busy, priority=priority, kind=f"busy {busy}")
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("name", ["rubick?gate=0", "synergy"])
-def test_no_node_ever_gives_more_cores_than_it_has(name, seed):
-    draw = Random(seed)
-    nodes = tuple(Node(f"n{n}", 8, cores=draw.choice((0, 24, 64, 96))) for n in range(3))
-    told = story(name)
-    told.scheduler = Scheduler(policy(name, belief=ScalingModel()), Cluster(nodes))
-    for number in range(25):
-        now = 100.0 * number
-        running = [row for row in told.scheduler.jobs.values() if row.allocation is not None]
-        if running and draw.random() < 0.4:
-            ended = draw.choice(running)
-            told.tell(now, JobFinished(ended.id, ended.action))
-        spec = draw.choice(list(_drawn(number)))
-        told.tell(now, JobSubmitted(spec))
-        told.runs(now, *(row.id for row in told.scheduler.jobs.values() if row.allocation))
-        for node in nodes:
-            assert used(told.scheduler, node) <= cores_of(node) + 1e-6
+def test_jobs_that_are_alike_are_asked_about_once() -> None:
+    snapshot, belief = site(50)
+    groups = alone(rows([kind(f"r{n}", 0.2) for n in range(50)]))
+    hosts = Hosts(groups, belief, TERMS, Cores(snapshot, {}))
+    newcomers = rows([kind(f"w{n}", 0.3) for n in range(20)])
+    found = [hosts.best(job) for job in newcomers]
+    assert found == [groups[0]] * 20
+    assert belief.asked == 1
 
 
-def test_without_resources_cores_stay_as_they_were_asked_for():
-    order = story("rubick-e").tell(0.0, JobSubmitted(HOSTED))[0]
-    assert isinstance(order, Start)
-    assert order.allocation.host is None
+BUSY = st.sampled_from([0.1, 0.3, 0.6, 0.95])
+JOBS = st.lists(st.tuples(BUSY, st.integers(0, 1)), min_size=1, max_size=6)
 
 
-def _twin(identity: str) -> JobSpec:
-    return planned(identity, "llama7", 4, OFFLOAD4)
+@given(JOBS, JOBS)
+@settings(max_examples=60, deadline=None)
+def test_each_job_joins_what_it_would_if_every_group_was_tried(
+    running: list[tuple[float, int]], waiting: list[tuple[float, int]]
+) -> None:
+    snapshot, belief = site(8)
+    specs = [kind(f"r{n}", *each) for n, each in enumerate(running)]
+    groups = {group.place: group for group in alone(rows(specs))}
+    hosts = Hosts(groups.values(), belief, TERMS, Cores(snapshot, {}))
+    for job in rows([kind(f"w{n}", *each) for n, each in enumerate(waiting)]):
+        found = hosts.best(job)
+        assert found == _tried(job, groups, belief)
+        if found is not None:
+            turn = hosts.join(job, found)
+            groups[found.place] = found._replace(members={**found.members, turn: job})
 
 
-def _drawn(number: int) -> Iterable[JobSpec]:
-    for model, size in (("llama7", 8), ("gpt2", 4), ("bert", 2), ("t5", 4), ("vit", 1)):
-        plan = Plan(data=size, shard="gradients", offload=True)
-        yield planned(f"{model}-{number}", model, size, plan)
+def _tried(job: Job, groups: dict[int, Group], belief: CompanyBelief) -> Group | None:
+    best, most = None, 0.0
+    for group in groups.values():
+        specs = [job.spec, *group.specs]
+        outranked = any(spec.priority > job.spec.priority for spec in group.specs)
+        if outranked or len(group.members) >= TERMS.most:
+            continue
+        if belief.refuses(specs, device_gib=80.0, sum_min=TERMS.sum_min, floor=TERMS.floor):
+            continue
+        gain = sum(belief.relative(specs)) - sum(belief.relative(specs[1:]))
+        if gain > most:
+            best, most = group, gain
+    return best

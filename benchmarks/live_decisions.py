@@ -1,0 +1,110 @@
+"""CPU time of one decision as the daemon makes it, with all its wrappers: median and longest.
+
+    python -m benchmarks.live_decisions [--policy weave-l] [--nodes 200] [--rounds 11]
+
+Nodes of eight devices with ten jobs for each node, of 1 to 16 devices, all of which were seen alone
+and may share. Before each decision three jobs end and three arrive.
+"""
+
+import argparse
+import time
+from random import Random
+from statistics import median
+
+from treadle.control.loop import PolicyInCharge, belief_on
+from treadle.core.actions import Action, Stop
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import Event, JobFinished, JobStarted, JobStopped, JobSubmitted
+from treadle.core.job import JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+
+SIZES = (1,) * 50 + (2,) * 20 + (4,) * 15 + (8,) * 12 + (16,) * 3
+BUSY = (0.9, 0.85, 0.5, 0.4)
+MEMORY_GIB = (20.0, 21.0, 22.0)
+LENGTH_S = 600.0
+EVERY_S = 2.0
+ENDS = 3
+
+
+class Site:
+    """A scheduler whose orders are carried out at once."""
+
+    def __init__(self, policy: str, nodes: int) -> None:
+        self.random = Random(1)
+        self.cluster = Cluster(
+            tuple(
+                Node(f"n{number}", 8, "H200", 96, 1024.0, f"r{number // 8}", 80.0)
+                for number in range(nodes)
+            )
+        )
+        made = PolicyInCharge().make(policy, "consolidate", belief_on(self.cluster))
+        self.scheduler = Scheduler(made, self.cluster)
+        self.now = 0.0
+        self.submitted = 0
+
+    def submit(self, count: int) -> None:
+        self.scheduler.take([JobSubmitted(self._job()) for _ in range(count)], self.now)
+
+    def end_some(self) -> None:
+        rows = self.scheduler.jobs.values()
+        running = [job for job in rows if job.phase is Phase.RUNNING]
+        chosen = self.random.sample(running, ENDS)
+        self.scheduler.take([JobFinished(job.id, job.action) for job in chosen], self.now)
+
+    def decide_s(self) -> float:
+        begun_s = time.process_time()
+        orders = self.scheduler.decide(self.now)
+        took_s = time.process_time() - begun_s
+        self.scheduler.take([_done(order) for order in orders], self.now)
+        return took_s
+
+    def _job(self) -> JobSpec:
+        self.submitted += 1
+        size, busy = self.random.choice(SIZES), self.random.choice(BUSY)
+        return JobSpec(
+            f"{self.submitted}",
+            LENGTH_S,
+            (size,),
+            profile=Profile(
+                size=size,
+                busy=busy,
+                memory_busy=busy / 2,
+                memory_gib=self.random.choice(MEMORY_GIB),
+                cores=3.5,
+            ),
+            owner="me",
+            command=("train", "--size", f"{size}"),
+        )
+
+
+def _done(order: Action) -> Event:
+    if isinstance(order, Stop):
+        return JobStopped(order.job, order.id, 0.0)
+    return JobStarted(order.job, order.id, 0.0, 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--policy", default="weave-l")
+    parser.add_argument("--nodes", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=11)
+    options = parser.parse_args()
+    site = Site(options.policy, options.nodes)
+    site.submit(10 * options.nodes)
+    first_s = site.decide_s()
+    took: list[float] = []
+    for _ in range(options.rounds):
+        site.now += EVERY_S
+        site.end_some()
+        site.submit(ENDS)
+        took.append(site.decide_s())
+    print(
+        f"{options.policy}, {8 * options.nodes} devices, {10 * options.nodes} jobs: the first "
+        f"decision {first_s:.2f} s; then median {1e3 * median(took):.0f} ms, longest "
+        f"{1e3 * max(took):.0f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
