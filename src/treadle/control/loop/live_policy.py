@@ -23,11 +23,11 @@ from treadle.policies.wrappers.wrapper import Wrapper
 DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 # Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no change
-# that does not pay before its job ends; no thrashing; gangs in turn; joining running jobs; host
-# memory and cores of all that would start. A job that backs off must see which jobs of lower
-# priority would overtake it, so `elsewhere` comes outside of `priority`. `pays` and `steady` hide
-# running jobs, which `reserve` and `share` must see.
-AROUND = ("priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
+# that does not pay before its job ends; no thrashing; gangs in turn; joining running jobs; jobs
+# that cannot leave their nodes; host memory and cores of all that would start. A job that backs off
+# must see which jobs of lower priority would overtake it, so `elsewhere` comes outside of
+# `priority`. `pays` and `steady` hide running jobs, which `reserve` and `share` must see.
+AROUND = ("priority", "elsewhere", "pays", "steady", "reserve", "share", "bound", "host")
 _SHARE_OFF = "share=off"
 _SHARE_ON = "share=on"
 

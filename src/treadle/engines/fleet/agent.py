@@ -19,9 +19,10 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import Part
 from treadle.core.machine import Leftovers
 from treadle.engines.fleet import messages
+from treadle.engines.fleet.copies.agent_copies import AgentCopies
 from treadle.engines.fleet.lease import NodeLease
 from treadle.engines.fleet.port import LEASE_S, StaleEpochError
-from treadle.engines.fleet.session import NodeControls, Session, Storage, job_of
+from treadle.engines.fleet.session import NodeControls, Session, job_of
 from treadle.engines.local import adoption
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node import fence
@@ -96,6 +97,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
+            **AgentCopies(self._roots).verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -123,6 +125,12 @@ class Agent:
         except Exception as error:  # the controller must hear of it, whatever it is
             logger.exception("the agent of node %s failed at %s", self.node.name, verb)
             return messages.refusal(error)
+
+    def sees(self, path: str, content: str) -> bool:
+        """Whether a path on this node leads to a file that the controller wrote."""
+        with suppress(OSError):
+            return bool(path) and Path(path).read_text() == content
+        return False
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
@@ -164,7 +172,7 @@ class Agent:
             )
         return messages.Surveyed(found=tuple(found))
 
-    async def _take_charge(self, asked: messages.TakeCharge) -> messages.Answered:
+    async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
             self._enter(asked.epoch)
             if self._lease.is_over:
@@ -184,13 +192,16 @@ class Agent:
                 await session.engine.close()
                 raise
             self._session = session
-            return self._answered(session)
+            upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
+            return messages.Charged(session=session.id, upto=upto, shared=shared)
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
-        shared = _reads(asked.shared, asked.probe)
+        shared = self.sees(asked.shared, asked.probe)
         checkpoints = Path(asked.shared).parent if shared else self.root
-        around = with_fields(Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints)
-        controls = NodeControls(Storage(self.node.name, checkpoints, shared))
+        around = with_fields(
+            Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
+        )
+        controls = NodeControls()
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -200,7 +211,12 @@ class Agent:
             around=around,
             excluded=self._excluded,
         )
-        return Session(uuid4().hex, asked.epoch, controls, engine)
+        return Session(uuid4().hex, asked.epoch, controls, engine, checkpoints)
+
+    def _roots(self, session: str) -> dict[str, Path]:
+        """Where the folders are that are copied from node to node."""
+        here = self._of(session).checkpoints
+        return {"checkpoints": here / "checkpoints", "code": self.root / "code"}
 
     async def _end_session(self) -> None:
         if self._session is not None:
@@ -321,10 +337,3 @@ def _part_of(found: adoption.Found) -> Part | None:
     if written is None:
         return None
     return Part(**{**written, "addresses": tuple(written["addresses"])})
-
-
-def _reads(path: str, wanted: str) -> bool:
-    """Whether this node sees a file that the controller wrote."""
-    with suppress(OSError):
-        return bool(path) and Path(path).read_text() == wanted
-    return False

@@ -35,8 +35,9 @@ def node_view(
     seen: NodeView | None,
     jobs: Mapping[Device, tuple[JobId, ...]],
     closed: Mapping[Device, DeviceClosed],
+    copying: Mapping[JobId, str],
 ) -> NodeView:
-    """seen: what its agent said last, if it did."""
+    """seen: what its agent said last, if it did. copying: what is copied for jobs that begin."""
 
     def shown(device: Device) -> DeviceView:
         held = jobs.get(device, ())
@@ -50,7 +51,7 @@ def node_view(
         NodeView.of(node, shown),
         containment="" if seen is None else seen.containment,
         enforced=() if seen is None else seen.enforced,
-        stuck={} if seen is None else seen.stuck,
+        stuck={**({} if seen is None else seen.stuck), **copying},
         drained=seen is not None and seen.drained,
     )
 

@@ -27,6 +27,7 @@ from treadle.core.machine import (
     NodeView,
     Output,
 )
+from treadle.engines.fleet.copies import copy_messages
 from treadle.engines.fleet.port import StaleEpochError
 
 Document = TypeVar("Document")
@@ -147,6 +148,15 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """The answer to taking charge."""
+
+    session: str
+    upto: int  # facts up to this number say what the node had
+    shared: bool  # its jobs keep their checkpoints in the controller's folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     session: str
     number: int  # of this batch; one that was carried out is not carried out again
@@ -235,7 +245,7 @@ class JobAsked:
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "survey": (Survey, Surveyed),
-    "take-charge": (TakeCharge, Answered),
+    "take-charge": (TakeCharge, Charged),
     "orders": (Orders, Answered),
     "prepare": (Prepare, Prepared),
     "facts": (FactsAsked, FactsGiven),
@@ -245,6 +255,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "order-node": (NodeAsked, Answered),
     "tidy": (JobAsked, Leftovers),
     "discard": (JobAsked, Leftovers),
+    **copy_messages.VERBS,
 }
 
 

@@ -16,36 +16,13 @@ from treadle.core.launch import Launch
 from treadle.engines.fleet.messages import LostPlaceError, Ordered, Row
 from treadle.engines.fleet.outbox import Outbox
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node.checkpoint_folders import CheckpointFolders
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where jobs of this node keep their checkpoints."""
-
-    node: str
-    checkpoints: Path  # the root of their folders
-    shared: bool  # all nodes see it
-
-    def check(self, launch: Launch) -> None:
-        """Refuse a job that would have to go on from checkpoints that this node does not see."""
-        if self.shared or not launch.resumed:
-            return
-        folder = CheckpointFolders(self.checkpoints).path(launch.job, launch.submission)
-        if not folder.exists():
-            raise EngineError(
-                f"job {launch.job} cannot resume on node {self.node}, which does not see the "
-                "checkpoints of the other nodes; put Treadle's folder on a shared file system",
-                retryable=False,
-            )
 
 
 class NodeControls:
     """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self) -> None:
         self.outbox = Outbox()
-        self._storage = storage
         self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
 
     def allow(self, launches: Sequence[Ordered]) -> None:
@@ -60,7 +37,6 @@ class NodeControls:
                 f"the controller did not say how to launch job {job} for order {action}",
                 retryable=False,
             )
-        self._storage.check(found)
         return found
 
     def tell(self, *facts: Event) -> None:
@@ -86,6 +62,7 @@ class Session:
     epoch: int
     controls: NodeControls
     engine: LocalEngine
+    checkpoints: Path  # the root of the folders in which jobs of this node keep theirs
     done: int = 0  # the number of the newest batch of orders that was carried out
     over: str = field(default="")  # why the controller must take charge anew
 
