@@ -38,6 +38,10 @@ class SecludedAgent(Agent):
     def sees(self, path: str, content: str) -> bool:
         return False
 
+    def has_folder(self, path: str) -> bool:
+        """`private` folders are on the controller's machine alone."""
+        return "private" not in path
+
 
 class FleetWorld:
     """The nodes, which outlive controllers."""

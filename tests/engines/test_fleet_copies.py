@@ -8,8 +8,10 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
-from treadle.core.launch import AttemptId
+from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
+from treadle.engines.fleet.messages import Ordered
+from treadle.engines.fleet.session import NodeControls
 from treadle.testing.engine_bench import row
 
 # Notes what it finds, adds a file of its own, and waits.
@@ -218,6 +220,58 @@ def test_a_controller_that_died_while_it_copied_is_followed_by_one_that_copies(t
         assert found(bench, 2) == ["1-0"]
 
     tell(tmp_path, story, apart=True)
+
+
+def test_a_job_is_given_a_copy_of_the_folder_it_was_submitted_from(tmp_path):
+    """1. Its node has no such folder. 2. What it writes there stays for its next attempt."""
+
+    async def story(bench: FleetStory) -> None:
+        private = bench.root / "private"
+        (private / "package").mkdir(parents=True)
+        (private / "package" / "data").write_text("42")
+        (private / "data").symlink_to("package/data")
+        (private / "out").symlink_to("/etc/passwd")
+        (private / "__pycache__").mkdir()
+        script = f"ls > {bench.root}/$TREADLE_ATTEMPT; cat data >> {bench.root}/$TREADLE_ATTEMPT; "
+        bench.job("a", "sh", "-c", f"{script} touch written; pwd", workdir=str(private))
+        for order in (0, 1):
+            await bench.order(Start(order, "a", spread("n1")))
+            assert (await bench.ended("a", order)).code == 0
+        assert (bench.root / "1").read_text() == "data\npackage\n42"
+        assert (bench.root / "2").read_text() == "data\npackage\nwritten\n42"
+        assert not (private / "written").exists()
+        await bench.engine.discard("a")
+        assert list((bench.root / "nodes" / "n1" / "work").iterdir()) == []
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_folder_above_the_limit_is_not_copied(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        private = bench.root / "private"
+        private.mkdir()
+        (private / "large").write_bytes(bytes(2 << 20))
+        bench.job("a", "true", workdir=str(private))
+        await bench.order(Start(0, "a", spread("n1")))
+        refused = await bench.ended("a", 0)
+        assert (refused.how, refused.only_on) == (How.MACHINE_ERROR, ())
+        assert refused.error == (
+            f"its folder {private} is not on node n1; it holds 2 MiB, and at most 1 MiB are copied"
+        )
+
+    tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
+
+
+def test_a_socket_of_the_controller_is_named_only_on_its_own_machine(tmp_path):
+    def launched(*, here: bool) -> dict[str, str]:
+        env = {"TREADLE_API_URL": "unix:/run/treadle.sock", "OTHER": "x"}
+        controls = NodeControls(tmp_path, here=here)
+        launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1, env=env)
+        controls.allow([Ordered(action=3, launch=launch)])
+        return dict(controls.launch("a", 3, spread("n0")).env)
+
+    assert launched(here=True)["TREADLE_API_URL"] == "unix:/run/treadle.sock"
+    assert launched(here=False) == {"OTHER": "x"}
 
 
 def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):

@@ -20,6 +20,7 @@ from treadle.core.launch import Part
 from treadle.core.machine import Leftovers
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.copies.agent_copies import AgentCopies
+from treadle.engines.fleet.copies.own_folders import discard_own
 from treadle.engines.fleet.lease import NodeLease
 from treadle.engines.fleet.port import LEASE_S, StaleEpochError
 from treadle.engines.fleet.session import NodeControls, Session, job_of
@@ -31,6 +32,7 @@ from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
+from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
 from treadle.files import is_folder, replace
 
@@ -97,7 +99,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
-            **AgentCopies(self._roots).verbs,
+            **AgentCopies(self._roots, self.has_folder).verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -131,6 +133,10 @@ class Agent:
         with suppress(OSError):
             return bool(path) and Path(path).read_text() == content
         return False
+
+    def has_folder(self, path: str) -> bool:
+        """Whether a path on this node is that of a folder."""
+        return is_folder(Path(path))
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
@@ -201,7 +207,8 @@ class Agent:
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
         )
-        controls = NodeControls()
+        here = bool(asked.machine) and asked.machine == boot_id()
+        controls = NodeControls(self.root, here=here)
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -216,7 +223,8 @@ class Agent:
     def _roots(self, session: str) -> dict[str, Path]:
         """Where the folders are that are copied from node to node."""
         here = self._of(session).checkpoints
-        return {"checkpoints": here / "checkpoints", "code": self.root / "code"}
+        own = {name: self.root / name for name in ("code", "work")}
+        return {"checkpoints": here / "checkpoints", **own}
 
     async def _end_session(self) -> None:
         if self._session is not None:
@@ -304,7 +312,9 @@ class Agent:
         return await self._of(asked.session).engine.tidy(asked.job)
 
     async def _discard(self, asked: messages.JobAsked) -> Leftovers:
-        return await self._of(asked.session).engine.discard(asked.job)
+        engine = self._of(asked.session).engine
+        await asyncio.to_thread(discard_own, self.root, asked.job)
+        return await engine.discard(asked.job)
 
     # -- output ---------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from treadle.core.machine import (
 )
 from treadle.engines.fleet import messages, takeover
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
+from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
 from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
 from treadle.engines.fleet.fleet_output import FleetOutput
@@ -54,6 +55,7 @@ from treadle.engines.fleet.survey import WITHIN_S, surveyed
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
@@ -91,6 +93,7 @@ class FleetEngine:
         self.outputs = FleetOutput(self.clients, context.clock, self._running)
         limit_gib = context.options.copy_limit_gib
         self.copies = CheckpointCopies(self.clients, self.traces, limit_gib)
+        self.code = CodeFolders(self.clients, limit_gib)
         self._copy_every_s = copy_every_s
         self._launches = Launches(self)
 
@@ -261,6 +264,7 @@ class FleetEngine:
             launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
+            machine=boot_id(),
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:

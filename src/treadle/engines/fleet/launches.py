@@ -8,6 +8,7 @@ from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
+from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.course import Course, Effect, Launching
 from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.gathering import Ready, gathered, objection
@@ -26,6 +27,7 @@ class LaunchDesk(Protocol):
     ever: set[str]  # names of all nodes that were ever there
     clients: dict[str, NodeClient]
     copies: CheckpointCopies
+    code: CodeFolders
     traces: Traces
     outputs: FleetOutput
 
@@ -111,8 +113,10 @@ class Launches:
     ) -> tuple[How, str, tuple[str, ...]] | None:
         """None once the nodes have the job's files; else how and why it is not launched."""
         try:
-            nodes = order.allocation.nodes()
-            await self._desk.copies.provide(self._desk.ask(order), nodes, wanted)
+            nodes, launch = order.allocation.nodes(), self._desk.ask(order)
+            await self._desk.copies.provide(launch, nodes, wanted)
+            if self._desk.copies.apart:
+                await self._desk.code.provide(launch, nodes, wanted)
         except StrandedError as error:
             return How.MACHINE_ERROR, str(error), error.nodes
         except EngineError as error:

@@ -137,6 +137,7 @@ class TakeCharge:
     # controller's folder of checkpoints.
     shared: str = ""
     probe: str = ""
+    machine: str = ""  # of the controller: another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

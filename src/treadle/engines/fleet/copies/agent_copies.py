@@ -4,6 +4,7 @@ Two calls about one folder never work at the same time. All of it is done in thr
 """
 
 import asyncio
+import os
 import re
 import shutil
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ from weakref import WeakValueDictionary
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
+from treadle.engines.fleet.copies.own_folders import give, keep_newest
 from treadle.engines.fleet.copies.tree import FILE, Listing, UncopyableError, listing, read
 from treadle.engines.node.checkpoint_records import (
     CheckpointRecord,
@@ -23,6 +25,7 @@ from treadle.engines.node.checkpoint_records import (
 )
 
 PIECE_MAX = 8 << 20  # bytes of one piece
+CODE_KEPT = 8  # folders of code, by content
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
 
 T = TypeVar("T")
@@ -32,9 +35,12 @@ Roots = Callable[[str], "dict[str, Path]"]  # where the folders of each kind are
 class AgentCopies:
     """What an agent answers."""
 
-    def __init__(self, roots: Roots) -> None:
-        """roots: raises LostPlaceError if the session is not the present one."""
-        self._roots = roots
+    def __init__(self, roots: Roots, has_folder: Callable[[str], bool]) -> None:
+        """roots: raises LostPlaceError if the session is not the present one.
+
+        has_folder: whether a path on this node is that of a folder.
+        """
+        self._roots, self._has_folder = roots, has_folder
         # Those in use: the last call that wants a folder lets go of its lock.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self.verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
@@ -45,6 +51,8 @@ class AgentCopies:
             "copy-write": self._write,
             "copy-commit": self._commit,
             "copy-drop": self._drop,
+            "copy-sees": self._sees,
+            "copy-unpack": self._unpack,
         }
 
     async def _stock(self, asked: messages.StockAsked) -> messages.Stock:
@@ -90,8 +98,9 @@ class AgentCopies:
                 attempt=asked.attempt,
                 copied={e.path: (e.size, e.mtime_ns) for e in asked.entries if e.kind == FILE},
             )
-            if known == now:
-                return messages.Done(path=str(folder))  # The answer before was lost.
+            if known == now and folder.is_dir():  # It was there, or the answer was lost.
+                Incoming(folder).abandon()
+                return messages.Done(path=str(folder))
             if known.written and known.attempt > asked.attempt:
                 raise EngineError(
                     f"attempt {known.attempt} has written there, and this is a copy of attempt "
@@ -114,6 +123,31 @@ class AgentCopies:
             return messages.Done()
 
         return await self._at(asked, remove)
+
+    async def _sees(self, asked: messages.SightAsked) -> messages.Sight:
+        own = self._work_folder(asked.session, asked.name)
+
+        def look() -> messages.Sight:
+            return messages.Sight(there=own.is_dir() or self._has_folder(asked.path))
+
+        return await asyncio.to_thread(look)
+
+    async def _unpack(self, asked: messages.Unpack) -> messages.Done:
+        own = self._work_folder(asked.session, asked.name)
+
+        def unpack(folder: Path) -> messages.Done:
+            if not own.is_dir():
+                give(folder, own, Owner(asked.uid, asked.gid))
+            os.utime(folder)
+            keep_newest(folder.parent, CODE_KEPT)
+            return messages.Done(path=str(own))
+
+        return await self._at(asked, unpack)
+
+    def _work_folder(self, session: str, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(f"{name[:80]!r} is not the name of a folder")
+        return self._roots(session)["work"] / name
 
     async def _at(self, asked: Any, work: Callable[[Path], T]) -> T:  # noqa: ANN401
         """Do something with a folder, in a thread, while nothing else is done with it."""

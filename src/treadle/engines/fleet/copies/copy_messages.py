@@ -131,6 +131,31 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SightAsked:
+    """Whether a job would find its working folder."""
+
+    session: str
+    path: str  # as it was submitted
+    name: str  # of the job's own folder, if it has been given one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    there: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unpack:
+    """Give a job a folder of its own with what was sent."""
+
+    session: str
+    folder: Folder
+    name: str
+    uid: int | None = None
+    gid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     path: str = ""  # of the folder on that node
 
@@ -143,4 +168,6 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "copy-write": (Write, Done),
     "copy-commit": (Commit, Done),
     "copy-drop": (Dropped, Done),
+    "copy-sees": (SightAsked, Sight),
+    "copy-unpack": (Unpack, Done),
 }

@@ -81,10 +81,13 @@ def _nothing(path: str, is_folder: bool) -> bool:  # noqa: ARG001
     return False
 
 
-def listing(folder: Path, *, leave: Leave = _nothing, files_max: int = FILES_MAX) -> Listing:
+def listing(
+    folder: Path, *, leave: Leave = _nothing, files_max: int = FILES_MAX, strict: bool = True
+) -> Listing:
     """Raises UncopyableError, or OSError if it cannot be read. A folder that is not there is empty.
 
-    files_max: of files, folders and links.
+    files_max: of files, folders and links. strict: what cannot be copied is an error; else it is
+    left out.
     """
     try:
         top = os.open(folder, _OPEN_FOLDER)
@@ -92,7 +95,7 @@ def listing(folder: Path, *, leave: Leave = _nothing, files_max: int = FILES_MAX
         return Listing()
     try:
         found: list[Entry] = []
-        for entry in _walk(top, "", os.fstat(top).st_uid, leave, 1):
+        for entry in _walk(top, _Walk(os.fstat(top).st_uid, leave, strict)):
             found.append(entry)
             if len(found) > files_max:
                 raise UncopyableError(f"it holds more than {files_max} files")
@@ -101,7 +104,13 @@ def listing(folder: Path, *, leave: Leave = _nothing, files_max: int = FILES_MAX
         os.close(top)
 
 
-def _walk(handle: int, before: str, owner: int, leave: Leave, depth: int) -> Iterator[Entry]:
+class _Walk(NamedTuple):
+    owner: int
+    leave: Leave
+    strict: bool
+
+
+def _walk(handle: int, walk: _Walk, before: str = "", depth: int = 1) -> Iterator[Entry]:
     if depth > DEPTH_MAX:
         raise UncopyableError(f"its folders are more than {DEPTH_MAX} deep")
     for name in sorted(os.listdir(handle)):
@@ -111,20 +120,29 @@ def _walk(handle: int, before: str, owner: int, leave: Leave, depth: int) -> Ite
         except FileNotFoundError:
             continue  # It was removed meanwhile.
         is_folder = stat.S_ISDIR(found.st_mode)
-        if leave(path, is_folder):
+        if walk.leave(path, is_folder):
             continue
-        _check_owner(path, found, owner)
-        mode = found.st_mode & _MODES
-        if stat.S_ISREG(found.st_mode):
-            yield Entry(path=path, size=found.st_size, mtime_ns=found.st_mtime_ns, mode=mode)
-        elif stat.S_ISLNK(found.st_mode):
-            yield Entry(path=path, kind=LINK, link=os.readlink(name, dir_fd=handle))
-        elif is_folder:
-            yield Entry(path=path, kind=FOLDER, mode=mode)
+        try:
+            _check_owner(path, found, walk.owner)
+            yield _entry(handle, name, path, found)
+        except UncopyableError:
+            if walk.strict:
+                raise
+            continue
+        if is_folder:
             with _opened(name, handle) as inner:
-                yield from _walk(inner, f"{path}/", owner, leave, depth + 1)
-        else:
-            raise UncopyableError(f"{path!r} is neither a file nor a folder nor a link")
+                yield from _walk(inner, walk, f"{path}/", depth + 1)
+
+
+def _entry(handle: int, name: str, path: str, found: os.stat_result) -> Entry:
+    mode = found.st_mode & _MODES
+    if stat.S_ISREG(found.st_mode):
+        return Entry(path=path, size=found.st_size, mtime_ns=found.st_mtime_ns, mode=mode)
+    if stat.S_ISLNK(found.st_mode):
+        return Entry(path=path, kind=LINK, link=os.readlink(name, dir_fd=handle))
+    if stat.S_ISDIR(found.st_mode):
+        return Entry(path=path, kind=FOLDER, mode=mode)
+    raise UncopyableError(f"{path!r} is neither a file nor a folder nor a link")
 
 
 def read(folder: Path, entry: Entry, offset: int, length: int) -> bytes:
