@@ -43,6 +43,10 @@ class Profile:
     busy: float | None = None
     memory_busy: float | None = None
     cores: float | None = None  # that it used beside each device
+    # Measured factors of its speed on more nodes than its size needs, and on several racks; 0: not
+    # measured.
+    across_nodes: float = 0.0
+    across_racks: float = 0.0
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]
