@@ -157,7 +157,7 @@ class Job(NamedTuple):
     # Since when the training of the present attempt is over: it is about to end by itself.
     over_at: float | None = None
     waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
-    # Nodes that have its checkpoints, which cannot be copied: it can go on only there. Empty: it
+    # Nodes that have its files, which cannot be copied: it can go on only there. Empty: it
     # can run anywhere.
     only_on: tuple[str, ...] = ()
 

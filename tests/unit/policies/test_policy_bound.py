@@ -39,8 +39,8 @@ def test_it_waits_while_that_node_is_full_and_others_go_on() -> None:
     assert places(actions) == {}
     assert places(told.tell(2.0, JobSubmitted(job("c", size=2)))) == {"c": "n1"}
     assert told.scheduler.why("a", 2.0).sentence == (
-        "it can go on only on n0, which has its checkpoints: they cannot be copied to other "
-        "nodes; it needs 2 devices, and 0 free there"
+        "it can run only on n0, which has its files: they cannot be copied to other nodes; it "
+        "needs 2 devices, and 0 are free there"
     )
     action = told.scheduler.jobs["b"].action
     assert places(told.tell(3.0, JobFinished("b", action))) == {"a": "n0"}

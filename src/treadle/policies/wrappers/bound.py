@@ -1,10 +1,10 @@
 """Jobs that can go on only on some nodes are started there, or wait.
 
 Where nodes have no file system in common, checkpoints are copied to the nodes on which a job goes
-on, up to a limit. A job whose checkpoints are larger is bound to the nodes that have them
-(`Job.only_on`). The inner policy does not know that. A start elsewhere is moved to devices of those
-nodes, before others are given them; if none are free, the job waits and the inner policy decides
-without it. A running job that would be moved away keeps what it has.
+on, and its working folder to nodes that lack it, up to a limit. A job that has more is bound to the
+nodes that have its files (`Job.only_on`). The inner policy does not know that. A start elsewhere is
+moved to devices of those nodes, before others are given them; if none are free, the job waits and
+the inner policy decides without it. A running job that would be moved away keeps what it has.
 """
 
 from treadle.core.allocation import Allocation
@@ -13,7 +13,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import devices, listed
+from treadle.core.wording import are, devices, listed
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import plain
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -70,11 +70,11 @@ class Bound(Wrapper):
         known = {node.name for node in snapshot.cluster.nodes}
         here = [name for name in row.only_on if name in known]
         free = len([device for device in snapshot.free if device.node in row.only_on])
-        state = f"{free} free there" if here else f"{where} is not in use now"
+        state = f"{free} {are(free)} free there" if here else f"{where} is not in use now"
         return Reason(
             "devices",
-            f"it can go on only on {where}, which has its checkpoints: they cannot be copied to "
-            f"other nodes; it needs {devices(row.spec.sizes[0])}, and {state}",
+            f"it can run only on {where}, which has its files: they cannot be copied to other "
+            f"nodes; it needs {devices(row.spec.sizes[0])}, and {state}",
         )
 
     def _there(self, free: FreeDevices, job: Job, wanted: Allocation) -> Allocation | None:
