@@ -1,6 +1,7 @@
 """Jobs that go on on other nodes, which have no file system in common with the ones before."""
 
 import logging
+import socket
 from pathlib import Path
 
 from tests.engines.fleet_story import FleetStory, spread, tell
@@ -53,6 +54,7 @@ def test_a_job_finds_its_checkpoints_on_every_node(tmp_path):
         assert found(bench, 1) == []
         assert found(bench, 2) == ["1-0"]
         assert found(bench, 4) == ["1-0", "2-0", "3-0"]
+        assert bench.engine.checkpoints("a") == str(folder(bench, "n0"))
         assert folder(bench, "n0").joinpath("2-0").read_text() == "attempt 2\n"
 
     tell(tmp_path, story, apart=True)
@@ -264,14 +266,18 @@ def test_a_folder_above_the_limit_is_not_copied(tmp_path):
 
 def test_a_socket_of_the_controller_is_named_only_on_its_own_machine(tmp_path):
     def launched(*, here: bool) -> dict[str, str]:
-        env = {"TREADLE_API_URL": "unix:/run/treadle.sock", "OTHER": "x"}
+        env = {"TREADLE_API_URL": f"unix:{path}", "OTHER": "x"}
         controls = NodeControls(tmp_path, here=here)
         launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1, env=env)
         controls.allow([Ordered(action=3, launch=launch)])
         return dict(controls.launch("a", 3, spread("n0")).env)
 
-    assert launched(here=True)["TREADLE_API_URL"] == "unix:/run/treadle.sock"
-    assert launched(here=False) == {"OTHER": "x"}
+    path = tmp_path / "socket"
+    assert launched(here=True) == {"OTHER": "x"}
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        assert launched(here=True)["TREADLE_API_URL"] == f"unix:{path}"
+        assert launched(here=False) == {"OTHER": "x"}
 
 
 def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):

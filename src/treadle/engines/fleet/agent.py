@@ -199,7 +199,8 @@ class Agent:
                 raise
             self._session = session
             upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
-            return messages.Charged(session=session.id, upto=upto, shared=shared)
+            root = str(session.checkpoints)
+            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
         shared = self.sees(asked.shared, asked.probe)

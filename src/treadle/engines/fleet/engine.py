@@ -153,6 +153,9 @@ class FleetEngine:
         return measured(self._sightings.values(), running)
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
+        client = self.clients.get(self.copies.first_node(job))
+        if client is not None and client.shared is False:
+            return str(CheckpointFolders(Path(client.root)).path(job, submission))
         return str(self._checkpoints.path(job, submission))
 
     async def tidy(self, job: JobId) -> Leftovers:

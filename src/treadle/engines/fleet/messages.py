@@ -155,6 +155,7 @@ class Charged:
     session: str
     upto: int  # facts up to this number say what the node had
     shared: bool  # its jobs keep their checkpoints in the controller's folder
+    root: str = ""  # where they do, on that node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

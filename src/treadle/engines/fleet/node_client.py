@@ -46,6 +46,7 @@ class NodeClient:
         self.name = joined.node.name
         # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
         self.shared: bool | None = None
+        self.root = ""  # where its jobs keep them, on that node
         self._link = joined.link
         self._desk = desk
         self._orders: list[tuple[Action, Launch | None]] = []
@@ -166,7 +167,7 @@ class NodeClient:
             await asyncio.sleep(pause_s)
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto = answered.session, 0, 0
-        self.shared = answered.shared
+        self.shared, self.root = answered.shared, answered.root
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

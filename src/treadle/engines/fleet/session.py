@@ -52,7 +52,8 @@ class NodeControls:
         """
         if (own := own_folder(self._root, folder_name(launch.job, launch.submission))) is not None:
             launch = replace(launch, workdir=str(own))
-        if not self._here and launch.env.get(API_URL, "").startswith("unix:"):
+        scheme, _, path = launch.env.get(API_URL, "").partition(":")
+        if scheme == "unix" and not (self._here and Path(path).is_socket()):
             env = {name: value for name, value in launch.env.items() if name != API_URL}
             launch = replace(launch, env=env)
         return launch

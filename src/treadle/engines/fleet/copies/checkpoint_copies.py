@@ -96,6 +96,11 @@ class CheckpointCopies:
         if len(self._known) > JOBS_MAX:
             self._forget(next(iter(self._known)))
 
+    def first_node(self, job: JobId) -> str:
+        """Of its newest attempt; empty if that is not known."""
+        known = self._known.get(job)
+        return "" if known is None else known.nodes[0]
+
     def bound(self, job: JobId) -> tuple[str, ...]:
         """The nodes that a job cannot leave, as far as is known while it runs."""
         return self._large.get(job, ())
@@ -127,17 +132,20 @@ class CheckpointCopies:
             return
         launch, writers = known.launch, {self._store(node) for node in known.nodes}
         async with self._lock(job):
-            held = {each.store: each for each in await self._held(launch, known.nodes)}
-            origin = held.get(self._store(known.nodes[0]))
+            first = self._clients.get(known.nodes[0])
+            origin = None if first is None else await self._held_by(first, launch)
             if origin is None or not origin.stock.written or origin.is_empty:
+                return
+            state = (origin.stock.newest_ns, origin.stock.bytes)
+            if self._copied.get(job, ("", 0, 0))[1:] == state:
                 return
             if self._too_large(origin.stock.bytes) or origin.stock.objection:
                 self._large[job] = self._nodes_of(origin.store)
                 return
             self._large.pop(job, None)
+            held = {each.store: each for each in await self._held(launch, known.nodes)}
             target = self._second_store(held, writers)
-            state = (origin.stock.newest_ns, origin.stock.bytes)
-            if target is None or self._copied.get(job) == (target.name, *state):
+            if target is None:
                 return
             source = await listed(origin.client, _folder(launch))
             what = self._copy_of(launch, origin.stock.attempt, wanted)
@@ -182,24 +190,24 @@ class CheckpointCopies:
 
     async def _held(self, launch: Launch, nodes: Sequence[str]) -> list[Held]:
         """What each store has that may have something, and those of these nodes."""
-        asked = _asking(messages.StockAsked, _folder(launch))
         maybe = {*self._traces.among(self._clients, launch.job), *nodes}
         stores = {
             self._store(node): client for node, client in self._clients.items() if node in maybe
         }
 
-        async def one(store: str, client: Asked) -> Held | None:
-            try:
-                return Held(
-                    store, client, await client.within_session("copy-stock", asked, messages.Stock)
-                )
-            except EngineError:
-                if self._clients.get(client.name) is client:
-                    raise
-                return None  # The node has left.
+        held = (self._held_by(client, launch) for client in stores.values())
+        return [each for each in await asyncio.gather(*held) if each is not None]
 
-        found = await asyncio.gather(*(one(*each) for each in stores.items()))
-        return [each for each in found if each is not None]
+    async def _held_by(self, client: Asked, launch: Launch) -> Held | None:
+        """What the store of a node has; None if the node has left."""
+        asked = _asking(messages.StockAsked, _folder(launch))
+        try:
+            stock = await client.within_session("copy-stock", asked, messages.Stock)
+        except EngineError:
+            if self._clients.get(client.name) is client:
+                raise
+            return None
+        return Held(self._store(client.name), client, stock)
 
     # -- copies ---------------------------------------------------------------------------------
 

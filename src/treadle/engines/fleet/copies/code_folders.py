@@ -90,7 +90,7 @@ class CodeFolders:
         blind = [node for node in nodes if not await self._sees(launch, node)]
         folder = Path(launch.workdir)
         if not blind or not await asyncio.to_thread(os.path.isdir, folder):
-            return  # Where nobody has it, the launch says so.
+            return  # If it is nowhere, the launch says so.
         most = self._limit_gib * 2**30
         try:
             code = await asyncio.to_thread(code_in, folder, launch.uid, launch.gid, most)
