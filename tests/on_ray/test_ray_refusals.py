@@ -58,7 +58,7 @@ def test_a_limit_of_copies_that_is_none(tmp_path: Path) -> None:
     done = up(tmp_path, "--engine", "ray", "--copy-limit", "much")
     assert done.returncode == REFUSED
     assert done.stderr.splitlines()[-1] == (
-        "treadle: --copy-limit is much; expected an amount with a unit such as 512M, 16G or 1.5T"
+        'treadle: --copy-limit is "much"; expected an amount with a unit such as 512M, 16G or 1.5T'
     )
 
 
