@@ -123,4 +123,7 @@ class Launches:
             if error.retryable:  # A node does not answer, or has left: back to the queue.
                 return How.STOPPED, "", ()
             return How.MACHINE_ERROR, str(error), ()
+        except Exception as error:  # a bug in one job's orders must not stop other jobs
+            logger.exception("job %s", order.job)
+            return How.ENGINE_ERROR, f"the engine failed: {error!r}", ()
         return None
