@@ -124,10 +124,10 @@ class SimulatedAgent:
             return messages.answer(await self._facts(asked))
         return messages.answer(self._verbs[verb](asked))
 
-    def _take_charge(self, _: messages.TakeCharge) -> messages.Answered:
+    def _take_charge(self, _: messages.TakeCharge) -> messages.Charged:
         self._session, self._done, self._outbox = uuid4().hex, 0, Outbox()
         self._put_at.clear()
-        return self._answer()
+        return messages.Charged(session=self._session, upto=self._outbox.upto, shared=True)
 
     def _answer(self) -> messages.Answered:
         return messages.Answered(session=self._session, upto=self._outbox.upto)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 DIFF_BYTES_MAX = 1 << 20
 TIME_LIMIT_S = 5.0
 HASHES_BYTES_MAX = 1 << 20
+FILES_BYTES_MAX = 4 << 20  # names of files
 _QUIET = (
     *("-c", "core.fsmonitor="),
     *("-c", "core.hooksPath=/dev/null"),
@@ -100,6 +101,18 @@ def hashes(
         if path:
             found[path] = digest
     return found
+
+
+def unignored(
+    folder: str | Path, *, time_limit_s: float = TIME_LIMIT_S, user: User | None = None
+) -> list[str] | None:
+    """The files in a folder that git does not ignore, tracked or not; None outside git."""
+    limits = _Limits(FILES_BYTES_MAX, time_limit_s, user)
+    asked = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
+    found = _git(folder, asked, limits)
+    if found is None or found.cut:
+        return None
+    return sorted({path for path in found.text.split("\0") if path})
 
 
 def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:

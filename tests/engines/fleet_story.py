@@ -20,7 +20,7 @@ from treadle.core.launch import Launch
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
-from treadle.engines.registry import EngineContext
+from treadle.engines.registry import EngineContext, EngineOptions
 
 Fact = TypeVar("Fact", bound=Event)
 
@@ -35,9 +35,14 @@ class SizedJobs(Jobs):
 class FleetStory:
     """An engine over a world, with everything around it."""
 
-    def __init__(self, root: Path, nodes: Sequence[str]) -> None:
+    def __init__(
+        self, root: Path, nodes: Sequence[str], *, apart: bool = False, **options: Any
+    ) -> None:
+        """apart: nodes have no file system in common. options: of the engine."""
         self.root = root
-        self.world = FleetWorld(root / "nodes", tuple(nodes))
+        self.world = FleetWorld(root / "nodes", tuple(nodes), apart=apart)
+        self.options = EngineOptions(**options)
+        self.copy_every_s = 3600.0
         self.jobs = SizedJobs()
         self.within_s = WITHIN_S
         self.engine = self.fresh_engine()
@@ -46,8 +51,11 @@ class FleetStory:
         """Another engine over the same world, as after a crash of the controller."""
         folder = self.root / "engine"
         folder.mkdir(exist_ok=True)
-        context = EngineContext(controls=self.jobs, clock=MonotonicClock(), root=folder)
-        self.engine = FleetEngine(context, WorldFleet(self.world))
+        context = EngineContext(
+            controls=self.jobs, clock=MonotonicClock(), root=folder, options=self.options
+        )
+        fleet = WorldFleet(self.world)
+        self.engine = FleetEngine(context, fleet, copy_every_s=self.copy_every_s)
         return self.engine
 
     async def crash(self) -> FleetEngine:
@@ -114,11 +122,12 @@ def tell(
     root: Path,
     story: Callable[[FleetStory], Coroutine[Any, Any, None]],
     nodes: Sequence[str] = ("n0", "n1", "n2"),
+    **details: Any,
 ) -> None:
     """Run a story on an event loop of its own, and leave nothing running."""
 
     async def whole() -> None:
-        bench = FleetStory(root, nodes)
+        bench = FleetStory(root, nodes, **details)
         try:
             await asyncio.wait_for(story(bench), 10 * WITHIN_S)
         finally:

@@ -32,13 +32,32 @@ class InProcessLink:
         raise LinkLostError(f"node {self.agent.node.name} cannot be reached")
 
 
+class SecludedAgent(Agent):
+    """Of a node that has no file system in common with the controller."""
+
+    def sees(self, path: str, content: str) -> bool:
+        return False
+
+    def has_folder(self, path: str) -> bool:
+        """`private` folders are on the controller's machine alone."""
+        return "private" not in path
+
+
 class FleetWorld:
     """The nodes, which outlive controllers."""
 
     def __init__(
-        self, root: Path, nodes: tuple[str, ...], *, slots: int = 3, fencing: Fencing = FENCING
+        self,
+        root: Path,
+        nodes: tuple[str, ...],
+        *,
+        slots: int = 3,
+        fencing: Fencing = FENCING,
+        apart: bool = False,
     ) -> None:
+        """apart: each node has checkpoint folders of its own."""
         self.root, self.fencing, self.slots = root, fencing, slots
+        self.kind = SecludedAgent if apart else Agent
         self.epoch = 0
         self.tell: Callable[[Change], None] = lambda _: None
         self.links = {name: InProcessLink(self._agent(name)) for name in nodes}
@@ -47,7 +66,7 @@ class FleetWorld:
         self._confirming = asyncio.get_running_loop().create_task(self._confirm())
 
     def _agent(self, name: str) -> Agent:
-        agent = Agent(
+        agent = self.kind(
             self.root / name,
             name,
             devices=CpuSlots(self.slots),

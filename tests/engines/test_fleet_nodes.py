@@ -8,13 +8,11 @@ from tests.engines.fleet_world import FENCING
 
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
-from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, JobStarted, NodeJoined, NodeLost
-from treadle.core.launch import AttemptId, Launch
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.port import StaleEpochError
-from treadle.engines.fleet.session import Storage
 from treadle.engines.node import fence
 from treadle.testing.engine_bench import row
 
@@ -337,19 +335,3 @@ def test_an_agent_that_dies_is_followed_by_one_that_finds_what_runs(tmp_path):
         assert not any(isinstance(fact, NodeLost | NodeJoined) for fact in bench.jobs.facts)
 
     tell(tmp_path, story)
-
-
-def test_a_node_without_the_checkpoints_of_a_job_does_not_resume_it(tmp_path):
-    first = Launch(
-        job="a", attempt=1, submission="s", command=("x",), workdir="/", ranks=1, resumed=False
-    )
-    again = Launch(
-        job="a", attempt=2, submission="s", command=("x",), workdir="/", ranks=1, resumed=True
-    )
-    alone = Storage("n1", tmp_path, shared=False)
-    alone.check(first)
-    with pytest.raises(EngineError, match="cannot resume on node n1"):
-        alone.check(again)
-    Storage("n1", tmp_path, shared=True).check(again)
-    (tmp_path / "checkpoints" / "a-s").mkdir(parents=True)
-    alone.check(again)  # It ran here before.

@@ -6,6 +6,7 @@ import pytest
 
 from treadle.engines.ray.cluster import RayNode, bundle, first_line, node_of
 from treadle.engines.ray.fleet import natural
+from treadle.engines.ray.offered import not_offered
 
 
 def row(**details: Any) -> dict[str, Any]:
@@ -63,6 +64,30 @@ def test_gpus_are_reserved_or_the_slots_of_a_node_without(
     resources: dict[str, float], devices: int | None, reserved: dict[str, float]
 ) -> None:
     assert bundle(node(Resources=resources), devices) == reserved
+
+
+def test_a_label_says_how_many_slots_a_node_offers() -> None:
+    assert bundle(node(Labels={"treadle.io/slots": "2"}), None) == {"CPU": 2.0}
+    assert bundle(node(Labels={"treadle.io/slots": "many"}), None) == {"GPU": 4.0}
+    assert node_of(row(Labels={"treadle.io/slots": "0"})) is None
+
+
+@pytest.mark.parametrize(
+    ("count", "visible", "left_out"),
+    [
+        (4, None, set()),
+        (2, None, {2, 3}),
+        (2, "2,3", {0, 1}),
+        (1, "GPU-d, GPU-a", {0, 1, 2}),
+        (4, "1,9,GPU-x", {0, 2, 3}),
+        (4, "", {0, 1, 2, 3}),
+    ],
+)
+def test_gpus_that_ray_was_not_given_are_left_out(
+    count: int, visible: str | None, left_out: set[int]
+) -> None:
+    uuids = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
+    assert not_offered(uuids, count, visible) == left_out
 
 
 def test_nodes_are_in_the_order_of_their_numbers() -> None:

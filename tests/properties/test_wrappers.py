@@ -49,7 +49,7 @@ TOGETHER = (
     "srtf+priority+elsewhere+steady?run_s=1&rest_s=1",
     "afs+priority+elsewhere+pays?unknown_s=3+steady?run_s=5&rest_s=2+host",
     "muri-l+priority+steady?run_s=0&rest_s=0",
-    "afs+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+host",
+    "afs+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+bound+host",
     "las+priority+steady?run_s=1&rest_s=1+reserve?wait_s=5&lengths=0.5+share+host",
     "antman+reserve?overtakes=0+share",
     "antman+priority+elsewhere+steady?run_s=2",

@@ -190,6 +190,8 @@ def _failed(state: SchedulerState, event: facts.JobFailed, now: float) -> None:
 
 def _attempt_ended(state: SchedulerState, event: facts.AttemptEnded, now: float) -> None:
     meaning = event.meaning
+    if event.only_on and (job := _current(state, event)) is not None:
+        state.rows[job.id] = job._replace(only_on=event.only_on)
     if meaning is not None:
         _APPLY[type(meaning)](state, meaning, now)
 

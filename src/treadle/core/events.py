@@ -147,6 +147,9 @@ class AttemptEnded:
     memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
     # It was lost with a node of its cluster: it goes back to the queue, and no failure is counted.
     node_lost: bool = False
+    # Nodes that have its files, which cannot be copied: it can go on only there. Empty: that
+    # is not known, or not so.
+    only_on: tuple[str, ...] = ()
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work

@@ -43,6 +43,10 @@ class Profile:
     busy: float | None = None
     memory_busy: float | None = None
     cores: float | None = None  # that it used beside each device
+    # Measured factors of its speed on more nodes than its size needs, and on several racks; 0: not
+    # measured.
+    across_nodes: float = 0.0
+    across_racks: float = 0.0
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]
@@ -153,6 +157,9 @@ class Job(NamedTuple):
     # Since when the training of the present attempt is over: it is about to end by itself.
     over_at: float | None = None
     waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
+    # Nodes that have its files, which cannot be copied: it can go on only there. Empty: it
+    # can run anywhere.
+    only_on: tuple[str, ...] = ()
 
     @property
     def id(self) -> JobId:
@@ -203,7 +210,7 @@ class Job(NamedTuple):
         begun = (action, action, now, waited_s, self.starts + 1)
         row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
         return tuple.__new__(
-            Job, (*row, *self[9:11], *begun, *self[16:19], None, self.waited_s + waited_s)
+            Job, (*row, *self[9:11], *begun, *self[16:19], None, self.waited_s + waited_s, self[21])
         )
 
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":

@@ -113,6 +113,7 @@ class NodeView:
     # Jobs that do not begin or do not end, and why, in one sentence.
     stuck: Mapping[JobId, str] = field(default_factory=dict)
     drained: bool = False  # it takes no new work
+    rack: str = ""
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":
@@ -121,5 +122,6 @@ class NodeView:
             device_type=node.device_type,
             cores=node.cores,
             memory_gib=node.memory_gib,
+            rack=node.rack,
             devices=tuple(view(Device(node.name, number)) for number in range(node.device_count)),
         )

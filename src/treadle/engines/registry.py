@@ -35,6 +35,8 @@ class EngineOptions:
     avoid: tuple[str, ...] = ()  # use all but these
     warm: bool = True  # Python jobs may start from warm interpreters
     address: str = ""  # of a cluster, for an engine that attaches to one
+    # The most that is copied from node to node of a job's checkpoints, or of its code.
+    copy_limit_gib: float = 2.0
     turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 

@@ -10,11 +10,11 @@ server; a 16-device job lost a third of its speed on eight servers instead of tw
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec, Profile
 
 
@@ -65,7 +65,7 @@ class ScalingModel:
     """The performance model of jobs that have a profile of one size and a serial share."""
 
     effects: Effects = NO_EFFECTS
-    racks: Mapping[str, str] = field(default_factory=dict)  # node -> rack
+    racks: dict[str, str] = field(default_factory=dict)  # node -> rack
     largest_node: int = 0  # devices of the largest node; a job that needs more must cross nodes
     # A cache of `alone`, by the profile's identity and size; the profile is kept so that its
     # identity stays its own.
@@ -76,6 +76,10 @@ class ScalingModel:
     @classmethod
     def on(cls, cluster: Cluster, effects: Effects = NO_EFFECTS) -> "ScalingModel":
         return cls(effects, cluster.rack_of(), cluster.largest_node)
+
+    def joined(self, node: Node) -> None:
+        """A node has come, or returned in another rack."""
+        self.racks[node.name] = node.rack
 
     def alone(self, spec: JobSpec, size: int) -> float:
         profile = spec.profile
@@ -95,8 +99,9 @@ class ScalingModel:
         effects = self.effects
         if ring:
             speed *= effects.shared ** len(ring)
-        if effects.across_nodes < 1.0 or effects.across_racks < 1.0:
-            speed *= self._spread(allocation)
+        known = spec.profile.across_nodes or spec.profile.across_racks
+        if known or effects.across_nodes < 1.0 or effects.across_racks < 1.0:
+            speed *= self._spread(allocation, spec.profile)
         return speed
 
     def kind(self, spec: JobSpec) -> Profile:
@@ -112,11 +117,12 @@ class ScalingModel:
     def _shared(self, specs: Sequence[JobSpec]) -> float:
         return self.effects.shared ** (len(specs) - 1)
 
-    def _spread(self, allocation: Allocation) -> float:
-        """The factor for using more nodes or racks than the size needs."""
+    def _spread(self, allocation: Allocation, profile: Profile) -> float:
+        """The factor for using more nodes or racks than the size needs; measured ones first."""
         nodes = allocation.nodes()
         needed = -(-allocation.size // self.largest_node) if self.largest_node else 1
-        factor = self.effects.across_nodes if len(nodes) > needed else 1.0
+        across = profile.across_nodes or self.effects.across_nodes
+        factor = across if len(nodes) > needed else 1.0
         if len({self.racks.get(node, "") for node in nodes}) > 1:
-            factor *= self.effects.across_racks
+            return profile.across_racks or factor * self.effects.across_racks
         return factor

@@ -90,7 +90,8 @@ def node_text(node: NodeView, *, width: int, colour: bool) -> str:
     kind = ", ".join(models) or plain(node.device_type)
     memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
     cores = several(node.cores, "core")
-    head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}"
+    rack = f", rack {plain(node.rack)}" if node.rack else ""
+    head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}{rack}"
     if node.drained:
         head += "\nit is drained: it takes no new jobs"
     rows = [_row(each) for each in node.devices]

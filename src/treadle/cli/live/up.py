@@ -27,6 +27,7 @@ from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import check_engine
+from treadle.wire.notation import memory
 from treadle.wire.retention import check_keeping
 
 _PLACES = ("socket", "state")
@@ -44,6 +45,12 @@ _PLACES = ("socket", "state")
     metavar="HOST:PORT",
     help="With --engine ray: the head of a running cluster; or RAY_ADDRESS. By default one is "
     "started on this machine.",
+)
+@click.option(
+    "--copy-limit",
+    metavar="SIZE",
+    help="With --engine ray: the most that is copied from node to node of a job's checkpoints, and "
+    "of its folder, where nodes share no file system. Default: 2GiB.",
 )
 @click.option(
     "--devices",
@@ -207,12 +214,21 @@ def _address(options: Mapping[str, Any]) -> str | None:
     return found
 
 
+def _check_cluster(options: Mapping[str, Any]) -> None:
+    """Options for an engine of several nodes."""
+    given = [name for name in ("address", "copy_limit") if options[name] is not None]
+    if given and options["engine"] in (None, "local", "memory"):
+        option = f"--{given[0].replace('_', '-')}"
+        raise click.UsageError(f"{option} is for an engine of a cluster, such as --engine ray")
+    if options["copy_limit"] is not None:
+        memory(options["copy_limit"], "--copy-limit")
+
+
 def _check(options: Mapping[str, Any]) -> None:
     """Refuse options that contradict each other, before anything is started."""
     if options["engine"] is not None:
         check_engine(options["engine"])
-    if options["address"] is not None and options["engine"] in (None, "local", "memory"):
-        raise click.UsageError("--address is for an engine of a cluster, such as --engine ray")
+    _check_cluster(options)
     if options["gpus"] and options["avoid"]:
         raise click.UsageError("--gpus and --avoid cannot be combined")
     if options["devices"] and (options["gpus"] or options["avoid"]):
@@ -294,6 +310,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         socket=_socket(options),
         engine=options["engine"] or "local",
         address=options["address"] or "",
+        copy_limit_gib=memory(options["copy_limit"] or "2GiB", "--copy-limit"),
         devices=options["devices"],
         gpus=_listed(options["gpus"]),
         avoid=_listed(options["avoid"]),

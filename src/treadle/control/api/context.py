@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 
 from treadle.control.jobs import Diffs, Gates, JobTable
 from treadle.control.learning import JobLearner
-from treadle.control.loop import Commit, Condition, Inbox, PolicyInCharge, StoreReads
+from treadle.control.loop import Commit, Condition, Inbox, LiveBelief, PolicyInCharge, StoreReads
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import DeviceClosed
 from treadle.core.job import Job, JobId
 from treadle.core.machine import NodeView
 from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
-from treadle.models.company.belief import CompanyBelief
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 from treadle.wire.jobs import State
@@ -31,7 +30,7 @@ class Seen:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     scheduler: Scheduler
-    belief: CompanyBelief
+    belief: LiveBelief
     jobs: JobTable
     gates: Gates
     learner: JobLearner

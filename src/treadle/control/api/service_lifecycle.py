@@ -25,7 +25,7 @@ from treadle.control.jobs import (
     text_of,
 )
 from treadle.control.learning import History, company_of, so_far_in, unpacked
-from treadle.control.loop import Controller, Rider, wall
+from treadle.control.loop import Controller, Rider, following_racks, wall
 from treadle.core.actions import Action
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
@@ -76,7 +76,11 @@ class Life:
             steps=self._context.commit,
             on_error=self._policy_failed,
             on_decided=self._decided,
-            observers=(self._decisions.observe, self._fragmented.observe),
+            observers=(
+                self._decisions.observe,
+                self._fragmented.observe,
+                following_racks(context.belief),
+            ),
         )
 
     async def begin(self) -> None:

@@ -51,6 +51,7 @@ from treadle.journal.facts import (
     JobEdited,
     RecordFact,
 )
+from treadle.models.learning.spread import spread_of
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import FailureView, Progress, State
 
@@ -253,7 +254,7 @@ class Reducer:
         retried = failed or bool(fact.beside) or fact.mps_failed or fact.node_lost
         view = _failure(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
-            self._learn(record, fact, len(attempt.devices))
+            self._learn(record, fact, attempt.devices)
             self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
             self._jobs.put_attempt(row)
@@ -282,19 +283,21 @@ class Reducer:
             record.failures += fact.how is not How.TIME_LIMIT  # It did what it was to do.
             record.failure = view
 
-    def _learn(self, record: JobRecord, fact: AttemptEnded, size: int) -> None:
+    def _learn(self, record: JobRecord, fact: AttemptEnded, devices: tuple[str, ...]) -> None:
         """What the end of an attempt taught.
 
         A job that cannot resume did all its work in this attempt. Attempts of one that can add up,
         if all had one size and none failed.
         """
         resumed = record.resumable and record.starts > 1
+        nodes = {device.rpartition(":")[0] for device in devices}
         attempted = Attempted(
-            size,
+            len(devices),
             record.ran_s if resumed else 0.0,
             alone=not resumed or not (record.resizes or record.failures),
             over=record.id in self._scheduler.ended,
             numbers=numbers_in(record),
+            spread=spread_of(nodes, len(devices), self._scheduler.cluster),
         )
         self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
 
@@ -304,7 +307,8 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            pace = of_pace(fact.progress, row.size, numbers=numbers_in(record))
+            spread = spread_of(row.allocation.nodes(), row.size, self._scheduler.cluster)
+            pace = of_pace(fact.progress, row.size, numbers=numbers_in(record), spread=spread)
             self._learner.pace(record.id, fact.action, kinds_of(record), pace)
             if pace is not None and pace.step_s:
                 self._learner.plans.observe(row, 1.0 / pace.step_s)

@@ -19,6 +19,7 @@ class Attempted(NamedTuple):
     alone: bool  # all the work was done at this size and by these seconds
     over: bool  # the job will not be tried again
     numbers: tuple[float, ...] = ()
+    spread: str = ""  # how its devices lay (models/learning/spread.py)
 
 
 def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
@@ -38,15 +39,26 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
         stages=said.stages if said is not None and said.alone else (),
         numbers=attempted.numbers,
         seen=ended.seen,
+        spread=attempted.spread,
     )
 
 
-def of_pace(said: LastProgress, size: int, *, numbers: tuple[float, ...]) -> Outcome | None:
+def of_pace(
+    said: LastProgress, size: int, *, numbers: tuple[float, ...], spread: str = ""
+) -> Outcome | None:
     """How fast a running job goes alone at this size; None if it has not said enough."""
     pace = step_s(said)
     if pace is None or not said.alone:
         return None
-    return Outcome(size, 0.0, total=_total(said), step_s=pace, stages=said.stages, numbers=numbers)
+    return Outcome(
+        size,
+        0.0,
+        total=_total(said),
+        step_s=pace,
+        stages=said.stages,
+        numbers=numbers,
+        spread=spread,
+    )
 
 
 def of_sight(seen: Sighting, size: int) -> Outcome:

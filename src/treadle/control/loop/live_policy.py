@@ -4,15 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.control.loop.clock import wall
+from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
+from treadle.core.events import Event, NodeJoined
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
+from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
 from treadle.core.wording import did_you_mean
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
+from treadle.models.learning.spread import DOUBT
 from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import Planner
 from treadle.models.scaling import ScalingModel
@@ -23,11 +27,11 @@ from treadle.policies.wrappers.wrapper import Wrapper
 DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 # Around every policy, the innermost first: priorities; failed jobs later and elsewhere; no change
-# that does not pay before its job ends; no thrashing; gangs in turn; joining running jobs; host
-# memory and cores of all that would start. A job that backs off must see which jobs of lower
-# priority would overtake it, so `elsewhere` comes outside of `priority`. `pays` and `steady` hide
-# running jobs, which `reserve` and `share` must see.
-AROUND = ("priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
+# that does not pay before its job ends; no thrashing; gangs in turn; joining running jobs; jobs
+# that cannot leave their nodes; host memory and cores of all that would start. A job that backs off
+# must see which jobs of lower priority would overtake it, so `elsewhere` comes outside of
+# `priority`. `pays` and `steady` hide running jobs, which `reserve` and `share` must see.
+AROUND = ("priority", "elsewhere", "pays", "steady", "reserve", "share", "bound", "host")
 _SHARE_OFF = "share=off"
 _SHARE_ON = "share=on"
 
@@ -121,6 +125,7 @@ class LiveBelief(CompanyBelief):
     """The live belief, with an idea of execution plans for policies that choose them."""
 
     plans: LivePlans
+    scaling: ScalingModel
 
     @property
     def planner(self) -> Planner:
@@ -132,15 +137,33 @@ class LiveBelief(CompanyBelief):
 
     def apart(self) -> "LiveBelief":
         twin = LiveBelief(self._base, self._cluster, record=self.record, allowed=False)
-        twin.mps, twin.plans = self.mps, self.plans
+        twin.mps, twin.plans, twin.scaling = self.mps, self.plans, self.scaling
         return twin
 
 
 def belief_on(cluster: Cluster, record: CompanyRecord | None = None) -> LiveBelief:
     """How fast jobs would run alone and together, by what was measured of them."""
-    belief = LiveBelief(ScalingModel.on(cluster), cluster, record=record)
+    scaling = ScalingModel.on(cluster, DOUBT)
+    belief = LiveBelief(scaling, cluster, record=record)
+    belief.scaling = scaling
     belief.plans = LivePlans(cluster)
     return belief
+
+
+def following_racks(belief: LiveBelief) -> Observer:
+    """Let a belief know the racks of nodes that join."""
+
+    def observe(
+        now: float,  # noqa: ARG001
+        events: Sequence[Event],
+        actions: Sequence[Action],  # noqa: ARG001
+        scheduler: Scheduler,  # noqa: ARG001
+    ) -> None:
+        for event in events:
+            if isinstance(event, NodeJoined):
+                belief.scaling.joined(event.node)
+
+    return observe
 
 
 class Guarded(Wrapper):

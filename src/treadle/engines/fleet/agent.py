@@ -19,9 +19,11 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import Part
 from treadle.core.machine import Leftovers
 from treadle.engines.fleet import messages
+from treadle.engines.fleet.copies.agent_copies import AgentCopies
+from treadle.engines.fleet.copies.own_folders import discard_own
 from treadle.engines.fleet.lease import NodeLease
 from treadle.engines.fleet.port import LEASE_S, StaleEpochError
-from treadle.engines.fleet.session import NodeControls, Session, Storage, job_of
+from treadle.engines.fleet.session import NodeControls, Session, job_of
 from treadle.engines.local import adoption
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node import fence
@@ -30,6 +32,7 @@ from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
+from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
 from treadle.files import is_folder, replace
 
@@ -96,6 +99,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
+            **AgentCopies(self._roots, self.has_folder).verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -123,6 +127,16 @@ class Agent:
         except Exception as error:  # the controller must hear of it, whatever it is
             logger.exception("the agent of node %s failed at %s", self.node.name, verb)
             return messages.refusal(error)
+
+    def sees(self, path: str, content: str) -> bool:
+        """Whether a path on this node leads to a file that the controller wrote."""
+        with suppress(OSError):
+            return bool(path) and Path(path).read_text() == content
+        return False
+
+    def has_folder(self, path: str) -> bool:
+        """Whether a path on this node is that of a folder."""
+        return is_folder(Path(path))
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
@@ -164,7 +178,7 @@ class Agent:
             )
         return messages.Surveyed(found=tuple(found))
 
-    async def _take_charge(self, asked: messages.TakeCharge) -> messages.Answered:
+    async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
             self._enter(asked.epoch)
             if self._lease.is_over:
@@ -184,13 +198,18 @@ class Agent:
                 await session.engine.close()
                 raise
             self._session = session
-            return self._answered(session)
+            upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
+            root = str(session.checkpoints)
+            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
-        shared = _reads(asked.shared, asked.probe)
+        shared = self.sees(asked.shared, asked.probe)
         checkpoints = Path(asked.shared).parent if shared else self.root
-        around = with_fields(Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints)
-        controls = NodeControls(Storage(self.node.name, checkpoints, shared))
+        around = with_fields(
+            Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
+        )
+        here = bool(asked.machine) and asked.machine == boot_id()
+        controls = NodeControls(self.root, here=here)
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -200,7 +219,13 @@ class Agent:
             around=around,
             excluded=self._excluded,
         )
-        return Session(uuid4().hex, asked.epoch, controls, engine)
+        return Session(uuid4().hex, asked.epoch, controls, engine, checkpoints)
+
+    def _roots(self, session: str) -> dict[str, Path]:
+        """Where the folders are that are copied from node to node."""
+        here = self._of(session).checkpoints
+        own = {name: self.root / name for name in ("code", "work")}
+        return {"checkpoints": here / "checkpoints", **own}
 
     async def _end_session(self) -> None:
         if self._session is not None:
@@ -288,7 +313,9 @@ class Agent:
         return await self._of(asked.session).engine.tidy(asked.job)
 
     async def _discard(self, asked: messages.JobAsked) -> Leftovers:
-        return await self._of(asked.session).engine.discard(asked.job)
+        engine = self._of(asked.session).engine
+        await asyncio.to_thread(discard_own, self.root, asked.job)
+        return await engine.discard(asked.job)
 
     # -- output ---------------------------------------------------------------------------------
 
@@ -321,10 +348,3 @@ def _part_of(found: adoption.Found) -> Part | None:
     if written is None:
         return None
     return Part(**{**written, "addresses": tuple(written["addresses"])})
-
-
-def _reads(path: str, wanted: str) -> bool:
-    """Whether this node sees a file that the controller wrote."""
-    with suppress(OSError):
-        return bool(path) and Path(path).read_text() == wanted
-    return False

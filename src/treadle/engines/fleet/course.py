@@ -142,13 +142,16 @@ class Course:
             if seat.allocation is not None
         ]
 
-    def not_launched(self, order: Launching, how: How, error: str = "") -> list[Effect]:
+    def not_launched(
+        self, order: Launching, how: How, error: str = "", only_on: tuple[str, ...] = ()
+    ) -> list[Effect]:
         """Nothing was launched; nothing happens if the order was superseded."""
         if self.beginning is not order:
             return []
         self.beginning = None
         code = NOT_LAUNCHED_CODE if how is How.ENGINE_ERROR else None
-        return [Tell(AttemptEnded(self.job, order.id, 0, how, code, error=error))]
+        ended = AttemptEnded(self.job, order.id, 0, how, code, error=error, only_on=only_on)
+        return [Tell(ended)]
 
     # -- facts ----------------------------------------------------------------------------------
 

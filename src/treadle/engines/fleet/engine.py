@@ -7,6 +7,8 @@ node (node_client.py), which has it done. The cluster says which nodes there are
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -37,21 +39,24 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.fleet import messages, takeover
+from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
+from treadle.engines.fleet.copies.code_folders import CodeFolders
+from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
 from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
 from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.fleet_views import NodeViews, Sightings, holders, measured
 from treadle.engines.fleet.gang import Gang
-from treadle.engines.fleet.gathering import gathered
+from treadle.engines.fleet.launches import Launches
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
-from treadle.engines.fleet.split import gang_of
 from treadle.engines.fleet.survey import WITHIN_S, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
@@ -61,21 +66,23 @@ logger = logging.getLogger("treadle")
 class FleetEngine:
     """Carries out orders on the nodes of a fleet."""
 
-    def __init__(self, context: EngineContext, fleet: Fleet) -> None:
+    def __init__(
+        self, context: EngineContext, fleet: Fleet, *, copy_every_s: float = EVERY_S
+    ) -> None:
+        """copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
         self._fleet = fleet
-        self._members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
-        self._ever = set(self._members)  # names of all nodes that were ever there
+        self.members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
+        self.ever = set(self.members)  # names of all nodes that were ever there
         self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
-        self._clients: dict[str, NodeClient] = {}
+        self.clients: dict[str, NodeClient] = {}
         self._courses: dict[JobId, Course] = {}
-        self._waiting: list[tuple[Course, Launching]] = []  # orders to be begun
         self._ends = NewestEnds()
         self._views = NodeViews()
         self._sightings: dict[str, Sightings] = {}
         self._closed: dict[Device, DeviceClosed] = {}
         self._unseen: dict[str, set[AttemptId]] = {}  # ends that a node is to tell
-        self._traces = Traces()
+        self.traces = Traces()
         self._losses = takeover.FIRST_LOSS
         self._epoch = 0
         self._probe = uuid4().hex
@@ -84,17 +91,23 @@ class FleetEngine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: set[asyncio.TimerHandle] = set()
         self._checkpoints = CheckpointFolders(context.root)
-        self._output = FleetOutput(self._clients, context.clock, self._running)
+        self.outputs = FleetOutput(self.clients, context.clock, self._running)
+        limit_gib = context.options.copy_limit_gib
+        self.copies = CheckpointCopies(self.clients, self.traces, limit_gib)
+        self.code = CodeFolders(self.clients, limit_gib)
+        self._copy_every_s = copy_every_s
+        self._launches = Launches(self)
 
     # -- the controller's side ------------------------------------------------------------------
 
     def nodes(self) -> tuple[Node, ...]:
-        return tuple(member.node for member in self._members.values())
+        return tuple(member.node for member in self.members.values())
 
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self._courses.values())
         return tuple(
-            self._views.view(member.node, jobs, self._closed) for member in self._members.values()
+            self._views.view(member.node, jobs, self._closed, self.copies.doing)
+            for member in self.members.values()
         )
 
     async def adopt(
@@ -117,39 +130,34 @@ class FleetEngine:
         self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
     ) -> Output:
         await self._begin()
-        return await self._output.read(attempt, rank, offset=offset, limit=limit)
+        return await self.outputs.read(attempt, rank, offset=offset, limit=limit)
 
     def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
-        return self._output.follow(attempt, rank, offset=offset)
+        return self.outputs.follow(attempt, rank, offset=offset)
 
     async def order_device(self, device: Device, order: DeviceOrder) -> None:
         await self._begin()
-        member, client = self._members.get(device.node), self._clients.get(device.node)
+        member, client = self.members.get(device.node), self.clients.get(device.node)
         known = member is not None and 0 <= device.number < member.node.device_count
         if client is None or not known:
             raise InvalidInputError(f"there is no device {device}")
-
-        def asked(session: str) -> messages.DeviceAsked:
-            return messages.DeviceAsked(session=session, device=device, order=order)
-
-        await client.within_session("order-device", asked, messages.Answered)
+        await client.order_device(device, order)
 
     async def order_node(self, node: str, order: NodeOrder) -> None:
         await self._begin()
-        client = self._clients.get(node)
+        client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
-
-        def asked(session: str) -> messages.NodeAsked:
-            return messages.NodeAsked(session=session, node=node, order=order)
-
-        await client.within_session("order-node", asked, messages.Answered)
+        await client.order_node(order)
 
     def measurements(self) -> Sequence[Measurement]:
         running = {course.gang.attempt: course for course in self._courses.values() if course.gang}
         return measured(self._sightings.values(), running)
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
+        client = self.clients.get(self.copies.first_node(job))
+        if client is not None and client.shared is False:
+            return str(CheckpointFolders(Path(client.root)).path(job, submission))
         return str(self._checkpoints.path(job, submission))
 
     async def tidy(self, job: JobId) -> Leftovers:
@@ -166,8 +174,8 @@ class FleetEngine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.gather(*(client.close() for client in self._clients.values()))
-        self._clients.clear()
+        await asyncio.gather(*(client.close() for client in self.clients.values()))
+        self.clients.clear()
         await self._fleet.close()
 
     # -- taking charge --------------------------------------------------------------------------
@@ -180,31 +188,31 @@ class FleetEngine:
         await asyncio.shield(self._begun)
 
     async def _take_charge(self, before: Before) -> None:
-        self._ever |= before.ever()
+        self.ever |= before.ever()
         self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         early, self._changes = self._changes or [], []
         for change in early:
             self._note_early(change)
-        for name, member in self._members.items():
-            self._clients[name] = NodeClient(member, self)
+        for name, member in self.members.items():
+            self.clients[name] = NodeClient(member, self)
         asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        found = await surveyed(asked, list(self._clients.values()), self._changes)
+        found = await surveyed(asked, list(self.clients.values()), self._changes)
         later, self._changes = self._changes, None
         gone = {change.name for change in later if isinstance(change, Left)}
-        members = [each for name, each in self._members.items() if name not in gone]
+        members = [each for name, each in self.members.items() if name not in gone]
         addresses = {member.node.name: member.address for member in members}
         plan = takeover.plan(before, found, addresses, self._ask_for_row)
         self._courses, self._unseen = plan.courses, plan.attempts
         for change in later:
             self._on_change(change)
-        for client in self._clients.values():
+        for client in self.clients.values():
             client.begin()
         for job in plan.stopped:
             self._tell(AttemptEnded(job.id, job.action, 0, How.STOPPED))
         for attempt in plan.never:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
-        ready = [client.ready() for client in self._clients.values()]
+        ready = [client.ready() for client in self.clients.values()]
         try:
             async with asyncio.timeout(WITHIN_S):
                 await asyncio.gather(*ready)
@@ -213,9 +221,12 @@ class FleetEngine:
         lost = takeover.lost_before(self._courses.values())
         self._coming = lost & self._fleet.coming()
         self._close_fence_later(takeover.FIRST_LOSS, *lost - self._coming)
+        for gang in [course.gang for course in plan.courses.values() if course.gang]:
+            self.copies.remember(gang.attempt, gang.nodes, gang.launch)
+        self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
         for course in plan.begin:
             assert course.beginning is not None
-            self._do(course, [Begin(course.beginning)])
+            self.do(course, [Begin(course.beginning)])
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
@@ -250,6 +261,7 @@ class FleetEngine:
             launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
+            machine=boot_id(),
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
@@ -262,9 +274,9 @@ class FleetEngine:
                 self._hear_replaced(node, fact)
             case JobStarted() | TrainingEnded() | AttemptEnded():
                 if (course := self._courses.get(fact.job)) is not None:
-                    self._do(course, course.hear(node, fact))
+                    self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
-                self._tell(NodeJoined(self._members[node].node))
+                self._tell(NodeJoined(self.members[node].node))
             case _:
                 self._tell(fact)
 
@@ -278,9 +290,9 @@ class FleetEngine:
         if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
             self._tell(fact)
         elif seat.lost is not None:
-            self._do(course, course.fence(node, seat.lost))
+            self.do(course, course.fence(node, seat.lost))
         else:
-            self._do(course, course.hear(node, fact))
+            self.do(course, course.hear(node, fact))
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -298,97 +310,36 @@ class FleetEngine:
         others = [self._courses.get(job) for job in after if job != action.job]
         behind = tuple(other.gang for other in others if other is not None and other.gang)
         try:
-            effects = course.order(action, self._ask, behind)
+            effects = course.order(action, self.ask, behind)
         except EngineError as error:  # It cannot say how to change it.
             ended = AttemptEnded(action.job, action.id, 0, How.ENGINE_ERROR, error=str(error))
             effects = [Tell(ended)]
-        self._do(course, effects)
+        self.do(course, effects)
 
-    def _ask(self, order: Launching) -> Launch:
+    def ask(self, order: Launching) -> Launch:
         return self._controls.launch(order.job, order.id, order.allocation)
 
-    def _do(self, course: Course, effects: Sequence[Effect]) -> None:
+    def do(self, course: Course, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Tell(fact):
                     self._tell(fact)
                 case Send(node, action, launch):
-                    if (client := self._clients.get(node)) is not None:
+                    if (client := self.clients.get(node)) is not None:
                         client.send(action, launch)
                 case Begin(order):
-                    self._waiting.append((course, order))
+                    self._launches.add(course, order)
         if not course.busy and self._courses.get(course.job) is course:
             del self._courses[course.job]
-        self._launch_all()
-
-    def _launch_all(self) -> None:
-        """Begin the orders that wait for no other attempt any more."""
-        due, self._waiting = self._waiting, []
-        ready: list[tuple[Course, Launching]] = []
-        for course, order in due:
-            if course.beginning is order:
-                (self._waiting if course.waits else ready).append((course, order))
-        for course, order in ready:
-            self._launch(course, order)
-
-    def _launch(self, course: Course, order: Launching) -> None:
-        how, why = self._objection(order)
-        if how is not None:
-            self._do(course, course.not_launched(order, how, why))
-        elif len(order.allocation.nodes()) > 1:
-            self._keep(self._gather(course, order))
-        else:
-            self._place(course, order, 0)
-
-    def _place(self, course: Course, order: Launching, port: int) -> None:
-        """Give the parts to their nodes."""
-        if course.beginning is not order:
-            return
-        nodes = order.allocation.nodes()
-        addresses = {name: self._members[name].address for name in nodes if name in self._members}
-        try:
-            gang = gang_of(order.id, self._ask(order), order.allocation, addresses, port)
-        except EngineError as error:
-            self._do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
-        except Exception as error:  # a bug in one job's orders must not stop other jobs
-            logger.exception("job %s", order.job)
-            why = f"the engine failed: {error!r}"
-            self._do(course, course.not_launched(order, How.ENGINE_ERROR, why))
-        else:
-            self._traces.add(gang.attempt, gang.nodes)
-            self._output.remember(gang)
-            self._do(course, course.launched(order, gang))
-
-    async def _gather(self, course: Course, order: Launching) -> None:
-        """Launch on several nodes once all of them could begin at once."""
-        try:
-            ready = await gathered(order, self._clients, lambda: course.beginning is order)
-        except EngineError as error:
-            self._do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
-            return
-        if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
-            self._do(course, course.not_launched(order, How.STOPPED))
-        else:
-            self._place(course, order, ready.port)
-
-    def _objection(self, order: Launching) -> tuple[How | None, str]:
-        """Why the order cannot be carried out, and whether that is a mistake."""
-        for device in order.allocation.devices:
-            member = self._members.get(device.node)
-            if member is None and device.node in self._ever:
-                return How.STOPPED, ""
-            if member is None or device.number >= member.node.device_count:
-                why = f"job {order.job} was given device {device}, which does not exist"
-                return How.ENGINE_ERROR, why
-        return None, ""
+        self._launches.go()
 
     # -- nodes that come and go -----------------------------------------------------------------
 
     def _on_change(self, change: ClusterChange) -> None:
         if self._changes is not None:
             self._changes.append(change)
-            if isinstance(change, Left) and (client := self._clients.get(change.name)):
-                self._keep(client.close())  # Do not wait for what it has.
+            if isinstance(change, Left) and (client := self.clients.get(change.name)):
+                self.keep(client.close())  # Do not wait for what it has.
         elif isinstance(change, Joined):
             self._join(change)
         else:
@@ -397,26 +348,26 @@ class FleetEngine:
     def _note_early(self, change: ClusterChange) -> None:
         """A change between the making of the engine and its beginning."""
         if isinstance(change, Joined):
-            known = self._members.get(change.node.name)
-            self._members[change.node.name] = change
-            self._ever.add(change.node.name)
+            known = self.members.get(change.node.name)
+            self.members[change.node.name] = change
+            self.ever.add(change.node.name)
             if known is None or known.node != change.node:
                 self._tell(NodeJoined(change.node))
-        elif self._members.pop(change.name, None) is not None:
+        elif self.members.pop(change.name, None) is not None:
             self._tell(NodeLost(change.name))
 
     def _join(self, joined: Joined) -> None:
         """A node came, or its agent is another one."""
         name = joined.node.name
-        known = self._members.get(name)
+        known = self.members.get(name)
         if known is not None and known.node != joined.node:
             self._leave(Left(name, "it returned with other devices"))
             known = None
-        self._members[name] = joined
-        self._ever.add(name)
-        before = self._clients.pop(name, None)
-        client = self._clients[name] = NodeClient(joined, self)
-        self._keep(self._welcome(client, before, None if known else joined.node))
+        self.members[name] = joined
+        self.ever.add(name)
+        before = self.clients.pop(name, None)
+        client = self.clients[name] = NodeClient(joined, self)
+        self.keep(self._welcome(client, before, None if known else joined.node))
 
     async def _welcome(
         self, client: NodeClient, before: NodeClient | None, node: Node | None
@@ -424,7 +375,7 @@ class FleetEngine:
         """node: its joining is to be told."""
         if before is not None:
             await before.close()
-        if self._clients.get(client.name) is not client:
+        if self.clients.get(client.name) is not client:
             return
         if node is not None:
             self._tell(NodeJoined(node))
@@ -434,19 +385,19 @@ class FleetEngine:
         if left.name in self._coming:
             self._coming.remove(left.name)
             self._close_fence_later(takeover.FIRST_LOSS, left.name)
-        if self._members.pop(left.name, None) is None:
+        if self.members.pop(left.name, None) is None:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)
-        client = self._clients.pop(left.name, None)
+        client = self.clients.pop(left.name, None)
         self._views.forget(left.name)
         self._sightings.pop(left.name, None)
         self._tell(NodeLost(left.name))
         self._losses += 1
         for course in list(self._courses.values()):
-            self._do(course, course.lose(left.name, self._losses))
+            self.do(course, course.lose(left.name, self._losses))
         self._close_fence_later(self._losses, left.name)
         if client is not None:
-            self._keep(client.close())
+            self.keep(client.close())
 
     def _close_fence_later(self, loss: int, *nodes: str) -> None:
         """By then the leases of these nodes have run out, and their supervisors have acted."""
@@ -455,7 +406,7 @@ class FleetEngine:
             self._timers.discard(timer)
             for course in list(self._courses.values()):
                 for node in nodes:
-                    self._do(course, course.fence(node, loss))
+                    self.do(course, course.fence(node, loss))
 
         if nodes:
             after_s = self._fleet.fencing.gone_after_s
@@ -466,12 +417,18 @@ class FleetEngine:
 
     def _tell(self, fact: Event) -> None:
         if isinstance(fact, AttemptEnded):
+            if fact.node_lost and (bound := self.copies.bound(fact.job)):
+                fact = replace_fields(fact, only_on=bound)
             self._ends.add(fact)
         elif isinstance(fact, DeviceClosed):
             self._closed[fact.device] = fact
         elif isinstance(fact, DeviceOpened):
             self._closed.pop(fact.device, None)
         self._controls.tell(fact)
+
+    def _running_gangs(self) -> list[Gang]:
+        gangs = [course.gang for course in self._courses.values()]
+        return [gang for gang in gangs if gang is not None and gang.started]
 
     def _running(self, attempt: AttemptId) -> Gang | None:
         course = self._courses.get(attempt.job)
@@ -483,10 +440,13 @@ class FleetEngine:
             return Leftovers()
         await self._begin()
 
-        clients = [self._clients[name] for name in self._traces.among(self._clients, job)]
-        return await leftovers(clients, verb, job)
+        clients = [self.clients[name] for name in self.traces.among(self.clients, job)]
+        found = await leftovers(clients, verb, job)
+        with suppress(EngineError):
+            await self.copies.drop(job)
+        return found
 
-    def _keep(self, work: Coroutine[Any, Any, None]) -> None:
+    def keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

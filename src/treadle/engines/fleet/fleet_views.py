@@ -19,7 +19,9 @@ _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "netwo
 _AVERAGED = ("busy", "memory_busy", "active", "bandwidth")
 
 # What a view rests on: the node, what its agent said, who holds its devices, those that are closed.
-_Basis = tuple[Node, NodeView | None, list[tuple[JobId, ...]], list[DeviceClosed | None]]
+_Basis = tuple[
+    Node, NodeView | None, list[tuple[JobId, ...]], list[DeviceClosed | None], dict[JobId, str]
+]
 
 
 def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
@@ -49,12 +51,14 @@ class NodeViews:
         node: Node,
         jobs: Mapping[Device, tuple[JobId, ...]],
         closed: Mapping[Device, DeviceClosed],
+        copying: Mapping[JobId, str],
     ) -> NodeView:
-        """jobs: on each device, by turn. closed: devices that take no new work."""
+        """jobs: on each device, by turn. closed: devices that take no new work. copying: what is
+        copied for jobs that begin."""
         devices = [Device(node.name, number) for number in range(node.device_count)]
         held = [jobs.get(device, ()) for device in devices]
         shut = [closed.get(device) for device in devices] if closed else []
-        basis = node, self.seen.get(node.name), held, shut
+        basis = node, self.seen.get(node.name), held, shut, dict(copying)
         kept = self._kept.get(node.name)
         if kept is None or kept[0] != basis:
             kept = self._kept[node.name] = basis, _node_view(*basis)
@@ -66,6 +70,7 @@ def _node_view(
     seen: NodeView | None,
     held: Sequence[tuple[JobId, ...]],
     shut: Sequence[DeviceClosed | None],
+    copying: Mapping[JobId, str],
 ) -> NodeView:
     def shown(device: Device) -> DeviceView:
         jobs = held[device.number]
@@ -80,7 +85,7 @@ def _node_view(
         NodeView.of(node, shown),
         containment="" if seen is None else seen.containment,
         enforced=() if seen is None else seen.enforced,
-        stuck={} if seen is None else seen.stuck,
+        stuck={**({} if seen is None else seen.stuck), **copying},
         drained=seen is not None and seen.drained,
     )
 

@@ -70,6 +70,11 @@ class Gang:
         return tuple(self.seats)
 
     @property
+    def launch(self) -> Launch | None:
+        """How its first part was launched, if that is known."""
+        return next((seat.launch for seat in self.seats.values()), None)
+
+    @property
     def alone(self) -> Seat | None:
         """Its only part, if it runs on one node."""
         return next(iter(self.seats.values())) if len(self.seats) == 1 else None

@@ -1,13 +1,15 @@
 """Waits until all nodes of a job could begin at once, so that no half of it runs and waits."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.course import Launching
 from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.split import parts_of
 
 WAIT_S = 5.0  # of one call, for devices that another job releases
@@ -16,6 +18,23 @@ WAIT_S = 5.0  # of one call, for devices that another job releases
 class Ready(NamedTuple):
     objection: str = ""  # why it cannot be launched there
     port: int = 0  # for the rendezvous, on the first node
+
+
+def objection(
+    order: Launching, members: Mapping[str, Joined], ever: Collection[str]
+) -> tuple[How | None, str]:
+    """Why the order cannot be carried out, and whether that is a mistake.
+
+    ever: the names of all nodes that were ever there.
+    """
+    for device in order.allocation.devices:
+        member = members.get(device.node)
+        if member is None and device.node in ever:
+            return How.STOPPED, ""
+        if member is None or device.number >= member.node.device_count:
+            why = f"job {order.job} was given device {device}, which does not exist"
+            return How.ENGINE_ERROR, why
+    return None, ""
 
 
 async def gathered(

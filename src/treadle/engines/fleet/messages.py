@@ -27,6 +27,7 @@ from treadle.core.machine import (
     NodeView,
     Output,
 )
+from treadle.engines.fleet.copies import copy_messages
 from treadle.engines.fleet.port import StaleEpochError
 
 Document = TypeVar("Document")
@@ -136,6 +137,7 @@ class TakeCharge:
     # controller's folder of checkpoints.
     shared: str = ""
     probe: str = ""
+    machine: str = ""  # of the controller: another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,16 @@ class Answered:
 
     session: str
     upto: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged:
+    """The answer to taking charge."""
+
+    session: str
+    upto: int  # facts up to this number say what the node had
+    shared: bool  # its jobs keep their checkpoints in the controller's folder
+    root: str = ""  # where they do, on that node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,7 +247,7 @@ class JobAsked:
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "survey": (Survey, Surveyed),
-    "take-charge": (TakeCharge, Answered),
+    "take-charge": (TakeCharge, Charged),
     "orders": (Orders, Answered),
     "prepare": (Prepare, Prepared),
     "facts": (FactsAsked, FactsGiven),
@@ -245,6 +257,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "order-node": (NodeAsked, Answered),
     "tidy": (JobAsked, Leftovers),
     "discard": (JobAsked, Leftovers),
+    **copy_messages.VERBS,
 }
 
 

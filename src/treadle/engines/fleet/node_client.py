@@ -13,9 +13,11 @@ from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
 from treadle.core.actions import Action
+from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.events import Event
 from treadle.core.launch import Launch
+from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.messages import LostPlaceError
 from treadle.engines.fleet.port import Joined, StaleEpochError
@@ -42,6 +44,9 @@ class NodeClient:
 
     def __init__(self, joined: Joined, desk: Desk) -> None:
         self.name = joined.node.name
+        # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
+        self.shared: bool | None = None
+        self.root = ""  # where its jobs keep them, on that node
         self._link = joined.link
         self._desk = desk
         self._orders: list[tuple[Action, Launch | None]] = []
@@ -114,6 +119,18 @@ class NodeClient:
             raise EngineError(f"node {self.name} does not answer", retryable=True) from None
         raise EngineError(f"node {self.name} is not there now", retryable=True)
 
+    async def order_device(self, device: Device, order: DeviceOrder) -> None:
+        def asked(session: str) -> messages.DeviceAsked:
+            return messages.DeviceAsked(session=session, device=device, order=order)
+
+        await self.within_session("order-device", asked, messages.Answered)
+
+    async def order_node(self, order: NodeOrder) -> None:
+        def asked(session: str) -> messages.NodeAsked:
+            return messages.NodeAsked(session=session, node=self.name, order=order)
+
+        await self.within_session("order-node", asked, messages.Answered)
+
     # -- the session ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
@@ -140,7 +157,7 @@ class NodeClient:
             charge = self._desk.charge(self.name)  # Whatever was ordered before is in it.
             self._orders.clear()
             try:
-                answered = await self.ask("take-charge", charge, messages.Answered)
+                answered = await self.ask("take-charge", charge, messages.Charged)
                 break
             except (LostPlaceError, StaleEpochError):
                 raise
@@ -150,6 +167,7 @@ class NodeClient:
             await asyncio.sleep(pause_s)
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto = answered.session, 0, 0
+        self.shared, self.root = answered.shared, answered.root
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

@@ -5,7 +5,7 @@ lease has run out. The local engine that is made for the next session finds what
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from treadle.core.allocation import Allocation
@@ -13,39 +13,22 @@ from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.launch import Launch
+from treadle.engines.fleet.copies.own_folders import own_folder
 from treadle.engines.fleet.messages import LostPlaceError, Ordered, Row
 from treadle.engines.fleet.outbox import Outbox
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.node.checkpoint_folders import folder_name
 
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    """Where jobs of this node keep their checkpoints."""
-
-    node: str
-    checkpoints: Path  # the root of their folders
-    shared: bool  # all nodes see it
-
-    def check(self, launch: Launch) -> None:
-        """Refuse a job that would have to go on from checkpoints that this node does not see."""
-        if self.shared or not launch.resumed:
-            return
-        folder = CheckpointFolders(self.checkpoints).path(launch.job, launch.submission)
-        if not folder.exists():
-            raise EngineError(
-                f"job {launch.job} cannot resume on node {self.node}, which does not see the "
-                "checkpoints of the other nodes; put Treadle's folder on a shared file system",
-                retryable=False,
-            )
+API_URL = "TREADLE_API_URL"
 
 
 class NodeControls:
     """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, root: Path, *, here: bool) -> None:
+        """root: of the agent. here: the controller is on this machine."""
         self.outbox = Outbox()
-        self._storage = storage
+        self._root, self._here = root, here
         self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
 
     def allow(self, launches: Sequence[Ordered]) -> None:
@@ -60,8 +43,20 @@ class NodeControls:
                 f"the controller did not say how to launch job {job} for order {action}",
                 retryable=False,
             )
-        self._storage.check(found)
-        return found
+        return self._fitted(found)
+
+    def _fitted(self, launch: Launch) -> Launch:
+        """As it is launched on this node: in the job's own folder, if it was given one here.
+
+        A socket of the controller's machine leads nowhere on another one, or to another server.
+        """
+        if (own := own_folder(self._root, folder_name(launch.job, launch.submission))) is not None:
+            launch = replace(launch, workdir=str(own))
+        scheme, _, path = launch.env.get(API_URL, "").partition(":")
+        if scheme == "unix" and not (self._here and Path(path).is_socket()):
+            env = {name: value for name, value in launch.env.items() if name != API_URL}
+            launch = replace(launch, env=env)
+        return launch
 
     def tell(self, *facts: Event) -> None:
         for fact in facts:
@@ -86,6 +81,7 @@ class Session:
     epoch: int
     controls: NodeControls
     engine: LocalEngine
+    checkpoints: Path  # the root of the folders in which jobs of this node keep theirs
     done: int = 0  # the number of the newest batch of orders that was carried out
     over: str = field(default="")  # why the controller must take charge anew
 

@@ -119,7 +119,8 @@ class _Case:
         if unseen - lost:  # An older attempt may run on a node that is gone.
             return self._carry_out(newest, seen, unseen)
         is_current = all(e.action == job.action and not e.never_was for e in seen.values())
-        if not lost and len(parts) == 1 and set(seen) <= set(parts) and not self._must_go(seen):
+        alone = not lost and len(parts) == 1 and set(seen) <= set(parts)
+        if alone and seen and not self._must_go(seen):
             return self._leave_to_node(next(iter(parts)), seen, ask)
         if (seen or lost) and is_current and set(seen) <= set(parts):
             return self._go_on(newest, seen, lost, ask)

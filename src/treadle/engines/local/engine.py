@@ -112,7 +112,8 @@ class LocalEngine:
         )
         self.gate = NodeGate(context.root, self._node, self.tell)
         around = around or Surroundings.here()
-        self._checkpoints = CheckpointFolders(around.checkpoints or context.root)
+        kept = around.checkpoints or context.root
+        self._checkpoints = CheckpointFolders(kept, recorded=around.moves)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)
         self.outputs = OutputReader(self.folders, context.clock, self._coming)
         turns = TurnLink(context.options.turns)

@@ -12,17 +12,23 @@ from pathlib import Path
 
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
+from treadle.engines.node.checkpoint_records import note_attempt
+
+
+def folder_name(job: JobId, submission: str) -> str:
+    return f"{job}-{submission}" if submission else job
 
 
 class CheckpointFolders:
     """The checkpoint folders of all jobs under one root."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, *, recorded: bool = False) -> None:
+        """recorded: which attempt wrote there last is kept (checkpoint_records.py)."""
+        self._root, self._recorded = root, recorded
         self._made: dict[JobId, set[Path]] = {}  # by this process; of other jobs the disk is asked
 
     def path(self, job: JobId, submission: str = "") -> Path:
-        return self._root / "checkpoints" / (f"{job}-{submission}" if submission else job)
+        return self._root / "checkpoints" / folder_name(job, submission)
 
     def of(self, job: JobId) -> list[Path]:
         """The folders of all submissions that had this number."""
@@ -48,4 +54,7 @@ class CheckpointFolders:
                 passage.chmod(0o711)
             gid = -1 if launch.gid is None else launch.gid
             os.chown(folder, launch.uid, gid, follow_symlinks=False)
+        if self._recorded:
+            part = 0 if launch.part is None else launch.part.node_rank
+            note_attempt(folder, launch.attempt, part)
         return folder

@@ -17,6 +17,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.machine import Leftovers
 from treadle.engines.node.attempt_folders import AttemptFolders, locked
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
+from treadle.engines.node.checkpoint_records import remove_record
 
 DEPTH_MAX = 64  # of folders within an attempt's; each holds a file descriptor
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -75,6 +76,7 @@ class LeftoverFolders:
             with suppress(OSError), _opened(path.parent) as parent:  # Not if it holds something.
                 os.rmdir(path.name, dir_fd=parent)
                 removed += 1
+                remove_record(path)
         self._checkpoints.forget(job)
         return removed
 

@@ -24,6 +24,7 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.fleet.agent import Agent
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.node import fence
+from treadle.engines.ray.offered import not_offered, visible_to_ray
 from treadle.engines.registry import EngineOptions
 from treadle.version import __version__
 
@@ -45,6 +46,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
     slots: int | None = None  # CPU slots, in place of GPUs
+    gpu_count: int | None = None  # so many GPUs Ray was given; None: it was not asked
     gpus: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     warm: bool = True
@@ -127,12 +129,15 @@ class AgentHost:
     async def _made(self, post: Post) -> Agent:
         self._lock = await _locked(post.folder)
         devices = await asyncio.to_thread(devices_of, post.options)
+        excluded = {*excluded_by(post.options, devices)}
+        if post.slots is None and post.gpu_count is not None:
+            excluded |= not_offered(devices.uuids, post.gpu_count, visible_to_ray())
         agent = Agent(
             post.folder,
             post.name,
             devices=devices,
             address=post.address,
-            excluded=excluded_by(post.options, devices),
+            excluded=tuple(sorted(excluded)),
             options=post.options,
             lease_s=post.lease_s,
             member=post.member,

@@ -28,6 +28,7 @@ from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
+SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not used
 ID = "ray.io/node-id"
 RESERVED = "treadle-"  # before the id of a node: the name of its placement group
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
@@ -48,6 +49,7 @@ class RayNode:
     rack: str
     gpus: int
     cpus: int
+    slots: int | None = None  # CPU slots, as its label says
 
 
 def connect(address: str) -> None:
@@ -111,14 +113,17 @@ def nodes() -> list[RayNode]:
 
 
 def node_of(row: Mapping[str, Any]) -> RayNode | None:
-    """A node as Treadle sees it; None if it was started with no CPUs and no GPUs, to run nothing.
+    """A node as Treadle sees it; None if it was started to run nothing.
+
+    That is with no CPUs and no GPUs, or with the label `treadle.io/slots=0`.
 
     Its name must stay the same when its Ray is started again. It is the label `treadle.io/name`,
     else the name that Ray was given (`--node-name`), else the host's.
     """
     resources, labels = row["Resources"], row.get("Labels") or {}
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
-    if not gpus and not cpus:
+    slots = _slots(labels.get(SLOTS, ""))
+    if slots == 0 or (not gpus and not cpus):
         return None
     own = str(row.get("NodeName") or "")
     if own == row["NodeManagerAddress"]:  # Ray's default.
@@ -131,7 +136,13 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
         rack=next((labels[each] for each in RACKS if labels.get(each)), ""),
         gpus=gpus,
         cpus=cpus,
+        slots=slots,
     )
+
+
+def _slots(text: str) -> int | None:
+    """The value of the label; None if there is none, or no number."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else None
 
 
 def death_of(node_id: str) -> str:
@@ -147,6 +158,7 @@ def death_of(node_id: str) -> str:
 
 def bundle(node: RayNode, devices: int | None) -> dict[str, float]:
     """What Treadle manages of a node: its GPUs, or CPU slots where there are none."""
+    devices = devices or node.slots
     if node.gpus and devices is None:
         return {"GPU": float(node.gpus)}
     return {"CPU": float(min(node.cpus, devices or node.cpus))}

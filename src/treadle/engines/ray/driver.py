@@ -230,6 +230,7 @@ class Driver:
             member=node.id,
             rack=node.rack,
             slots=None if slots is None else settings.devices or int(slots),
+            gpu_count=node.gpus,
             gpus=settings.gpus,
             avoid=settings.avoid,
             warm=settings.warm,

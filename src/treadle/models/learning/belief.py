@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobProgressed, JobStarted
 from treadle.core.job import Job, JobSpec
 from treadle.core.ports import InterleavingModel
@@ -17,6 +18,7 @@ from treadle.models.learning.curves import Curve
 from treadle.models.learning.kinds import Kinds, by_model
 from treadle.models.learning.knowledge import Knowledge, Pace
 from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.spread import spread_of
 from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.scaling import speedup
 
@@ -42,6 +44,7 @@ class Learned(LengthAware):
         in CoDDL (Hwang et al., NSDI'21): "overestimate first, re-adjust later".
         """
         self.knowledge = Knowledge()
+        self.cluster: Cluster | None = None  # as it is now; None: how devices lie is not known
         self.kinds = kinds
         self._model = model
         self._serial = serial
@@ -56,14 +59,20 @@ class Learned(LengthAware):
         self.lengths = KnownLengths(self)  # what is known of lengths
 
     def observe(
-        self, spec: JobSpec, size: int, iterations_per_s: float, *, shared: bool = False
+        self,
+        spec: JobSpec,
+        size: int,
+        iterations_per_s: float,
+        *,
+        shared: bool = False,
+        spread: str = "",
     ) -> None:
-        """Take in that the job ran at that speed on so many devices."""
+        """Take in that the job ran at that speed on so many devices; spread: how they lay."""
         if not iterations_per_s > 0:
             return
         if not shared:
             self._seen_alone.add(spec.profile.model or spec.id)
-        seen = Outcome(size, 0.0, step_s=1.0 / iterations_per_s, shared=shared)
+        seen = Outcome(size, 0.0, step_s=1.0 / iterations_per_s, shared=shared, spread=spread)
         self.knowledge.observe(self.kinds(spec), seen)
 
     def basis(self, spec: JobSpec) -> int:
@@ -103,12 +112,20 @@ class Learned(LengthAware):
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
-        speed = self.alone(spec, len(allocation.devices))
+        speed = self.alone(spec, len(allocation.devices)) * self._apart(spec, allocation)
         if not ring:
             return speed
         model = self._model
         shared = model.iterations_per_s(spec, allocation, ring)
         return speed * shared / model.iterations_per_s(spec, allocation, ())
+
+    def _apart(self, spec: JobSpec, allocation: Allocation) -> float:
+        """The factor of a placement on more nodes or racks than are needed."""
+        nodes = allocation.nodes()
+        if len(nodes) == 1 or self.cluster is None:
+            return 1.0
+        spread = spread_of(nodes, allocation.size, self.cluster)
+        return self.knowledge.apart(self.kinds(spec)).factor(spread)
 
     def kind(self, spec: JobSpec) -> Hashable:
         """Policies keep tables of groups by kind: a job that was seen is of another kind."""
@@ -147,9 +164,12 @@ def learning(belief: Learned, measure: Measure | None = None) -> Observer:
         actions: Sequence[Action],  # noqa: ARG001
         scheduler: Scheduler,
     ) -> None:
+        belief.cluster = scheduler.cluster
         for job, speed, shared in _reports(events, scheduler):
             measured = speed if measure is None else measure(job.spec, job.size, speed)
-            belief.observe(job.spec, job.size, measured, shared=shared)
+            assert job.allocation is not None
+            spread = spread_of(job.allocation.nodes(), job.size, scheduler.cluster)
+            belief.observe(job.spec, job.size, measured, shared=shared, spread=spread)
 
     return observe
 

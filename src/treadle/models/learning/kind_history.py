@@ -73,6 +73,8 @@ class History:
     # Seconds of a whole job by size, as older versions stored it; the size changed last is last.
     by_size: dict[int, list[float]] = field(default_factory=dict)
     steps: dict[int, list[float]] = field(default_factory=dict)  # seconds of a step by size
+    # The same of placements on more nodes or racks than are needed (spread.py).
+    apart: dict[str, dict[int, list[float]]] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
     needs: Needs = field(default_factory=Needs)
@@ -96,7 +98,7 @@ class History:
                 put(self.by_size, outcome.size, seconds)
             changed = True
         if outcome.paced and outcome.step_s is not None:
-            put(self.steps, outcome.size, outcome.step_s)
+            put(self._table(outcome.spread), outcome.size, outcome.step_s)
             changed = True
         if outcome.total is not None and TOTAL_MIN < outcome.total < TOTAL_MAX:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
@@ -108,6 +110,9 @@ class History:
             self.needs.stages = shares
             changed = True
         return changed
+
+    def _table(self, spread: str) -> dict[int, list[float]]:
+        return self.apart.setdefault(spread, {}) if spread else self.steps
 
     def add_far(self, outcome: Outcome, owner: str) -> bool:
         """Take in the length of a job that need have little in common; whether it has one.

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from treadle.core.job import Profile
 from treadle.models.fitted import Point
 from treadle.models.learning.confirmed import confirmed_by, no_wider
-from treadle.models.learning.curves import SERIAL, Curve, FittedCurve
+from treadle.models.learning.curves import Curve, FittedCurve
 from treadle.models.learning.expectation import Expectation, around
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, narrowed, rescored, weights
 from treadle.models.learning.kept_experts import KeptExperts
@@ -20,11 +19,13 @@ from treadle.models.learning.kind_experts import as_sure_as_farther
 from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
 from treadle.models.learning.known_kinds import KnownKinds
+from treadle.models.learning.learned_profile import learned_profile
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.outlived import beyond_runs
 from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
+from treadle.models.learning.spread import Apart, apart, steps_of
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
@@ -150,9 +151,13 @@ class Knowledge:
         """How fast jobs of the closest of these kinds are that was measured; None: none was."""
         for kind in kinds:
             history = self._known.get(kind)
-            if history is not None and history.steps:
+            if history is not None and steps_of(history):
                 return None if closeness(kind) in FAR else self._pace(kind, history)
         return None
+
+    def apart(self, kinds: Sequence[Kind]) -> Apart:
+        """How fast such jobs are on more nodes or racks than they need."""
+        return apart(self._known.get, kinds)
 
     def needs(self, kinds: Sequence[Kind]) -> Needs:
         """What the closest kind was seen to need.
@@ -183,7 +188,9 @@ class Knowledge:
     ) -> Expectation:
         """What to expect of a job of these kinds, the closest first, at the size it asks for."""
         curve = self._curve(kinds)
-        profile = self._profile(kinds, asked, sizes=sizes, model=model, curve=curve)
+        profile = learned_profile(
+            self.needs(kinds), self.apart(kinds), curve, asked=asked, sizes=sizes, model=model
+        )
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
@@ -409,7 +416,7 @@ class Knowledge:
             close = closeness(kind)
             if close in FAR:
                 return None
-            if history.steps:
+            if steps_of(history):
                 return self._pace(kind, history).curve
             if history.by_size and close is Source.SAME_COMMAND:
                 return FittedCurve.through(measured_points(history.by_size))
@@ -420,7 +427,7 @@ class Knowledge:
         if known is not None and kind not in self._remeasured:
             return known
         self._remeasured.discard(kind)
-        points = measured_points(history.steps)
+        points = measured_points(steps_of(history))
         if known is None or known.points != points:
             self._versions += 1
             known = self._paces[kind] = Pace(points, FittedCurve.through(points), self._versions)
@@ -460,36 +467,6 @@ class Knowledge:
                 return []
             return amounts(history.totals, numbers)
         return []
-
-    def _profile(
-        self,
-        kinds: Sequence[Kind],
-        asked: int,
-        *,
-        sizes: Sequence[int],
-        model: str,
-        curve: Curve | None,
-    ) -> Profile:
-        needs = self.needs(kinds)
-        carried = () if curve is None else curve.carried((asked, *sizes))
-        load, prepare, compute, sync = needs.stages or (0.0, 0.0, 1.0, 0.0)
-        return Profile(
-            load_s=load,
-            prepare_s=prepare,
-            compute_s=compute,
-            sync_s=sync,
-            alone_s=0.0 if needs.stages is None else 1.0,
-            size=asked,
-            serial=SERIAL,
-            model=model,
-            curve=carried,
-            measured=() if curve is None else curve.measured,
-            busy=needs.busy,
-            memory_busy=needs.memory_busy,
-            cores=needs.cores,
-            memory_gib=needs.memory_gib or 0.0,
-            restart_s=needs.restart_s or 0.0,
-        )
 
     def _keep(self, kind: Kind, history: History) -> None:
         for forgotten in self._known.keep(kind, history, kinds_max=KINDS_MAX):

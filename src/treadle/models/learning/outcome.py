@@ -24,6 +24,7 @@ class Outcome:
     stages: tuple[tuple[str, float], ...] = ()
     numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
     seen: Sighting | None = None
+    spread: str = ""  # on more nodes or racks than it needs (spread.py); empty: it was not
 
     @property
     def timed(self) -> bool:

@@ -1,0 +1,181 @@
+"""The agent's side of copies: reads folders of its node, and takes in those of others.
+
+Two calls about one folder never work at the same time. All of it is done in threads.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.fleet.copies import copy_messages as messages
+from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
+from treadle.engines.fleet.copies.own_folders import give, keep_newest
+from treadle.engines.fleet.copies.tree import FILE, Listing, UncopyableError, listing, read
+from treadle.engines.node.checkpoint_records import (
+    CheckpointRecord,
+    read_record,
+    remove_record,
+    write_record,
+)
+
+PIECE_MAX = 8 << 20  # bytes of one piece
+CODE_KEPT = 8  # folders of code, by content
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,200}", re.ASCII)
+
+T = TypeVar("T")
+Roots = Callable[[str], "dict[str, Path]"]  # where the folders of each kind are, for a session
+
+
+class AgentCopies:
+    """What an agent answers."""
+
+    def __init__(self, roots: Roots, has_folder: Callable[[str], bool]) -> None:
+        """roots: raises LostPlaceError if the session is not the present one.
+
+        has_folder: whether a path on this node is that of a folder.
+        """
+        self._roots, self._has_folder = roots, has_folder
+        # Those in use: the last call that wants a folder lets go of its lock.
+        self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
+        self.verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
+            "copy-stock": self._stock,
+            "copy-list": self._list,
+            "copy-read": self._read,
+            "copy-expect": self._expect,
+            "copy-write": self._write,
+            "copy-commit": self._commit,
+            "copy-drop": self._drop,
+            "copy-sees": self._sees,
+            "copy-unpack": self._unpack,
+        }
+
+    async def _stock(self, asked: messages.StockAsked) -> messages.Stock:
+        return await self._at(asked, _stock)
+
+    async def _list(self, asked: messages.ListAsked) -> messages.Listed:
+        def look(folder: Path) -> messages.Listed:
+            found = listing(folder).entries
+            if asked.own:
+                known = read_record(folder).copied or {}
+                new = [e for e in found if (e.size, e.mtime_ns) != known.get(e.path)]
+                found = tuple(entry for entry in new if entry.kind == FILE)
+            return messages.Listed(entries=found)
+
+        return await self._at(asked, look)
+
+    async def _read(self, asked: messages.ReadAsked) -> messages.Piece:
+        def look(folder: Path) -> messages.Piece:
+            data = read(folder, asked.entry, asked.offset, min(asked.length, PIECE_MAX))
+            return messages.Piece(data=data, digest=digest(data))
+
+        return await self._at(asked, look)
+
+    async def _expect(self, asked: messages.Expect) -> messages.Expected:
+        def prepare(folder: Path) -> messages.Expected:
+            missing = Incoming(folder).expect(asked.entries)
+            return messages.Expected(missing=tuple(entry.path for entry in missing))
+
+        return await self._at(asked, prepare)
+
+    async def _write(self, asked: messages.Write) -> messages.Done:
+        def take(folder: Path) -> messages.Done:
+            owner = Owner(asked.uid, asked.gid)
+            Incoming(folder).write(asked.entry, asked.offset, asked.data, asked.digest, owner)
+            return messages.Done(path=str(folder))
+
+        return await self._at(asked, take)
+
+    async def _commit(self, asked: messages.Commit) -> messages.Done:
+        def take(folder: Path) -> messages.Done:
+            known = read_record(folder)
+            now = CheckpointRecord(
+                attempt=asked.attempt,
+                copied={e.path: (e.size, e.mtime_ns) for e in asked.entries if e.kind == FILE},
+            )
+            if known == now and folder.is_dir():  # It was there, or the answer was lost.
+                Incoming(folder).abandon()
+                return messages.Done(path=str(folder))
+            if known.written and known.attempt > asked.attempt:
+                raise EngineError(
+                    f"attempt {known.attempt} has written there, and this is a copy of attempt "
+                    f"{asked.attempt}",
+                    retryable=False,
+                )
+            Incoming(folder).commit(asked.entries, Owner(asked.uid, asked.gid))
+            write_record(folder, now)
+            return messages.Done(path=str(folder))
+
+        return await self._at(asked, take)
+
+    async def _drop(self, asked: messages.Dropped) -> messages.Done:
+        def remove(folder: Path) -> messages.Done:
+            Incoming(folder).abandon()
+            record = read_record(folder)
+            if record.attempt and not record.written:
+                shutil.rmtree(folder, ignore_errors=True)
+                remove_record(folder)
+            return messages.Done()
+
+        return await self._at(asked, remove)
+
+    async def _sees(self, asked: messages.SightAsked) -> messages.Sight:
+        own = self._work_folder(asked.session, asked.name)
+
+        def look() -> messages.Sight:
+            return messages.Sight(there=own.is_dir() or self._has_folder(asked.path))
+
+        return await asyncio.to_thread(look)
+
+    async def _unpack(self, asked: messages.Unpack) -> messages.Done:
+        own = self._work_folder(asked.session, asked.name)
+
+        def unpack(folder: Path) -> messages.Done:
+            if not own.is_dir():
+                give(folder, own, Owner(asked.uid, asked.gid))
+            os.utime(folder)
+            keep_newest(folder.parent, CODE_KEPT)
+            return messages.Done(path=str(own))
+
+        return await self._at(asked, unpack)
+
+    def _work_folder(self, session: str, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise InvalidInputError(f"{name[:80]!r} is not the name of a folder")
+        return self._roots(session)["work"] / name
+
+    async def _at(self, asked: Any, work: Callable[[Path], T]) -> T:  # noqa: ANN401
+        """Do something with a folder, in a thread, while nothing else is done with it."""
+        folder: messages.Folder = asked.folder
+        if not _NAME.fullmatch(folder.name):
+            raise InvalidInputError(f"{folder.name[:80]!r} is not the name of a folder")
+        path = self._roots(asked.session)[folder.kind] / folder.name
+        lock = self._locks.setdefault(path, asyncio.Lock())
+        try:
+            async with lock:
+                return await asyncio.to_thread(work, path)
+        except OSError as error:
+            raise EngineError(f"{path} cannot be copied: {error}", retryable=False) from None
+
+
+def _stock(folder: Path) -> messages.Stock:
+    Incoming(folder).recover()
+    record = read_record(folder)
+    try:
+        found, objection = listing(folder), ""
+    except UncopyableError as error:
+        found, objection = Listing(), str(error)
+    return messages.Stock(
+        attempt=record.attempt,
+        written=record.written,
+        part=record.part,
+        newest_ns=found.newest_ns,
+        bytes=found.bytes,
+        files=len(found.entries),
+        objection=objection,
+    )

@@ -1,0 +1,171 @@
+"""Brings the folder from which a job was submitted to nodes that have no folder of that path.
+
+What is copied: the files of the folder on the controller's machine, as they are when the job first
+starts on a node; of a git repository those that git does not ignore. Left out are `.git`, caches,
+virtual environments, links that lead out of the folder, and what is no file. A node keeps what it
+was sent by the hash of its content, so that the members of an array are sent one copy, and every
+job has a folder of its own there (agent_copies.py).
+"""
+
+import asyncio
+import base64
+import hashlib
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from treadle.core.errors import EngineError
+from treadle.core.launch import Launch
+from treadle.core.wording import gib_text
+from treadle.engines.fleet.copies import copy_messages as messages
+from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
+from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy
+from treadle.engines.fleet.copies.incoming import digest
+from treadle.engines.fleet.copies.tree import FILE, Entry, UncopyableError, listing, read
+from treadle.engines.node.checkpoint_folders import folder_name
+from treadle.repository import User, unignored
+
+LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
+HASHED_AT_ONCE = 1 << 20  # bytes
+
+Answer = TypeVar("Answer")
+
+
+class Code(NamedTuple):
+    """What is in a folder."""
+
+    name: str  # the hash of its content
+    entries: tuple[Entry, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(entry.size for entry in self.entries)
+
+
+def code_in(folder: Path, uid: int | None, gid: int | None, bytes_max: float) -> Code:
+    """What is copied of a folder. Raises UncopyableError, or ChangedError.
+
+    uid, gid: of the job, if its files are read by root. bytes_max: more is not read; the sum of the
+    entries says how much it is.
+    """
+    user = None
+    if os.geteuid() == 0 and uid:
+        if folder.stat().st_uid != uid:
+            raise UncopyableError("it belongs to another user than the job")
+        user = User(uid, uid if gid is None else gid)
+    wanted = unignored(folder, user=user)
+    kept = _with_folders(wanted) if wanted else None  # Or git ignores the folder itself.
+
+    def leave(path: str, is_folder: bool) -> bool:
+        name = path.rpartition("/")[2]
+        if name in LEFT_OUT or (is_folder and (folder / path / "pyvenv.cfg").exists()):
+            return True
+        return kept is not None and path not in kept
+
+    entries = listing(folder, leave=leave, strict=False).entries
+    found = Code("", entries)
+    if found.bytes > bytes_max:
+        return found
+    total = hashlib.sha256()
+    for entry in entries:
+        total.update(msgspec.json.encode((entry.path, entry.kind, entry.mode, entry.link)))
+        for offset in range(0, entry.size if entry.kind == FILE else 0, HASHED_AT_ONCE):
+            total.update(read(folder, entry, offset, HASHED_AT_ONCE))
+    return Code(total.hexdigest()[:32], entries)
+
+
+class CodeFolders:
+    """The controller's side."""
+
+    def __init__(self, clients: Mapping[str, Asked], limit_gib: float) -> None:
+        self._clients, self._limit_gib = clients, limit_gib
+
+    async def provide(
+        self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
+    ) -> None:
+        """Have all these nodes see the job's folder. Raises StrandedError, or EngineError."""
+        blind = [node for node in nodes if not await self._sees(launch, node)]
+        folder = Path(launch.workdir)
+        if not blind or not await asyncio.to_thread(os.path.isdir, folder):
+            return  # If it is nowhere, the launch says so.
+        most = self._limit_gib * 2**30
+        try:
+            code = await asyncio.to_thread(code_in, folder, launch.uid, launch.gid, most)
+        except (EngineError, OSError) as error:
+            await self._refuse(launch, f"cannot be copied to node {blind[0]}: {error}")
+            return
+        if code.bytes > most:
+            limit = gib_text(self._limit_gib)
+            why = f"holds {gib_text(code.bytes / 2**30)}, and at most {limit} are copied"
+            await self._refuse(launch, f"is not on node {blind[0]}; it {why}")
+        what = Copy(folder=messages.Folder(kind="code", name=code.name), attempt=1, wanted=wanted)
+        for node in blind:
+            if (target := self._clients.get(node)) is not None:
+                await copy(what, [Source(FolderHere(folder), code.entries)], target)
+                await self._unpack(launch, code.name, target)
+
+    async def _sees(self, launch: Launch, node: str) -> bool:
+        client = self._clients.get(node)
+        if client is None:
+            return True  # It has left, which is noticed elsewhere.
+
+        def asked(session: str) -> messages.SightAsked:
+            return messages.SightAsked(session=session, path=launch.workdir, name=_name(launch))
+
+        return (await client.within_session("copy-sees", asked, messages.Sight)).there
+
+    async def _unpack(self, launch: Launch, code: str, target: Asked) -> None:
+        def asked(session: str) -> messages.Unpack:
+            return messages.Unpack(
+                session=session,
+                folder=messages.Folder(kind="code", name=code),
+                name=_name(launch),
+                uid=launch.uid,
+                gid=launch.gid,
+            )
+
+        await target.within_session("copy-unpack", asked, messages.Done)
+
+    async def _refuse(self, launch: Launch, why: str) -> None:
+        seeing = [node for node in self._clients if await self._sees(launch, node)]
+        raise StrandedError(f"its folder {launch.workdir} {why}", seeing)
+
+
+class FolderHere:
+    """A folder of this machine, as a source of copies (copier.Asked)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = "of the controller"
+        self.shared: bool | None = None
+        self._folder = folder
+
+    async def ready(self) -> None:
+        pass
+
+    async def within_session(
+        self, verb: str, make: Callable[[str], object], kind: type[Answer]
+    ) -> Answer:
+        asked = make("")
+        assert verb == "copy-read"
+        assert isinstance(asked, messages.ReadAsked)
+        data = await asyncio.to_thread(read, self._folder, asked.entry, asked.offset, asked.length)
+        text = msgspec.Raw(b'"' + base64.b64encode(data) + b'"')
+        piece = messages.PassedPiece(data=text, digest=digest(data))
+        assert isinstance(piece, kind)
+        return piece
+
+
+def _name(launch: Launch) -> str:
+    return folder_name(launch.job, launch.submission)
+
+
+def _with_folders(paths: Collection[str]) -> set[str]:
+    """These paths, and all folders above them."""
+    found = set(paths)
+    for path in paths:
+        while path := path.rpartition("/")[0]:
+            found.add(path)
+    return found

@@ -1,0 +1,137 @@
+"""Copies a folder from one or several nodes to another, piece by piece, through the controller.
+
+Only one piece of a copy is on its way at a time, so that orders and facts pass between the pieces.
+Every piece carries its digest, which the node that takes it checks. Files that the target has are
+not sent. What was sent appears there only when all of it has come (incoming.py).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+
+from treadle.core.errors import EngineError
+from treadle.engines.fleet.copies import copy_messages as messages
+from treadle.engines.fleet.copies.tree import ChangedError, Entry
+
+PIECE_BYTES = 1 << 20
+
+Answer = TypeVar("Answer")
+
+
+class Asked(Protocol):
+    """What a copy needs of the client of a node (node_client.py)."""
+
+    name: str
+    shared: bool | None
+
+    async def ready(self) -> None: ...
+    async def within_session(
+        self, verb: str, make: Callable[[str], object], kind: type[Answer]
+    ) -> Answer: ...
+
+
+class SupersededError(EngineError):
+    """The copy is not wanted any more."""
+
+    def __init__(self) -> None:
+        super().__init__("the copy is not wanted any more", retryable=False)
+
+
+class Source(NamedTuple):
+    """A node, and what is taken from it."""
+
+    client: Asked
+    entries: tuple[Entry, ...]
+    own: bool = False  # what the last attempt has written there itself, and nothing else
+
+
+Progress = Callable[[int, int], None]  # bytes that were sent, of how many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copy:
+    """What is to be copied, and for whom."""
+
+    folder: messages.Folder
+    attempt: int = 0
+    uid: int | None = None
+    gid: int | None = None
+    wanted: Callable[[], bool] = lambda: True
+    progress: Progress = lambda done, total: None  # noqa: ARG005
+
+
+async def listed(client: Asked, folder: messages.Folder, *, own: bool = False) -> Source:
+    def asked(session: str) -> messages.ListAsked:
+        return messages.ListAsked(session=session, folder=folder, own=own)
+
+    found = await client.within_session("copy-list", asked, messages.Listed)
+    return Source(client, found.entries, own)
+
+
+def merged(sources: Sequence[Source]) -> dict[str, tuple[Entry, Source]]:
+    """What a copy of all of them holds: the first that has a path gives it."""
+    found: dict[str, tuple[Entry, Source]] = {}
+    for source in sources:
+        for entry in source.entries:
+            found.setdefault(entry.path, (entry, source))
+    return dict(sorted(found.items()))
+
+
+async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: bool = False) -> str:
+    """Make the folder of the target hold what the sources hold; its path there.
+
+    still: if a source has changed meanwhile, nothing is taken over: ChangedError. That is for
+    folders to which a job may be writing.
+    """
+    union = merged(sources)
+    entries = tuple(entry for entry, _ in union.values())
+    expect = _asking(messages.Expect, folder=what.folder, entries=entries)
+    missing = (await target.within_session("copy-expect", expect, messages.Expected)).missing
+    total, done = sum(union[path][0].size for path in missing), 0
+    for path in missing:
+        entry, source = union[path]
+        offset = 0
+        while True:
+            if not what.wanted():
+                raise SupersededError
+            what.progress(done, total)
+            sent = await _pass_on(what, entry, offset, source.client, target)
+            offset, done = offset + sent, done + sent
+            if offset >= entry.size:
+                break
+    for source in sources if still else ():
+        again = await listed(source.client, what.folder, own=source.own)
+        if again.entries != source.entries:
+            raise ChangedError(f"{what.folder.name} was changed while it was copied")
+    if not what.wanted():
+        raise SupersededError
+    owner = {"uid": what.uid, "gid": what.gid}
+    commit = _asking(
+        messages.Commit, folder=what.folder, entries=entries, attempt=what.attempt, **owner
+    )
+    return (await target.within_session("copy-commit", commit, messages.Done)).path
+
+
+async def _pass_on(what: Copy, entry: Entry, offset: int, source: Asked, target: Asked) -> int:
+    """One piece; its bytes."""
+    length = min(PIECE_BYTES, entry.size - offset)
+    read = _asking(
+        messages.ReadAsked, folder=what.folder, entry=entry, offset=offset, length=length
+    )
+    piece = await source.within_session("copy-read", read, messages.PassedPiece)
+    write = _asking(
+        messages.PassedWrite,
+        folder=what.folder,
+        entry=entry,
+        offset=offset,
+        data=piece.data,
+        digest=piece.digest,
+        uid=what.uid,
+        gid=what.gid,
+    )
+    await target.within_session("copy-write", write, messages.Done)
+    return length
+
+
+def _asking(kind: Callable[..., object], **fields: object) -> Callable[[str], object]:
+    return lambda session: kind(session=session, **fields)

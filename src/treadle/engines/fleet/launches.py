@@ -1,0 +1,129 @@
+"""Launches what is ordered: once nothing is in its way and its nodes have its files."""
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol
+
+from treadle.core.attempt import How
+from treadle.core.errors import EngineError
+from treadle.core.launch import Launch
+from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
+from treadle.engines.fleet.copies.code_folders import CodeFolders
+from treadle.engines.fleet.course import Course, Effect, Launching
+from treadle.engines.fleet.fleet_output import FleetOutput
+from treadle.engines.fleet.gathering import Ready, gathered, objection
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.port import Joined
+from treadle.engines.fleet.split import gang_of
+from treadle.engines.fleet.traces import Traces
+
+logger = logging.getLogger("treadle")
+
+
+class LaunchDesk(Protocol):
+    """What launches need of their engine."""
+
+    members: dict[str, Joined]
+    ever: set[str]  # names of all nodes that were ever there
+    clients: dict[str, NodeClient]
+    copies: CheckpointCopies
+    code: CodeFolders
+    traces: Traces
+    outputs: FleetOutput
+
+    def ask(self, order: Launching) -> Launch: ...
+    def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
+    def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+class Launches:
+    """The orders that are to be begun."""
+
+    def __init__(self, desk: LaunchDesk) -> None:
+        self._desk = desk
+        self._waiting: list[tuple[Course, Launching]] = []
+
+    def add(self, course: Course, order: Launching) -> None:
+        self._waiting.append((course, order))
+
+    def go(self) -> None:
+        """Begin the orders that wait for no other attempt any more."""
+        due, self._waiting = self._waiting, []
+        ready: list[tuple[Course, Launching]] = []
+        for course, order in due:
+            if course.beginning is order:
+                (self._waiting if course.waits else ready).append((course, order))
+        for course, order in ready:
+            self._launch(course, order)
+
+    def _launch(self, course: Course, order: Launching) -> None:
+        how, why = objection(order, self._desk.members, self._desk.ever)
+        if how is not None:
+            self._desk.do(course, course.not_launched(order, how, why))
+        elif len(order.allocation.nodes()) > 1 or self._desk.copies.apart:
+            self._desk.keep(self._gather(course, order))
+        else:
+            self._place(course, order, 0)
+
+    def _place(self, course: Course, order: Launching, port: int) -> None:
+        """Give the parts to their nodes."""
+        if course.beginning is not order:
+            return
+        nodes = order.allocation.nodes()
+        addresses = {
+            name: self._desk.members[name].address for name in nodes if name in self._desk.members
+        }
+        try:
+            gang = gang_of(order.id, self._desk.ask(order), order.allocation, addresses, port)
+        except EngineError as error:
+            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+        except Exception as error:  # a bug in one job's orders must not stop other jobs
+            logger.exception("job %s", order.job)
+            why = f"the engine failed: {error!r}"
+            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
+        else:
+            self._desk.traces.add(gang.attempt, gang.nodes)
+            self._desk.copies.remember(gang.attempt, gang.nodes, gang.launch)
+            self._desk.outputs.remember(gang)
+            self._desk.do(course, course.launched(order, gang))
+
+    async def _gather(self, course: Course, order: Launching) -> None:
+        """Launch once all nodes have the job's files and could begin at once."""
+
+        def wanted() -> bool:
+            return course.beginning is order
+
+        nodes, ready = order.allocation.nodes(), Ready()
+        if (why := await self._provided(order, wanted)) is not None:
+            self._desk.do(course, course.not_launched(order, *why))
+            return
+        try:
+            if len(nodes) > 1:
+                ready = await gathered(order, self._desk.clients, wanted)
+        except EngineError as error:
+            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+            return
+        if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
+            self._desk.do(course, course.not_launched(order, How.STOPPED))
+        else:
+            self._place(course, order, ready.port)
+
+    async def _provided(
+        self, order: Launching, wanted: Callable[[], bool]
+    ) -> tuple[How, str, tuple[str, ...]] | None:
+        """None once the nodes have the job's files; else how and why it is not launched."""
+        try:
+            nodes, launch = order.allocation.nodes(), self._desk.ask(order)
+            await self._desk.copies.provide(launch, nodes, wanted)
+            if self._desk.copies.apart:
+                await self._desk.code.provide(launch, nodes, wanted)
+        except StrandedError as error:
+            return How.MACHINE_ERROR, str(error), error.nodes
+        except EngineError as error:
+            if error.retryable:  # A node does not answer, or has left: back to the queue.
+                return How.STOPPED, "", ()
+            return How.MACHINE_ERROR, str(error), ()
+        except Exception as error:  # a bug in one job's orders must not stop other jobs
+            logger.exception("job %s", order.job)
+            return How.ENGINE_ERROR, f"the engine failed: {error!r}", ()
+        return None

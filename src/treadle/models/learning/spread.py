@@ -1,0 +1,86 @@
+"""How much slower jobs are on more nodes or racks than they need, as far as that was seen.
+
+A placement is tight, or it uses more nodes than its size needs, or several racks. What is measured
+in a tight one is a job's speed by size (curves.py). A measurement in any other is compared with
+that curve: the ratio is the factor of such placements. Until one was seen, a doubt stands in its
+place, which every measurement pushes back: the factor is the geometric mean of the doubt and the
+ratios at all sizes. The doubt is what the Philly study measured (models/scaling.py).
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from math import exp, log
+from typing import NamedTuple
+
+from treadle.core.cluster import Cluster
+from treadle.models.learning.curves import FittedCurve
+from treadle.models.learning.kind_history import History
+from treadle.models.learning.kinds import FAR, Kind, closeness
+from treadle.models.learning.speeds import median, points
+from treadle.models.scaling import PHILLY, Effects
+
+TIGHT, NODES, RACKS = "", "nodes", "racks"
+DOUBT = Effects(across_nodes=PHILLY.across_nodes, across_racks=PHILLY.across_racks)
+_DOUBTED = {NODES: DOUBT.across_nodes, RACKS: DOUBT.across_nodes * DOUBT.across_racks}
+
+
+class Apart(NamedTuple):
+    """Factors of the speed in a tight placement; 0: not measured."""
+
+    nodes: float = 0.0  # on more nodes than are needed, of one rack
+    racks: float = 0.0  # on several racks
+
+    def factor(self, spread: str) -> float:
+        """Of such a placement: measured, or doubted."""
+        if spread == TIGHT:
+            return 1.0
+        return (self.nodes if spread == NODES else self.racks) or _DOUBTED[spread]
+
+
+def spread_of(nodes: Collection[str], size: int, cluster: Cluster) -> str:
+    """How a placement on these nodes is: tight, or on more nodes or racks than it needs."""
+    used = set(nodes)
+    if len(used) == 1:
+        return TIGHT
+    rack = cluster.rack_of()
+    if len({rack.get(node, "") for node in used}) > 1:
+        return RACKS
+    needed = -(-size // cluster.largest_node) if cluster.largest_node else 1
+    return NODES if len(used) > needed else TIGHT
+
+
+def apart(known: Callable[[Kind], History | None], kinds: Sequence[Kind]) -> Apart:
+    """The factors of the closest of these kinds that was seen both ways."""
+    found: dict[str, float] = {}
+    for kind in kinds:
+        history = known(kind)
+        if closeness(kind) in FAR:
+            break
+        if history is not None and history.steps:
+            for spread, ratios in _ratios(history):
+                found.setdefault(spread, _factor(spread, ratios))
+    return Apart(found.get(NODES, 0.0), found.get(RACKS, 0.0))
+
+
+def steps_of(history: History) -> dict[int, list[float]]:
+    """Seconds of a step by size in tight placements; a guess, of a kind that had no such one."""
+    if history.steps:
+        return history.steps
+    guess: dict[int, list[float]] = {}
+    for spread, table in history.apart.items():
+        for size, seconds in table.items():
+            guess.setdefault(size, []).extend(each * _DOUBTED[spread] for each in seconds)
+    return guess
+
+
+def _ratios(history: History) -> Iterator[tuple[str, list[float]]]:
+    """Speeds apart over speeds in a tight placement, by how they were apart."""
+    curve = FittedCurve.through(points(history.steps))
+    for spread, table in history.apart.items():
+        ratios = [curve.seconds(size, size) / median(table[size]) for size in table]
+        if ratios and spread in _DOUBTED:
+            yield spread, ratios
+
+
+def _factor(spread: str, ratios: Sequence[float]) -> float:
+    logs = [log(_DOUBTED[spread]), *(log(ratio) for ratio in ratios)]
+    return min(1.0, exp(sum(logs) / len(logs)))

@@ -1,0 +1,58 @@
+"""A live controller over nodes that share no file system: a job that cannot leave its node."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+from tests.control.living import ME, bash, ended, living, until, view_of
+from tests.engines.fleet_world import FleetWorld, WorldFleet
+from treadle.core.ports import Engine
+from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.registry import EngineContext, EngineOptions
+from treadle.wire.jobs import State
+
+LARGE = 'head -c 2000000 /dev/zero > "$TREADLE_CHECKPOINT_DIR/weights"; '
+WAITS = 'test "$TREADLE_RESUME" = 1 && exit 0; sleep 86400 & wait'
+
+
+def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(tmp_path: Path) -> None:
+    """1. It is held, which leaves a large checkpoint. 2. Its node takes no more work, and another
+    one is free. 3. It waits and says why. 4. Its node is open again: it goes on there.
+    """
+
+    async def story() -> None:
+        world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1, apart=True)
+
+        def engine(context: EngineContext) -> Engine:
+            options = EngineOptions(copy_limit_gib=1 / 1024)
+            return FleetEngine(replace(context, options=options), WorldFleet(world))
+
+        try:
+            async with living(tmp_path, engine=engine) as live:
+                job = (await live.submit(ME, bash(LARGE + WAITS, resumable=True))).id
+                await until(live, State.RUNNING, jobs=(job,))
+                (device,) = (await view_of(live, job)).devices
+                home = device.rpartition(":")[0]
+                weights = tmp_path / "nodes" / home / "checkpoints"
+                while not [p for p in weights.glob("*/weights") if p.stat().st_size == 2_000_000]:
+                    await asyncio.sleep(0.01)
+                await live.hold(ME, job)
+                await until(live, State.HELD, jobs=(job,))
+                await live.manage(ME, device, "avoid")
+                await live.release(ME, job)
+                while (why := await live.why(job)).cause != "devices":
+                    await asyncio.sleep(0.01)
+                assert why.because == (
+                    f"it can run only on {home}, which has its files: they cannot be copied to "
+                    "other nodes; it needs 1 device, and 0 are free there"
+                )
+                await live.manage(ME, device, "manage")
+                (view,) = await ended(live, job)
+                assert view.state is State.SUCCEEDED
+                attempts = (await live.job(job)).attempts
+                ran = [(each.devices, each.code) for each in attempts if each.code is not None]
+                assert ran == [((device,), 143), ((device,), 0)]
+        finally:
+            await world.clear_away()
+
+    asyncio.run(asyncio.wait_for(story(), 100))

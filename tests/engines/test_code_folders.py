@@ -1,0 +1,39 @@
+"""Which files of a working folder are copied to other nodes."""
+
+import subprocess
+from pathlib import Path
+
+from treadle.engines.fleet.copies.code_folders import code_in
+
+
+def paths(folder: Path) -> list[str]:
+    return [entry.path for entry in code_in(folder, None, None, 1e9).entries]
+
+
+def filled(folder: Path) -> Path:
+    for name in ("train.py", "deep/model.py", "build/large.bin", ".env", "venv/pyvenv.cfg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def test_without_git_all_but_caches_and_virtual_environments_is_copied(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "pyvenv.cfg").touch()
+    assert paths(filled(tmp_path)) == [
+        *(".env", "build", "build/large.bin", "deep", "deep/model.py", "train.py")
+    ]
+
+
+def test_what_git_ignores_is_left_out_and_what_is_not_committed_is_not(tmp_path):
+    filled(tmp_path)
+    (tmp_path / ".gitignore").write_text("build/\n.env\n")
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    assert paths(tmp_path) == [".gitignore", "deep", "deep/model.py", "train.py"]
+
+
+def test_the_name_of_code_follows_its_content(tmp_path):
+    first = code_in(filled(tmp_path / "a"), None, None, 1e9).name
+    assert code_in(filled(tmp_path / "b"), None, None, 1e9).name == first
+    (tmp_path / "b" / "train.py").write_text("other it")
+    assert code_in(tmp_path / "b", None, None, 1e9).name != first

@@ -1,0 +1,295 @@
+"""Jobs that go on on other nodes, which have no file system in common with the ones before."""
+
+import logging
+import socket
+from pathlib import Path
+
+from tests.engines.fleet_story import FleetStory, spread, tell
+
+from treadle.core.actions import Start, Stop
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.engines.fleet.messages import Ordered
+from treadle.engines.fleet.session import NodeControls
+from treadle.testing.engine_bench import row
+
+# Notes what it finds, adds a file of its own, and waits.
+WRITES = (
+    'ls "$TREADLE_CHECKPOINT_DIR" > found-$TREADLE_ATTEMPT-$RANK; '
+    'echo "attempt $TREADLE_ATTEMPT" > "$TREADLE_CHECKPOINT_DIR/$TREADLE_ATTEMPT-$RANK"; '
+    "touch wrote-$TREADLE_ATTEMPT-$RANK; exec sleep 86400"
+)
+
+
+def found(bench: FleetStory, attempt: int, rank: int = 0) -> list[str]:
+    """The checkpoints that a rank found when it began."""
+    return (bench.root / f"found-{attempt}-{rank}").read_text().split()
+
+
+def folder(bench: FleetStory, node: str) -> Path:
+    return bench.root / "nodes" / node / "checkpoints" / "a"
+
+
+async def runs(bench: FleetStory, order: int, attempt: int, *nodes: str) -> None:
+    """Start the next attempt there, and wait until it has written."""
+    await bench.order(Start(order, "a", spread(*nodes)))
+    await bench.started("a", order)
+    wrote = [bench.root / f"wrote-{attempt}-{rank}" for rank in range(len(nodes))]
+    await bench.until(lambda: all(path.exists() for path in wrote))
+
+
+async def stop(bench: FleetStory, order: int) -> None:
+    await bench.order(Stop(order, "a"))
+    await bench.ended("a", order)
+
+
+def test_a_job_finds_its_checkpoints_on_every_node(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        for attempt, node in enumerate(("n0", "n1", "n2", "n0"), 1):
+            await runs(bench, 2 * attempt, attempt, node)
+            await stop(bench, 2 * attempt + 1)
+        assert found(bench, 1) == []
+        assert found(bench, 2) == ["1-0"]
+        assert found(bench, 4) == ["1-0", "2-0", "3-0"]
+        assert bench.engine.checkpoints("a") == str(folder(bench, "n0"))
+        assert folder(bench, "n0").joinpath("2-0").read_text() == "attempt 2\n"
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_what_all_nodes_of_a_job_wrote_is_brought_to_all_nodes_of_the_next_attempt(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0", "n1")
+        await stop(bench, 1)
+        folder(bench, "n0").joinpath("gone").touch()
+        await runs(bench, 2, 2, "n1", "n2")
+        await stop(bench, 3)
+        for rank in (0, 1):
+            assert found(bench, 2, rank) == ["1-0", "1-1", "gone"]
+        folder(bench, "n1").joinpath("gone").unlink()  # by the first node, which decides
+        await runs(bench, 4, 3, "n2")
+        assert found(bench, 3) == ["1-0", "1-1", "2-0", "2-1"]
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_checkpoints_above_the_limit_stay_and_the_job_with_them(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await stop(bench, 1)
+        folder(bench, "n0").joinpath("weights").write_bytes(bytes(2 << 20))
+        await bench.order(Start(2, "a", spread("n1")))
+        refused = await bench.ended("a", 2)
+        assert (refused.how, refused.only_on) == (How.MACHINE_ERROR, ("n0",))
+        assert refused.error == (
+            "its checkpoints on node n0 hold 2 MiB, and at most 1 MiB are copied; it can go on "
+            "only there"
+        )
+        assert not folder(bench, "n1").exists()
+        await runs(bench, 3, 3, "n0")
+        assert found(bench, 3) == ["1-0", "weights"]
+
+    tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
+
+
+def test_what_cannot_be_copied_says_why(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await stop(bench, 1)
+        folder(bench, "n0").joinpath("out").symlink_to("/etc")
+        await bench.order(Start(2, "a", spread("n1")))
+        refused = await bench.ended("a", 2)
+        assert refused.only_on == ("n0",)
+        assert "cannot be copied: the link 'out' leads out of the folder" in refused.error
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_job_goes_on_from_the_second_copy_when_its_node_is_lost(tmp_path, caplog):
+    async def story(bench: FleetStory) -> None:
+        bench.copy_every_s = 0.02
+        bench.fresh_engine()
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n1")
+        await bench.until(lambda: folder(bench, "n2").joinpath("1-0").exists())
+        bench.world.cut("n1")
+        end = await bench.ended("a", 0)
+        assert (end.how, end.only_on) == (How.LOST, ())
+        await runs(bench, 1, 2, "n0")
+        assert found(bench, 2) == ["1-0"]
+
+    with caplog.at_level(logging.WARNING, "treadle"):
+        tell(tmp_path, story, apart=True)
+    assert (
+        "job a goes on from what node n2 has: those of attempt 1 are on node n1, which is lost"
+        in caplog.text
+    )
+
+
+def test_a_job_that_is_lost_with_its_only_checkpoints_says_so(tmp_path, caplog):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n1")
+        bench.world.cut("n1")
+        await bench.ended("a", 0)
+        await runs(bench, 1, 2, "n0")
+        assert found(bench, 2) == []
+
+    with caplog.at_level(logging.WARNING, "treadle"):
+        tell(tmp_path, story, apart=True)
+    assert "job a begins anew: there are no checkpoints; those of attempt 1 are on" in caplog.text
+
+
+def test_a_job_whose_large_checkpoints_are_lost_with_its_node_waits_for_it(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.copy_every_s = 0.02
+        bench.fresh_engine()
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n1")
+        folder(bench, "n1").joinpath("weights").write_bytes(bytes(2 << 20))
+        await bench.until(lambda: bench.engine.copies.bound("a"))
+        bench.world.cut("n1")
+        end = await bench.ended("a", 0)
+        assert (end.how, end.node_lost, end.only_on) == (How.LOST, True, ("n1",))
+
+    tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
+
+
+def test_a_copy_survives_answers_that_are_lost_and_agents_that_die(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await stop(bench, 1)
+        folder(bench, "n0").joinpath("weights").write_bytes(bytes(3 << 20))
+        target = bench.world.links["n1"]
+        for verb in ("copy-expect", "copy-write", "copy-commit"):
+            target.lose_answers_of.add(verb)
+        await bench.order(Start(2, "a", spread("n1")))
+        await bench.until(lambda: "copy-write" not in target.lose_answers_of)
+        await bench.world.replace_agent("n1")
+        end_or_start = await bench.until(
+            lambda: [f for f in bench.jobs.facts if getattr(f, "action", 0) == 2]
+        )
+        if isinstance(end_or_start[0], AttemptEnded):  # Its node was away: it is tried again.
+            assert end_or_start[0].how in (How.STOPPED, How.MACHINE_ERROR)
+            await bench.order(Start(3, "a", spread("n1")))
+            await bench.started("a", 3)
+        assert folder(bench, "n1").joinpath("weights").stat().st_size == 3 << 20
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_an_order_that_is_withdrawn_while_its_files_are_copied_is_not_launched(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await stop(bench, 1)
+        bench.world.links["n1"].refused.add("copy-commit")
+        await bench.order(Start(2, "a", spread("n1")))
+        await bench.until(lambda: "a" in bench.engine.copies.doing)
+        (view,) = [view for view in bench.engine.view() if view.name == "n1"]
+        assert view.stuck["a"].startswith("its checkpoints are being copied from node n0 to")
+        await stop(bench, 3)
+        bench.world.links["n1"].refused.clear()
+        await runs(bench, 4, 3, "n2")
+        assert found(bench, 3) == ["1-0"]
+        assert bench.runs_on("a") == {"n2"}
+        assert not folder(bench, "n1").exists()
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_controller_that_died_while_it_copied_is_followed_by_one_that_copies(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await stop(bench, 1)
+        bench.world.links["n1"].refused.add("copy-commit")
+        await bench.order(Start(2, "a", spread("n1")))
+        await bench.until(lambda: "a" in bench.engine.copies.doing)
+        engine = await bench.crash()
+        bench.world.links["n1"].refused.clear()
+        starting = row("a", Phase.STARTING, spread("n1"), action=2, attempt=2)
+        await engine.adopt([starting], [AttemptId("a", 2)])
+        await bench.started("a", 2)
+        await bench.until((bench.root / "wrote-2-0").exists)
+        assert found(bench, 2) == ["1-0"]
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_job_is_given_a_copy_of_the_folder_it_was_submitted_from(tmp_path):
+    """1. Its node has no such folder. 2. What it writes there stays for its next attempt."""
+
+    async def story(bench: FleetStory) -> None:
+        private = bench.root / "private"
+        (private / "package").mkdir(parents=True)
+        (private / "package" / "data").write_text("42")
+        (private / "data").symlink_to("package/data")
+        (private / "out").symlink_to("/etc/passwd")
+        (private / "__pycache__").mkdir()
+        script = f"ls > {bench.root}/$TREADLE_ATTEMPT; cat data >> {bench.root}/$TREADLE_ATTEMPT; "
+        bench.job("a", "sh", "-c", f"{script} touch written; pwd", workdir=str(private))
+        for order in (0, 1):
+            await bench.order(Start(order, "a", spread("n1")))
+            assert (await bench.ended("a", order)).code == 0
+        assert (bench.root / "1").read_text() == "data\npackage\n42"
+        assert (bench.root / "2").read_text() == "data\npackage\nwritten\n42"
+        assert not (private / "written").exists()
+        await bench.engine.discard("a")
+        assert list((bench.root / "nodes" / "n1" / "work").iterdir()) == []
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_folder_above_the_limit_is_not_copied(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        private = bench.root / "private"
+        private.mkdir()
+        (private / "large").write_bytes(bytes(2 << 20))
+        bench.job("a", "true", workdir=str(private))
+        await bench.order(Start(0, "a", spread("n1")))
+        refused = await bench.ended("a", 0)
+        assert (refused.how, refused.only_on) == (How.MACHINE_ERROR, ())
+        assert refused.error == (
+            f"its folder {private} is not on node n1; it holds 2 MiB, and at most 1 MiB are copied"
+        )
+
+    tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
+
+
+def test_a_socket_of_the_controller_is_named_only_on_its_own_machine(tmp_path):
+    def launched(*, here: bool) -> dict[str, str]:
+        env = {"TREADLE_API_URL": f"unix:{path}", "OTHER": "x"}
+        controls = NodeControls(tmp_path, here=here)
+        launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1, env=env)
+        controls.allow([Ordered(action=3, launch=launch)])
+        return dict(controls.launch("a", 3, spread("n0")).env)
+
+    path = tmp_path / "socket"
+    assert launched(here=True) == {"OTHER": "x"}
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        assert launched(here=True)["TREADLE_API_URL"] == f"unix:{path}"
+        assert launched(here=False) == {"OTHER": "x"}
+
+
+def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.copy_every_s = 0.02
+        bench.fresh_engine()
+        bench.job("a", "sh", "-c", WRITES)
+        await runs(bench, 0, 1, "n0")
+        await bench.until(lambda: folder(bench, "n1").joinpath("1-0").exists())
+        await stop(bench, 1)
+        await bench.engine.tidy("a")
+        assert not folder(bench, "n1").exists()
+        assert folder(bench, "n0").joinpath("1-0").exists()
+
+    tell(tmp_path, story, apart=True)
