@@ -6,7 +6,7 @@ given another kind moves; the restart that this costs is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from heapq import nsmallest
 from math import inf
 from typing import NamedTuple, Protocol
@@ -145,6 +145,15 @@ class ByKind:
         reason = self._each[number].why(seen, job, choice.others[number])
         where = f"on {kind.name}s: "
         return Reason(reason.cause, where + reason.sentence, where + reason.facts)
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        """Jobs that are promised their devices alone, on any kind."""
+        memory = self._memory(snapshot)
+        choice = self._choice(snapshot, memory)
+        found: set[JobId] = set()
+        for number, policy in enumerate(self._each):
+            found |= policy.unshared(self._view(snapshot, choice, number, memory))
+        return found
 
     # -- kinds ----------------------------------------------------------------------------------
 

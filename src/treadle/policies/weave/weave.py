@@ -13,7 +13,7 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -190,6 +190,15 @@ class Weave(Sharing):
 
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._levers.quotas
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        if self._levers.quotas is None:
+            return frozenset()
+        snapshot = _without_drained(snapshot)
+        by_kind = self._kinds(snapshot.cluster)
+        if by_kind is not None:
+            return by_kind.unshared(snapshot)
+        return self._owed(snapshot, list(snapshot.holding()), _memory(snapshot)).promised.keys()
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)
