@@ -21,6 +21,7 @@ from treadle.policies.base.placement import Placement
 from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.kinds import Kind, speeds_on, view
 from treadle.policies.weave.split import Offer, split
+from treadle.policies.weave.why import Unseen
 from treadle.policies.weave.worth import worths
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
@@ -40,7 +41,9 @@ class OneKind(Policy, Protocol):
         """others: jobs in the system that are not in the snapshot, far back in the queue."""
         ...
 
-    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason: ...
+    def why(
+        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
+    ) -> Reason: ...
 
     def value(self, job: Job, now: float) -> float:
         """What jobs are ordered by."""
@@ -128,7 +131,7 @@ class ByKind:
         changes = Schedule.whole(snapshot, targets).changes
         return Schedule(changes, until, Memory(tuple(memories)))
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+    def why(self, snapshot: Snapshot, job: JobId, hidden: Unseen) -> Reason | None:
         """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
         none, as a job on a node that is drained."""
         memory = self._memory(snapshot)
@@ -142,7 +145,7 @@ class ByKind:
                 "running", f"it runs, and the next decision would move it to {kind.name}s"
             )
         seen = self._view(snapshot, choice, number, memory)
-        reason = self._each[number].why(seen, job, choice.others[number])
+        reason = self._each[number].why(seen, job, choice.others[number], hidden)
         where = f"on {kind.name}s: "
         return Reason(reason.cause, where + reason.sentence, where + reason.facts)
 

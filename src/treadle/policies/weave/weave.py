@@ -49,7 +49,7 @@ from treadle.policies.weave.promises import (
     urgency,
 )
 from treadle.policies.weave.racks import WithinRacks
-from treadle.policies.weave.why import Asked, Instead, why_so
+from treadle.policies.weave.why import Asked, Instead, Unseen, unseen, why_so
 from treadle.policies.weave.worth import worths
 
 _FIRST = -1.0  # what jobs are ordered by that have waited too long
@@ -297,13 +297,17 @@ class Weave(Sharing):
         allocations = place(snapshot, self._near, groups, decision.each_alone())
         return self._plans.named(snapshot.jobs, allocations)
 
-    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason:
+    def why(
+        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
+    ) -> Reason:
+        """hidden: jobs that are neither in the snapshot nor counted as others."""
+        row = snapshot.jobs[job]
+        hidden = hidden or unseen(snapshot, row)
         by_kind = self._kinds(snapshot.cluster)
-        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job)
+        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job, hidden)
         if reason is not None:
             return reason
         reason = super().why(snapshot, job)
-        row = snapshot.jobs[job]
         snapshot = _without_drained(snapshot)
         holding = list(snapshot.holding())
         if not any(one.id == job for one in holding):
@@ -316,8 +320,8 @@ class Weave(Sharing):
             decision = self._decision(snapshot, holding, memory, total, instead=instead)
             return decision, decision.best(snapshot.supply, memory.fold)[1]
 
-        restart_s = self._restart_s(row)
-        so = why_so(Asked(row, snapshot, *decided(None, None), decided, restart_s))
+        asked = Asked(*(row, snapshot, *decided(None, None), decided, self._restart_s(row), hidden))
+        so = why_so(asked)
         return Reason(reason.cause, f"{reason.sentence}; {so}", reason.facts)
 
     def _decision(
