@@ -20,7 +20,7 @@ from treadle.policies.weave.decision import Decision, Plan
 
 _NAMED_MAX = 3
 _COMPANY_MAX = 200  # jobs that are looked at for other company
-_JOBS_MAX = 2000  # beyond so many, making the decision again takes too long
+JOBS_MAX = 2000  # beyond so many, making the decision again takes too long
 _ROUNDING = 1e-9
 _LITTLE = 0.005  # a change of less reads as none
 
@@ -141,7 +141,7 @@ def _size(asked: Asked, position: int, size: int) -> str:
     )
     if not any(near):
         return f"{devices(size)}, {_most(asked, size)}"
-    if decision.count > _JOBS_MAX:
+    if decision.count > JOBS_MAX:
         return devices(size)
     effects = [(one, _effect(asked, job.spec, curve, one)) for one in near if one]
     known = [(effect.value, one, effect) for one, effect in effects if effect is not None]
@@ -264,7 +264,7 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
         return f"{text}; beside job {best[1]} would be as good"
     if best is not None and best[0] < total:
         return f"{text} rather than beside job {best[1]} ({best[0]:.2f} times)"
-    if decision.count > _JOBS_MAX:
+    if decision.count > JOBS_MAX:
         return text
     effect = _effect(asked, replace(job.spec, exclusive=True), decision.curve(position), size)
     if effect is None:
