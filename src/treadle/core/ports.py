@@ -1,6 +1,6 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from treadle.core.wording import too_large
 
 _BY_ARRIVAL = Rank(0.0)
 _NO_JOBS: Mapping[int, int] = MappingProxyType({})
+_NO_NAMES: Set[JobId] = frozenset()
 _NO_DEVICES: Mapping[Device, DeviceClosed] = MappingProxyType({})
 _NO_NODES: Mapping[AttemptId, Collection[str]] = MappingProxyType({})
 
@@ -76,6 +77,10 @@ class Policy(Protocol):
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:  # noqa: ARG002
         """Devices that each tenant is entitled to; None if it has no quotas."""
         return None
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:  # noqa: ARG002
+        """Jobs that no other may join, since a quota promises them their devices alone."""
+        return _NO_NAMES
 
 
 class PerformanceModel(Protocol):

@@ -131,6 +131,7 @@ class Spent:
         self.why = inner.why
         self.held_back = inner.held_back
         self.quotas = inner.quotas
+        self.unshared = inner.unshared
         self.take_over = inner.take_over
 
     def decide(self, snapshot: Snapshot) -> Schedule:

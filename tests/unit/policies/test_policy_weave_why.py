@@ -23,8 +23,8 @@ def test_a_size_is_named_beside_the_next_best(name: str) -> None:
     # An iteration takes 0.1 s + 0.9 s / size: 0.55 s on two devices, 0.325 s on four.
     gain = round(100 * (0.55 / 0.325 - 1.0))
     assert choice(world, "a") == (
-        f"2 devices rather than 4, with which it is expected to get {gain} % more done and "
-        "the others nothing; alone, as no job has to share"
+        f"2 devices rather than 4, with which it is expected to get {gain} % more done, "
+        "while the others would get nothing done; alone, as no job has to share"
     )
 
 
@@ -35,7 +35,7 @@ def test_company_is_named_beside_being_alone(name: str) -> None:
     assert choice(world, "a") == (
         "1 device, its only size; beside job b (it counts as keeping 83 % of its speed; together "
         "1.66 times as much done as by one alone) rather than alone, where it is expected to get "
-        "20 % more done and the others nothing"
+        "20 % more done, while the others would get nothing done"
     )
 
 
@@ -95,7 +95,7 @@ def test_a_promise_is_the_reason_for_a_size(name: str) -> None:
     spec = JobSpec("a", 1000.0, (1, 2), tenant="t", profile=COMPUTES)
     world.step(0.0, JobSubmitted(spec), submitted("b", 10))
     assert choice(world, "a") == (
-        "2 devices, guaranteed by its tenant's quota; alone, as it shares with no job"
+        "2 devices, guaranteed by its tenant's quota; alone, as the quota promises"
     )
 
 
@@ -215,5 +215,76 @@ def test_a_job_is_weighed_against_jobs_of_its_own_priority_alone(name: str) -> N
     # An iteration takes 0.55 s on two devices, 0.4 s on three.
     assert choice(world, "higher", 21.0) == (
         "3 devices rather than 2, with which it is expected to get 27 % less done; "
-        "alone, as no job has to share"
+        "alone, as no job of its priority has to share"
     )
+
+
+def ranked(name: str, sizes: tuple[int, ...], priority: int, **fields: bool) -> JobSubmitted:
+    return JobSubmitted(
+        JobSpec(name, 1e5, sizes, profile=SERIAL, priority=priority, **fields)  # type: ignore[arg-type]
+    )
+
+
+@BOTH
+def test_a_size_that_jobs_of_higher_priority_leave_is_not_all_that_there_is(name: str) -> None:
+    world = World(f"{name}+priority", 2)
+    world.step(0.0, ranked("low", (1, 2), 0))
+    world.step(10.0, ranked("high", (1,), 5))
+    assert (world.size("low"), world.size("high")) == (1, 1)
+    assert choice(world, "low", 11.0).startswith(
+        "1 device, all that jobs of higher priority leave; alone, as no job of its priority "
+    )
+
+
+@BOTH
+def test_a_size_that_jobs_of_lower_priority_leave_says_so(name: str) -> None:
+    """It could start on what was free, so no job made way."""
+    world = World(f"{name}+priority", 2)
+    world.step(0.0, ranked("low", (1,), 0))
+    world.step(10.0, ranked("high", (1, 2), 5))
+    assert (world.size("low"), world.size("high")) == (1, 1)
+    assert choice(world, "high", 11.0).startswith(
+        "1 device, all that jobs of other priorities leave; "
+    )
+
+
+def test_a_size_beyond_which_the_next_finds_no_room_says_so() -> None:
+    world = World("weave", 3)
+    world.step(0.0, submitted("a", 1000, (1, 4), SERIAL))
+    assert choice(world, "a").startswith("1 device, the most for which there is room; ")
+
+
+def test_a_job_that_may_have_no_company_of_its_priority_says_no_more() -> None:
+    world = World("weave+priority", 1)
+    world.step(0.0, ranked("high", (1,), 5), ranked("x", (1,), 5, exclusive=True))
+    world.step(1.0, ranked("low", (1,), 0))
+    running = "high" if world.size("high") else "x"
+    said = (
+        "no other job of its priority may share a device with it"
+        if running == "high"
+        else "it shares with no job"
+    )
+    assert choice(world, running, 2.0) == f"1 device, its only size; alone, as {said}"
+
+
+def test_devices_of_jobs_of_other_priorities_are_no_other_place() -> None:
+    """One of its priority waits, so it is decided as if lower ones had let go of their devices."""
+    world = World("weave?group=1+priority", 2, 2)
+    world.step(0.0, ranked("high", (2,), 5))
+    world.step(1.0, ranked("low", (2,), 0))
+    world.step(2.0, ranked("large", (4,), 5))
+    assert (world.size("high"), world.size("low"), world.size("large")) == (2, 2, 0)
+    where = world.scheduler.jobs["high"].allocation
+    assert where is not None
+    assert choice(world, "high", 3.0).endswith(
+        f"on node {where.devices[0].node}, as no other node has 2 devices free"
+    )
+
+
+@BOTH
+def test_other_company_that_is_as_good_is_called_so(name: str) -> None:
+    world = World(name, 2)
+    loading = [submitted(job, 1000, (1,), LOADS) for job in ("a", "b")]
+    world.step(0.0, *loading, submitted("c", 1000), submitted("d", 1000))
+    assert len(world.holders("a", "b", "c", "d")) == 2
+    assert choice(world, "a").endswith("as by one alone); beside job d would be as good")

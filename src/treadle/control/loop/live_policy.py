@@ -1,6 +1,6 @@
 """The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from treadle.control.loop.clock import wall
@@ -202,6 +202,13 @@ class Guarded(Wrapper):
             return self.inner.quotas(snapshot)
         except Exception:  # likewise; nothing is said of them then
             return None
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        try:
+            return self.inner.unshared(snapshot)
+        except Exception as error:  # likewise
+            self._note("it cannot say which jobs have their devices alone", error)
+            return frozenset()
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         try:

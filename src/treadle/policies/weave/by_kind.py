@@ -6,7 +6,7 @@ given another kind moves; the restart that this costs is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from heapq import nsmallest
 from math import inf
 from typing import NamedTuple, Protocol
@@ -21,6 +21,7 @@ from treadle.policies.base.placement import Placement
 from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.kinds import Kind, speeds_on, view
 from treadle.policies.weave.split import Offer, split
+from treadle.policies.weave.why import Unseen
 from treadle.policies.weave.worth import worths
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
@@ -40,7 +41,9 @@ class OneKind(Policy, Protocol):
         """others: jobs in the system that are not in the snapshot, far back in the queue."""
         ...
 
-    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason: ...
+    def why(
+        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
+    ) -> Reason: ...
 
     def value(self, job: Job, now: float) -> float:
         """What jobs are ordered by."""
@@ -128,7 +131,7 @@ class ByKind:
         changes = Schedule.whole(snapshot, targets).changes
         return Schedule(changes, until, Memory(tuple(memories)))
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+    def why(self, snapshot: Snapshot, job: JobId, hidden: Unseen) -> Reason | None:
         """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
         none, as a job on a node that is drained."""
         memory = self._memory(snapshot)
@@ -142,9 +145,18 @@ class ByKind:
                 "running", f"it runs, and the next decision would move it to {kind.name}s"
             )
         seen = self._view(snapshot, choice, number, memory)
-        reason = self._each[number].why(seen, job, choice.others[number])
+        reason = self._each[number].why(seen, job, choice.others[number], hidden)
         where = f"on {kind.name}s: "
         return Reason(reason.cause, where + reason.sentence, where + reason.facts)
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        """Jobs that are promised their devices alone, on any kind."""
+        memory = self._memory(snapshot)
+        choice = self._choice(snapshot, memory)
+        found: set[JobId] = set()
+        for number, policy in enumerate(self._each):
+            found |= policy.unshared(self._view(snapshot, choice, number, memory))
+        return found
 
     # -- kinds ----------------------------------------------------------------------------------
 

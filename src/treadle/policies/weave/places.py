@@ -25,6 +25,29 @@ class Wanted(NamedTuple):
     promised: bool = False  # and before those, in the order given
 
 
+class Room:
+    """Which sizes would find a place on these devices."""
+
+    def __init__(self, free: FreeDevices, placement: Placement) -> None:
+        self._free = free
+        self._placement = placement
+        self._known: dict[int, bool] = {}
+
+    def largest(self, most: int) -> int:
+        """The largest size up to this one that fits; where one does not, no larger one does."""
+        fits, not_fits = 1, most + 1
+        while not_fits - fits > 1:
+            middle = (fits + not_fits) // 2
+            fits, not_fits = (middle, not_fits) if self.fits(middle) else (fits, middle)
+        return fits
+
+    def fits(self, size: int) -> bool:
+        known = self._known.get(size)
+        if known is None:
+            known = self._known[size] = self._placement.place(self._free, size) is not None
+        return known
+
+
 _Places = dict[int, tuple[Device, ...]]  # by a group's place in the list
 
 

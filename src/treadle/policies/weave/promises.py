@@ -101,6 +101,15 @@ def left_by(promises: Promised, snapshot: Snapshot, placement: Placement) -> Fre
     return free
 
 
+def used(snapshot: Snapshot, promises: Promised, tenant: str, size_of: Callable[[Job], int]) -> int:
+    """Devices of a tenant's quota that are promised, or that jobs out of sight have of it."""
+    found = sum(
+        size for name, size in promises.items() if snapshot.jobs[name].spec.tenant == tenant
+    )
+    hidden = (job for job in _out_of_sight(snapshot) if job.spec.tenant == tenant)
+    return found + sum(min(job.size, size_of(job)) for job in hidden)
+
+
 def bound(job: Job, size: int, *, grows: bool) -> Job:
     """The job as a decision must see it: it has at least this size, and its devices alone."""
     larger = [one for one in job.spec.sizes if one > size] if grows else []

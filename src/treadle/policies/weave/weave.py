@@ -13,14 +13,14 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import smallest_device_gib
-from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
@@ -37,7 +37,7 @@ from treadle.policies.weave.decision import Decision, Plan
 from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
 from treadle.policies.weave.levers import Levers, factory
 from treadle.policies.weave.patience import LEAST_S, first, is_overdue
-from treadle.policies.weave.places import place
+from treadle.policies.weave.places import Room, place
 from treadle.policies.weave.plans import Plans
 from treadle.policies.weave.promises import (
     Owed,
@@ -49,7 +49,8 @@ from treadle.policies.weave.promises import (
     urgency,
 )
 from treadle.policies.weave.racks import WithinRacks
-from treadle.policies.weave.why import Asked, Instead, why_so
+from treadle.policies.weave.why import JOBS_MAX, Asked, Instead, Unseen, unseen, why_so
+from treadle.policies.weave.why_waits import Waits, why_waits
 from treadle.policies.weave.worth import worths
 
 _FIRST = -1.0  # what jobs are ordered by that have waited too long
@@ -136,7 +137,7 @@ class Weave(Sharing):
         ]
         if not overdue:
             return []
-        room = _Room(snapshot.emptied(), self._placement)
+        room = Room(snapshot.emptied(), self._placement)
         most = room.largest(snapshot.supply)
         rows = ((job, self._curves.of(job.spec, most).steps[0].size) for job in overdue)
         return [row for row in rows if room.fits(row[1])]
@@ -190,6 +191,15 @@ class Weave(Sharing):
 
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._levers.quotas
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        if self._levers.quotas is None:
+            return frozenset()
+        snapshot = _without_drained(snapshot)
+        by_kind = self._kinds(snapshot.cluster)
+        if by_kind is not None:
+            return by_kind.unshared(snapshot)
+        return self._owed(snapshot, list(snapshot.holding()), _memory(snapshot)).promised.keys()
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)
@@ -288,28 +298,53 @@ class Weave(Sharing):
         allocations = place(snapshot, self._near, groups, decision.each_alone())
         return self._plans.named(snapshot.jobs, allocations)
 
-    def why(self, snapshot: Snapshot, job: JobId, others: int = 0) -> Reason:
+    def why(
+        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
+    ) -> Reason:
+        """hidden: jobs that are neither in the snapshot nor counted as others."""
+        row = snapshot.jobs[job]
+        hidden = hidden or unseen(snapshot, row)
         by_kind = self._kinds(snapshot.cluster)
-        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job)
+        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job, hidden)
         if reason is not None:
             return reason
         reason = super().why(snapshot, job)
-        row = snapshot.jobs[job]
         snapshot = _without_drained(snapshot)
         holding = list(snapshot.holding())
-        if not any(one.id == job for one in holding):
-            return reason
         memory = _memory(snapshot)
         total = len(holding) + len(snapshot.ranking.queue) + others
+        if row.allocation is None and self._levers.quotas is not None:
+            clause = self._why_waits(snapshot, row, self._levers.quotas, total)
+            return replace(reason, sentence=f"{reason.sentence}; {clause}") if clause else reason
+        if not any(one.id == job for one in holding):
+            return reason
 
         def decided(spec: JobSpec | None, curve: Curve | None) -> tuple[Decision, Plan]:
             instead = None if spec is None or curve is None else (spec, curve)
             decision = self._decision(snapshot, holding, memory, total, instead=instead)
             return decision, decision.best(snapshot.supply, memory.fold)[1]
 
-        restart_s = self._restart_s(row)
-        so = why_so(Asked(row, snapshot, *decided(None, None), decided, restart_s))
+        asked = Asked(*(row, snapshot, *decided(None, None), decided, self._restart_s(row), hidden))
+        so = why_so(asked)
         return Reason(reason.cause, f"{reason.sentence}; {so}", reason.facts)
+
+    def _why_waits(self, snapshot: Snapshot, row: Job, quotas: Quotas, total: int) -> str:
+        holding, memory = list(snapshot.holding()), _memory(snapshot)
+
+        def runs_without() -> bool:
+            if total > JOBS_MAX:
+                return False
+            decision = self._decision(snapshot, holding, memory, total, promises=False)
+            plan = decision.best(snapshot.supply, memory.fold)[1]
+            return decision.group_of(plan, row.id) is not None
+
+        promises = self._owed(snapshot, holding, memory).promised
+        return why_waits(
+            Waits(
+                *(row, snapshot, self._placement, quotas, promises, self._promised_size),
+                runs_without,
+            )
+        )
 
     def _decision(
         self,
@@ -319,20 +354,22 @@ class Weave(Sharing):
         total: int,
         *,
         grows: bool = True,
+        promises: bool = True,
         instead: tuple[JobSpec, Curve] | None = None,
     ) -> Decision:
         """The jobs in order: those that hold devices, and as much of the queue as could share.
 
         total: jobs in the system.
         grows: whether jobs may get more than they were promised.
+        promises: whether quotas count.
         instead: what a job is taken to be; it is then served whatever it is worth.
         """
         now, queue = snapshot.now, snapshot.ranking.queue
-        owed = self._owed(snapshot, holding, memory)
-        overdue, promises, chosen = owed.overdue, owed.promised, owed.names
+        owed = self._owed(snapshot, holding, memory, promises=promises)
+        overdue, chosen = owed.overdue, owed.names
         rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
         demand = _LOOK * snapshot.supply
-        room = _Room(snapshot.emptied(), self._placement)
+        room = Room(snapshot.emptied(), self._placement)
         for value, _, identity in queue:
             if demand <= 0 and not chosen:
                 break
@@ -346,9 +383,9 @@ class Weave(Sharing):
         worth = worths([row[0] for row in rows], total, self.power(memory))
         self._company.refresh(smallest_device_gib(snapshot.cluster))
         jobs = [row[3] for row in rows]
-        if promises:
+        if owed.promised:
             jobs = [
-                bound(job, promises[job.id], grows=grows) if job.id in promises else job
+                bound(job, owed.promised[job.id], grows=grows) if job.id in owed.promised else job
                 for job in jobs
             ]
         most = snapshot.supply
@@ -364,25 +401,35 @@ class Weave(Sharing):
             *(self._company, self._levers, jobs, worth, left, curves, snapshot.supply, owed)
         )
 
-    def _owed(self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory) -> Owed:
+    def _owed(
+        self,
+        snapshot: Snapshot,
+        holding: Sequence[Job],
+        memory: _Memory,
+        *,
+        promises: bool = True,
+    ) -> Owed:
         """Jobs that have waited too long, and guaranteed ones that get what they were promised."""
         overdue, supply = self._overdue(snapshot, holding), snapshot.supply
         quotas, now = self._levers.quotas, snapshot.now
-        if quotas is None:
+        if quotas is None or not promises:
             return Owed(first(overdue, supply))
-        promises = promised(
+        made = promised(
             *(snapshot, self._placement, quotas),
-            size_of=lambda job: promised_size(job, self._curves.of(job.spec)),
+            size_of=self._promised_size,
             order=lambda job: (self.value(job, now), job.sequence),
             earlier=memory.promised,
             overdue=first((row for row in overdue if row[0].spec.guaranteed), supply),
         )
-        if overdue and promises:
+        if overdue and made:
             # One for which promises leave no room would keep all others from their turn.
-            room = _Room(left_by(promises, snapshot, self._placement), self._placement)
-            others = (row for row in overdue if row[0].id not in promises)
+            room = Room(left_by(made, snapshot, self._placement), self._placement)
+            others = (row for row in overdue if row[0].id not in made)
             overdue = [row for row in others if room.fits(row[1])]
-        return Owed(first(overdue, supply), promises)
+        return Owed(first(overdue, supply), made)
+
+    def _promised_size(self, job: Job) -> int:
+        return promised_size(job, self._curves.of(job.spec))
 
     def _haste(self, job: Job, now: float, most: int) -> float:
         """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
@@ -395,29 +442,6 @@ class Weave(Sharing):
         else:
             left_s = job.spec.estimate_s - job.held_at(now)
         return 1.0 + self._levers.deadline * urgency(left_s, deadline_at - now)
-
-
-class _Room:
-    """Which sizes would find a place on these devices."""
-
-    def __init__(self, free: FreeDevices, placement: Placement) -> None:
-        self._free = free
-        self._placement = placement
-        self._known: dict[int, bool] = {}
-
-    def largest(self, most: int) -> int:
-        """The largest size up to this one that fits; where one does not, no larger one does."""
-        fits, not_fits = 1, most + 1
-        while not_fits - fits > 1:
-            middle = (fits + not_fits) // 2
-            fits, not_fits = (middle, not_fits) if self.fits(middle) else (fits, middle)
-        return fits
-
-    def fits(self, size: int) -> bool:
-        known = self._known.get(size)
-        if known is None:
-            known = self._known[size] = self._placement.place(self._free, size) is not None
-        return known
 
 
 def _without_drained(snapshot: Snapshot) -> Snapshot:

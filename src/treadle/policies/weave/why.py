@@ -4,6 +4,7 @@ Alternatives are not estimated: the decision is made again with the job at anoth
 and what all jobs would then get done is compared with what they get done now.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -19,7 +20,7 @@ from treadle.policies.weave.decision import Decision, Plan
 
 _NAMED_MAX = 3
 _COMPANY_MAX = 200  # jobs that are looked at for other company
-_JOBS_MAX = 2000  # beyond so many, making the decision again takes too long
+JOBS_MAX = 2000  # beyond so many, making the decision again takes too long
 _ROUNDING = 1e-9
 _LITTLE = 0.005  # a change of less reads as none
 
@@ -40,6 +41,23 @@ class Instead(Curves):
 Again = Callable[[JobSpec, Curve], tuple[Decision, Plan]]
 
 
+class Unseen(NamedTuple):
+    """Jobs that are not this decision's to change: of other priorities, or left as they are."""
+
+    holders: tuple[Job, ...] = ()
+    ranks_apart: bool = False  # some have another priority than the job that is asked about
+
+
+def unseen(snapshot: Snapshot, job: Job) -> Unseen:
+    """What a wrapper hides from the decision about a job."""
+    seen = {one.id for one in (*snapshot.holding(), *snapshot.waiting())}
+    hidden = [one for one in snapshot.jobs.values() if one.id not in seen]
+    return Unseen(
+        tuple(one for one in hidden if one.allocation is not None),
+        any(one.spec.priority != job.spec.priority for one in hidden),
+    )
+
+
 class Asked(NamedTuple):
     """A job that holds devices, and the decision as it would be made now."""
 
@@ -49,6 +67,24 @@ class Asked(NamedTuple):
     plan: Plan
     again: Again
     restart_s: float
+    unseen: Unseen
+
+    @property
+    def held_unseen(self) -> dict[Device, Job]:
+        """Devices of jobs that the decision does not see."""
+        nodes = {node.name for node in self.snapshot.cluster.nodes}
+        return {
+            device: one
+            for one in self.unseen.holders
+            if one.allocation is not None
+            for device in one.allocation.devices
+            if device.node in nodes
+        }
+
+    @property
+    def peers(self) -> str:
+        """Which jobs the decision is about, behind the word job."""
+        return " of its priority" if self.unseen.ranks_apart else ""
 
 
 class _Effect(NamedTuple):
@@ -104,8 +140,8 @@ def _size(asked: Asked, position: int, size: int) -> str:
         min((one for one in curve.rates if size < one <= supply), default=0),
     )
     if not any(near):
-        return f"{devices(size)}, {_most(job.spec, size, supply)}"
-    if decision.count > _JOBS_MAX:
+        return f"{devices(size)}, {_most(asked, size)}"
+    if decision.count > JOBS_MAX:
         return devices(size)
     effects = [(one, _effect(asked, job.spec, curve, one)) for one in near if one]
     known = [(effect.value, one, effect) for one, effect in effects if effect is not None]
@@ -118,13 +154,27 @@ def _size(asked: Asked, position: int, size: int) -> str:
     )
 
 
-def _most(spec: JobSpec, size: int, supply: int) -> str:
+def _most(asked: Asked, size: int) -> str:
     """Why no other size is an alternative."""
-    if len(spec.sizes) == 1:
+    sizes, supply = asked.job.spec.sizes, asked.snapshot.supply
+    if len(sizes) == 1:
         return "its only size"
-    if size == spec.sizes[-1]:
+    if size == sizes[-1]:
         return "the most that it can use"
-    return "all that there are" if size == supply else "more would not make it faster"
+    if any(size < one <= supply for one in sizes):
+        return "more would not make it faster"
+    return f"all that {_leaving(asked)}" if size == supply else "the most for which there is room"
+
+
+def _leaving(asked: Asked) -> str:
+    """Who has the devices that the decision does not dispose of."""
+    own = asked.job.spec.priority
+    ranks = {one.spec.priority for one in asked.held_unseen.values()}
+    if not ranks or asked.snapshot.supply >= asked.snapshot.cluster.device_count:
+        return "there are"
+    if min(ranks) > own:
+        return "jobs of higher priority leave"
+    return "other jobs leave" if own in ranks else "jobs of other priorities leave"
 
 
 def _weighed(effect: _Effect, chosen: float) -> str:
@@ -184,7 +234,7 @@ def _others(effect: _Effect) -> str:
     if effect.others is None:
         return ""
     if effect.stops:
-        return " and the others nothing"
+        return ", while the others would get nothing done"
     if abs(effect.others) < _LITTLE:
         return " and the others as much as now"
     verb = "gain" if effect.others > 0 else "lose"
@@ -202,14 +252,7 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
     decision, job = asked.decision, asked.job
     best = max(_offers(asked, position, size, group), default=None)
     if len(group.members) == 1:
-        if job.spec.exclusive or job.id in decision.promised:
-            return "alone, as it shares with no job"
-        if asked.plan.is_full and all(len(one.members) == 1 for _, one in asked.plan.groups):
-            return "alone, as no job has to share"
-        if best is None:
-            shared = "a device" if size == 1 else devices(size)
-            return f"alone, as no other job may share {shared} with it"
-        return f"alone rather than beside job {best[1]} ({_times(best[0])})"
+        return f"alone{_alone(asked, size, best)}"
     others = [decision.name(i) for i in group.members if i != position]
     keeps = decision.keeps(group)
     mine, total = keeps[group.members.index(position)], sum(keeps)
@@ -217,9 +260,11 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
         f"beside {named_jobs(others, _NAMED_MAX)} (it counts as keeping {_percent(mine)} of its "
         f"speed; {_times(total)})"
     )
-    if best is not None and best[0] <= total:
+    if best is not None and round(best[0], 2) == round(total, 2):
+        return f"{text}; beside job {best[1]} would be as good"
+    if best is not None and best[0] < total:
         return f"{text} rather than beside job {best[1]} ({best[0]:.2f} times)"
-    if decision.count > _JOBS_MAX:
+    if decision.count > JOBS_MAX:
         return text
     effect = _effect(asked, replace(job.spec, exclusive=True), decision.curve(position), size)
     if effect is None:
@@ -228,6 +273,21 @@ def _company(asked: Asked, position: int, size: int, group: Group) -> str:
         f"{text} rather than alone, where it is expected to get {_changes(effect)}"
         f"{_weighed(effect, asked.plan.value)}"
     )
+
+
+def _alone(asked: Asked, size: int, best: tuple[float, JobId] | None) -> str:
+    """Why a job has no company; best: what it could have."""
+    job, plan = asked.job, asked.plan
+    if job.id in asked.decision.promised:
+        return ", as the quota promises"
+    if job.spec.exclusive:
+        return ", as it shares with no job"
+    if plan.is_full and all(len(one.members) == 1 for _, one in plan.groups):
+        return f", as no job{asked.peers} has to share"
+    if best is None:
+        shared = "a device" if size == 1 else devices(size)
+        return f", as no other job{asked.peers} may share {shared} with it"
+    return f" rather than beside job {best[1]} ({_times(best[0])})"
 
 
 def _times(total: float) -> str:
@@ -257,10 +317,11 @@ def _place(asked: Asked, size: int) -> str:
     held = asked.job.allocation
     if held is None or size != len(held.devices) or len(asked.snapshot.cluster.nodes) < 2:
         return ""
-    free, mine = asked.snapshot.free, held.nodes()
+    mine, taken = held.nodes(), asked.held_unseen
+    free = Counter(device.node for device in asked.snapshot.free if device not in taken)
     where = f"on {'node' if len(mine) == 1 else 'nodes'} {listed(list(mine), _NAMED_MAX)}"
     others = [n.name for n in asked.snapshot.cluster.nodes if n.name not in mine]
-    room = [name for name in others if free.count_on(name) >= size]
+    room = [name for name in others if free[name] >= size]
     if not room:
         return f"{where}, as no other node has {several(size, 'device')} free"
     return (

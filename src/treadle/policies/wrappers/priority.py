@@ -7,7 +7,7 @@ had released them; a job that loses devices that way waits for its own turn furt
 that asks for no more than is free therefore moves no other job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -87,6 +87,19 @@ class Priorities(Remembering):
             return {}
         memory = self._notes(snapshot).get(levels[0] if levels else 0)
         return self.inner.held_back(snapshot._replace(memory=memory))
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        if self.inner.quotas(snapshot) is None:
+            return frozenset()
+        levels, notes = self._levels(snapshot), self._notes(snapshot)
+        if len(levels) < 2:
+            memory = notes.get(levels[0] if levels else 0)
+            return self.inner.unshared(snapshot._replace(memory=memory))
+        found: set[JobId] = set()
+        for level in levels:
+            seen = self._view(snapshot, {}, level, taking=True)
+            found |= self.inner.unshared(seen._replace(memory=notes.get(level)))
+        return found
 
     def _asked(
         self, snapshot: Snapshot, changes: Changes, level: int, memory: object

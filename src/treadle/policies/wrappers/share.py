@@ -7,6 +7,7 @@ stops and restarts no job and needs nothing of them. All of this must hold:
 - the belief knows every member from a time alone, its device memory included, and predicts that
   together they get at least `sum` done and that no one keeps less than `floor` of its speed alone;
 - none is exclusive, and their device memories fit with a margin;
+- no quota promises a member its devices alone: the inner policy says whom (`Policy.unshared`);
 - no member has a higher priority than the newcomer: a job is never slowed by one of lower priority;
 - no gang has a reservation, and no job that came before it and can join none, of no lower priority,
   has waited for ten minutes: a join keeps devices taken for longer, and a chain of them would keep
@@ -21,7 +22,7 @@ itself sees no jobs that share; if a job of higher priority waits, it sees the f
 Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from math import inf
 
@@ -112,9 +113,10 @@ class Share(Wrapper):
         if reservations(snapshot.memory):
             return "devices are being kept for a job that needs several"
         groups = list(_groups(snapshot, {}))
-        alone = awaited(snapshot, {})
+        alone, unshared = awaited(snapshot, {}), self.unshared(snapshot)
         cores = Cores(snapshot, {})
-        hosts = Hosts(groups, self._belief, self._terms, cores)
+        joinable = [group for group in groups if not _promised(group, unshared)]
+        hosts = Hosts(joinable, self._belief, self._terms, cores)
         first = self._passed(snapshot, {}, hosts).before(job)
         if first is not None:
             return f"job {first.job.id} came before it{first.why}"
@@ -123,6 +125,7 @@ class Share(Wrapper):
             for group in groups
             if (
                 wrong := _runs_next(group, alone)
+                or _promised(group, unshared)
                 or self._against(job, group)
                 or cores.lack(job.spec, group.devices)
             )
@@ -148,9 +151,11 @@ class Share(Wrapper):
         if not able:
             return {}
         alone = awaited(snapshot, changes)
-        found = _groups(snapshot, changes)
-        cores = Cores(snapshot, changes)
-        groups = [group for group in found if not _runs_next(group, alone)]
+        found = [group for group in _groups(snapshot, changes) if not _runs_next(group, alone)]
+        if not found:
+            return {}
+        cores, unshared = Cores(snapshot, changes), self.unshared(snapshot)
+        groups = [group for group in found if not _promised(group, unshared)]
         hosts = Hosts(groups, self._belief, self._terms, cores)
         passed = self._passed(snapshot, changes, hosts)
         joins: dict[JobId, Allocation] = {}
@@ -220,6 +225,14 @@ def _runs_next(group: Group, alone: Mapping[JobId, JobId]) -> str | None:
     for member in group.members.values():
         if member.id in alone:
             return f"job {alone[member.id]} ran out of GPU memory there and runs next"
+    return None
+
+
+def _promised(group: Group, unshared: Set[JobId]) -> str | None:
+    """That a quota promises a member its devices alone, or None."""
+    for member in group.members.values():
+        if member.id in unshared:
+            return f"job {member.id} has its devices alone by its tenant's quota"
     return None
 
 

@@ -6,7 +6,7 @@ wrapped again, so each relies only on the contract of a policy.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -54,6 +54,10 @@ class Wrapper(Policy):
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:
         return self.inner.quotas(snapshot)
 
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        # Not `inside`: a promise holds for jobs that are hidden from the inner policy too.
+        return self.inner.unshared(snapshot)
+
     def inside(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as the inner policy is to be given it."""
         return snapshot
@@ -93,6 +97,9 @@ class Remembering(Wrapper):
     def inside(self, snapshot: Snapshot) -> Snapshot:
         note = snapshot.memory
         return snapshot._replace(memory=note.inner if isinstance(note, Note) else None)
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        return self.inner.unshared(self.inside(snapshot))
 
     def take_over(self, memory: object) -> object:
         return Note(self.own_part(memory), self.inner.take_over(memory))
