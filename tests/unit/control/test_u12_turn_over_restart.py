@@ -2,9 +2,14 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.unit.control.memory import Bench, play_on
 from tests.unit.control.test_estimates import teach
-from treadle.core.cluster import Node
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device, Node
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
 
@@ -54,6 +59,44 @@ def test_u12_overtakings_are_counted_on_after_a_restart(tmp_path: Path) -> None:
         await here.settle()
         why = await here.live.why(gangs[0])
         assert why.reservation.startswith("it was overtaken twice; devices are kept for it once 2")
+
+    play_on(there, before, tmp_path, policy="afs")
+    play_on(there, after, tmp_path, policy="afs")
+
+
+class Beside(Policy):
+    """Jobs of one device share the first slot."""
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        slot = Device("here", 0)
+        small = [job for job in snapshot.waiting() if job.spec.asked == 1]
+        first = len(snapshot.tenants.get(slot, {}))
+        return Schedule(
+            {job.id: Allocation((slot,), turn=first + turn) for turn, job in enumerate(small)}
+        )
+
+
+@pytest.mark.parametrize("joins", [True, False])
+def test_u12_a_job_that_joined_another_overtook_none(tmp_path: Path, *, joins: bool) -> None:
+    """1. A job runs, and a gang of two waits. 2. A later job joins the first, or takes the free
+    device. 3. The controller starts again."""
+    there = MemoryWorld.of(Node("here", 2, "none"))
+    gangs = []
+
+    async def before(here: Bench) -> None:
+        if joins:
+            here.live.context.scheduler.set_policy(Beside(), here.live.context.clock.now())
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        gangs.append(await here.submit("forever", devices="2"))
+        await here.settle()
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        assert here.state(gangs[0]) is State.PENDING
+
+    async def after(here: Bench) -> None:
+        await here.settle()
+        why = await here.live.why(gangs[0])
+        text = "it was not overtaken yet" if joins else "it was overtaken once"
+        assert why.reservation.startswith(text)
 
     play_on(there, before, tmp_path, policy="afs")
     play_on(there, after, tmp_path, policy="afs")

@@ -74,3 +74,46 @@ def test_u14_a_job_whose_steps_are_done_is_not_measured_by_itself(tmp_path: Path
         )
 
     play(story, tmp_path, devices=1)
+
+
+def test_u14_only_runs_of_the_same_command_say_what_follows_the_last_step(tmp_path: Path) -> None:
+    """A job stands at its last step for so long that no speed is measured any more. Three that
+    differed in a number took 100 s, as long as it has worked by now."""
+
+    async def story(here: Bench) -> None:
+        learner = here.live.context.learner
+        for _ in range(3):
+            learner.profiles.learn(keys_of(ME.user, "", ("forever", "1"), folder=HOME), 1, 100.0)
+        job = await here.submit("forever", "2")
+        await here.reached(job, State.RUNNING)
+        learner.hear(job, LastProgress(1500.0, 1500.0, None))
+        has_worked(here, job, 99.9)
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.high_s is None
+        assert end.because.startswith("its steps are done, ")
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_a_job_ages_after_its_last_step(tmp_path: Path) -> None:
+    """Runs of the same command took 100 s. It has stood at its last step for three minutes, and its
+    work is counted in steps: none is done any more, and it is older than such runs."""
+
+    async def story(here: Bench) -> None:
+        learner, clock = here.live.context.learner, here.live.context.clock
+        for _ in range(3):
+            learner.profiles.learn(keys_of(ME.user, "", ("forever",), folder=HOME), 1, 100.0)
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        learner.meter.see(job, 1500, 1500, clock.now() - 180.0)
+        learner.hear(job, LastProgress(1500.0, 1500.0, None))
+        record = here.live.context.jobs.record(job)
+        assert record is not None
+        record.metered = True
+        end = (await here.live.why(job)).end
+        assert end is not None
+        assert end.high_s is not None
+        assert end.high_s > 180.0, "it has outlived such runs, and may go on for as long again"
+
+    play(story, tmp_path, devices=1)

@@ -160,6 +160,23 @@ def test_a_length_from_the_steps_of_a_job_that_still_runs_claims_no_run(
     assert remaining(expected, 0.0).because == because
 
 
+@pytest.mark.parametrize("others", [0, 3, 20])
+def test_the_mean_by_the_steps_of_a_run_is_no_matter_of_jobs_unlike_it(others: int) -> None:
+    """A run of 100 s says its steps, on two devices; so many other jobs took a day each.
+
+    Gangs wait for their turn by the mean, and people are shown the range.
+    """
+    knowledge = Knowledge()
+    for _ in range(others):
+        knowledge.observe(by_command("ann", "", ("./day.sh",)), Outcome(2, 86_400.0, whole=True))
+    running, other = (("python", "train.py", "--epochs", each) for each in ("10", "20"))
+    seen = Outcome(2, 8.0, total=1000.0, step_s=0.1, numbers=numbers(running))
+    knowledge.observe(by_command("ann", "", running), seen)
+    expected = knowledge.expect(by_command("ann", "", other), 2, numbers=numbers(other))
+    assert expected.span.high_s < 300.0
+    assert 100.0 < expected.length.mean() < 300.0
+
+
 # -- what one user may change of what another is told ---------------------------------------------
 
 

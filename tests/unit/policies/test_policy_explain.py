@@ -36,6 +36,27 @@ def test_a_job_that_holds_less_than_it_asked_for() -> None:
     )
 
 
+def test_a_job_that_was_given_other_devices_since_its_start() -> None:
+    """1. It starts at 0 and runs. 2. At 10 it is moved to another node. 3. At 14 it runs."""
+    first, second = (Allocation((Device(node, 0),)) for node in ("n0", "n1"))
+    told = Told(Schedule({"a": first}))
+    story = Story(told, "2x1")
+    story.tell(0.0, JobSubmitted(job("a", length_s=40.0)))
+    story.runs(0.0, "a")
+    told.answers.append(Schedule({"a": second}))
+    story.tell(10.0, JobSubmitted(job("b", length_s=40.0)))
+    there = "it holds 1 device (1 on n1; all it asked for)"
+    assert _why_now(story, 13.0) == ("starting", f"{there} since 3 s ago, 25.0 % done")
+    story.runs(14.0, "a")
+    assert _why_now(story, 16.0) == ("running", f"{there}, where it has run for 2 s, 30.0 % done")
+
+
+def _why_now(story: Story, now: float) -> tuple[str, str]:
+    here = story.scheduler.snapshot(now)
+    reason = why_waiting(here, "a", placement("consolidate"), in_order=False)
+    return reason.cause, reason.sentence
+
+
 @pytest.mark.parametrize("name", ["fifo", "backfill", "srtf", "max-min", "themis"])
 def test_a_job_for_which_too_few_devices_are_free(name: str) -> None:
     story = Story(name, "1x4")

@@ -34,7 +34,9 @@ from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.policies.wrappers import share
 from treadle.policies.wrappers.passed_over import Passed
+from treadle.policies.wrappers.reservation import Lines, Reservation
 from treadle.policies.wrappers.share import PASSED_S, why_alone
+from treadle.policies.wrappers.wrapper import Note
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 
@@ -118,6 +120,23 @@ def test_a_job_that_does_not_share_has_a_reason(
     assert told(scheduler, 1.0, newcomer) == []
     found = why_alone(scheduler.policy, scheduler.snapshot(1.0), newcomer.id)
     assert found == why
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("gang", "it has a reservation, and waits for devices to itself"),
+        ("next", "it has a reservation, and waits for devices to itself"),
+        ("small", "devices are being kept for job gang, which needs several"),
+    ],
+)
+def test_while_devices_are_kept_a_job_is_told_for_which(name: str, why: str) -> None:
+    scheduler = live(cluster=gpus(2))
+    told(scheduler, 0.0, seen("a", sizes=(2,), exclusive=True))
+    told(scheduler, 1.0, seen("gang", sizes=(2,)), seen("next", sizes=(2,)), seen("small"))
+    kept = (Reservation("next", 1.0), Reservation("gang", 1.0, devices=(DEVICE,)))
+    snapshot = scheduler.snapshot(1.0)._replace(memory=Note(Lines(reserved=kept), None))
+    assert why_alone(scheduler.policy, snapshot, name) == why
 
 
 def test_groups_are_formed_up_to_four_and_by_what_they_gain() -> None:

@@ -74,8 +74,10 @@ def _unclear(context: Context, record: JobRecord, expected: Expectation, left: R
     """Why steps do not say when it ends, though it counts them; empty if they do."""
     by_steps = left.because in (*BY_STEPS, FIRST_STEPS)
     own = by_steps or left.because.startswith(EXPECTED_SPEED)
-    # What is known of its kind may be the steps of this very run: they say nothing of what follows.
-    if (own or not expected.learned.runs) and _has_said_all(context, record):
+    # Only runs of the same command say what follows the last step. What is known of its kind may be
+    # the steps of this very run.
+    same = expected.learned.source is Source.SAME_COMMAND and expected.learned.runs > 0
+    if (own or not same) and _has_said_all(context, record):
         return STEPS_DONE
     if not own:
         return ""
@@ -146,7 +148,9 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     if left.because in (*BY_STEPS, FIRST_STEPS) or _counted(context, record, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
-        lengths = expected.learned.length.scaled(_slower(context, row)).after(_age_s(context, row))
+        lengths = expected.learned.length.scaled(_slower(context, row)).after(
+            _age_s(context, record, row)
+        )
     limit_s = limit_left_s(context, record)
     return Left(lengths, left.span.low_s, left.span.high_s, inf if limit_s is None else limit_s)
 
@@ -165,7 +169,7 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
     if slower != 1.0:
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
-    left = remaining(learned, _age_s(context, row), said=said)
+    left = remaining(learned, _age_s(context, record, row), said=said)
     if left.because not in BY_STEPS and _counted(context, record, row):
         return _at_new_size(context, row)
     left = _naming_size(left, expected, row.spec)
@@ -246,9 +250,16 @@ def _slower(context: Context, row: Job) -> float:
     return context.belief.alone(row.spec, row.spec.asked) / speed if speed > 0 else 1.0
 
 
-def _age_s(context: Context, row: Job) -> float:
-    """How long it has run, of work that counts, at its present size."""
-    return worked_s(row, context.clock.now()) * _slower(context, row)
+def _age_s(context: Context, record: JobRecord, row: Job) -> float:
+    """How long it has run, of work that counts, at its present size.
+
+    Work that is counted in steps ends with the last of them, and the job may go on.
+    """
+    now, gauge = context.clock.now(), context.learner.gauge(record.id)
+    age_s = worked_s(row, now) * _slower(context, row)
+    if record.metered and gauge is not None and gauge.grew_at and _has_said_all(context, record):
+        age_s += max(0.0, now - gauge.grew_at)
+    return age_s
 
 
 def _held_s(context: Context, record: JobRecord) -> float:
@@ -281,7 +292,8 @@ def nothing_known(expected: Expectation) -> str:
     learned = expected.learned
     if learned.source is Source.NOTHING:
         return "nothing like it has run here"
-    return f"only {several(learned.runs, 'other job')} ended here so far"
+    # Those that succeeded alone on their devices and at one size; of others no length is known.
+    return f"the lengths of only {several(learned.runs, 'other job')} are known here"
 
 
 def _newest(context: Context, record: JobRecord) -> Progress | None:

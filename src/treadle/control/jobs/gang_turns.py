@@ -1,14 +1,15 @@
 """How often jobs of several devices were overtaken, from the store: a restart costs no turn.
 
 What a policy remembers is not stored. That a later job started first is: the jobs that run or have
-ended say it. Jobs that joined others cannot be told from those that took free devices here, so a
-gang may get its reservation a little sooner than without the restart.
+ended say it. A job that joined others overtakes none; that is known of jobs that began once and
+kept their devices. Any other is counted, so a gang may get its reservation a little sooner than
+without the restart.
 """
 
 from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 
-from treadle.control.jobs.records import record_of
+from treadle.control.jobs.records import JobRecord, record_of
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
@@ -31,11 +32,36 @@ def overtakings(
     started = [rows[job.id] for job in scheduler.jobs.values() if job.starts and job.id in rows]
     ended = store.jobs(JobFilter(ended=True), limit=ENDED_MAX)
     started += [row for row in ended if record_of(row).attempts]
+    joined = _joiners([record_of(row) for row in started])
+    alone = [row for row in started if row.id not in joined]
     return {
-        gang.id: sum(_overtook(row, rows[gang.id], gang) for row in started)
+        gang.id: sum(_overtook(row, rows[gang.id], gang) for row in alone)
         for gang in gangs
         if gang.id in rows
     }
+
+
+def _joiners(records: Sequence[JobRecord]) -> set[JobId]:
+    """Those that began on devices that others held before and after."""
+    once = [each for each in records if each.attempts == 1 and not each.resizes]
+    here: dict[str, list[JobRecord]] = {}
+    for record in once:
+        for device in record.devices:
+            here.setdefault(device, []).append(record)
+    return {
+        record.id
+        for record in once
+        if record.devices
+        and all(any(_holds(other, record) for other in here[each]) for each in record.devices)
+    }
+
+
+def _holds(other: JobRecord, record: JobRecord) -> bool:
+    """Whether a job had begun before another, and went on."""
+    if other.started_at is None or record.started_at is None:
+        return False
+    gone = other.ended_at is not None and other.ended_at <= record.started_at
+    return other.started_at < record.started_at and not gone
 
 
 def _is_gang(job: Job) -> bool:

@@ -23,6 +23,7 @@ EARLY = 2.0  # times as long as such runs: more than a slower machine would expl
 # slower. Of fewer, the steps are believed more.
 LATE_RUNS, LATE = 3, 1.2
 MEASURED_S = 2.0  # the first moment at which a measured speed counts
+ELSE = 0.1  # of jobs whose steps and speed are known, so many take another time
 
 
 # How far off users are: factors on what they say, and how likely each is. Half to twice holds 80 %.
@@ -134,17 +135,21 @@ def _is_far(expected: Expectation) -> bool:
     return expected.known and expected.source in {Source.SAME_SCRIPT, *FAR}
 
 
-def around(found: Sequence[float], lengths: Lengths) -> Lengths:
-    """Steps times seconds a step, with the doubt of both, and some of what else is known.
+def around(found: Sequence[float], alike: Lengths | None) -> Lengths:
+    """Steps times seconds a step, with the doubt of both, and some of what else may be.
 
-    found: several where the speed is not known.
+    found: several where the speed is not known. alike: how long jobs alike took; None: none has
+    ended. Then some take longer than these say, and not as long as any other job: a tenth of those
+    would be most of the mean of a short job.
     """
     near = [
         (min(seconds, LENGTH_MAX_S) * factor, mass / len(found))
         for seconds in found
         for factor, mass in ((0.8, 0.2), (1.0, 0.6), (1.25, 0.2))
     ]
-    return mixture(((Lengths.of(near), 0.9), (lengths, 0.1)))
+    if alike is None:
+        return Lengths.of(near, tail=ELSE / (1.0 - ELSE))
+    return mixture(((Lengths.of(near), 1.0 - ELSE), (alike, ELSE)))
 
 
 def _by_steps(said: LastProgress) -> tuple[float, Span] | None:

@@ -52,6 +52,7 @@ OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
 # How labels of such forecasts begin.
 _OWN, _OTHERS = Source.SAME_COMMAND.value, Source.EVERYTHING.value
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
+_ALIKE = (*_NEEDING, Source.ALIKE)  # kinds of jobs that differ in numbers or paths at most
 _OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
 
 _Asked = tuple[tuple[Kind, ...], int, tuple[float, ...]]  # kinds, size, numbers
@@ -195,7 +196,8 @@ class Knowledge:
         length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
             paces, tail_s = self._paces_at(kinds, asked), self.needs(kinds).tail_s or 0.0
-            length = around([work * each + tail_s for work in works for each in paces], length)
+            alike = length if source in _ALIKE else None
+            length = around([work * each + tail_s for work in works for each in paces], alike)
             kind, told = next(found for found in self._telling(kinds))
             source, runs = closeness(kind), told.ended
         levels = self._levels(kinds)
@@ -463,7 +465,7 @@ class Knowledge:
         Several where it is not known which of the numbers it is; none where nothing says them.
         """
         for kind, history in self._telling(kinds):
-            if closeness(kind) not in {*_NEEDING, Source.ALIKE}:
+            if closeness(kind) not in _ALIKE:
                 return []
             return amounts(history.totals, numbers)
         return []

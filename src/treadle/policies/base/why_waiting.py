@@ -69,13 +69,20 @@ def _why_holding(job: Job, snapshot: Snapshot) -> Reason:
     now = snapshot.now
     done = 100.0 * job.iterations_at(now) / job.spec.iterations
     asked = "all it asked for" if job.size == job.spec.asked else f"it asked for {job.spec.asked}"
-    held_s = now - job.begun_at
     sharers = _sharers(job, snapshot)
     sentence = (
-        f"it holds {devices(job.size)} ({where}; {asked}) since {round(held_s, 1):g} s ago, "
+        f"it holds {devices(job.size)} ({where}; {asked}){_since(job, now)}, "
         f"{done:.1f} % done{f', and shares them with {sharers}' if sharers else ''}"
     )
     return Reason("starting" if job.phase is Phase.STARTING else "running", sentence, sentence)
+
+
+def _since(job: Job, now: float) -> str:
+    """Since when it holds these devices, which it may have been given in place of others."""
+    moved = job.action != job.attempt
+    seconds = f"{round(now - (job.since_at if moved else job.begun_at), 1):g} s"
+    ran = moved and job.phase is Phase.RUNNING
+    return f", where it has run for {seconds}" if ran else f" since {seconds} ago"
 
 
 def _sharers(job: Job, snapshot: Snapshot) -> str:

@@ -2,8 +2,8 @@
 
 Policies that pass over jobs that do not fit keep devices busy, and small jobs then take every
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
-most so many jobs that arrived later, or waits at most so long. Jobs that join others (`share`) take
-no free device and are not counted. Then it is promised devices, those that are expected to be free
+most so many jobs that arrived later, or waits at most so long. Jobs that join others take no free
+device and are not counted. Then it is promised devices, those that are expected to be free
 together first, and the moment at which they are:
 
 - up to that moment only jobs that are expected to end before it start on them, or that can resume
@@ -46,7 +46,7 @@ from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked
 from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
-from treadle.policies.wrappers.views import Changes, starts
+from treadle.policies.wrappers.views import Changes, starts, taking_free
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
 
 _COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
@@ -477,7 +477,7 @@ def _overtaken(
     snapshot: Snapshot, gangs: Iterable[Job], counted: Mapping[JobId, int], changes: Changes
 ) -> dict[JobId, int]:
     """How often each gang was overtaken once these changes are made."""
-    begun = [snapshot.jobs[name] for name in starts(snapshot, changes)]
+    begun = [snapshot.jobs[name] for name in taking_free(snapshot, changes)]
     first = [job for job in begun if not job.starts]
     return {
         gang.id: counted[gang.id]

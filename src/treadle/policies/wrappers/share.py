@@ -110,8 +110,11 @@ class Share(Wrapper):
         wrong = self._belief.may_share(job.spec)
         if wrong is not None or job.allocation is not None:
             return wrong
-        if reservations(snapshot.memory):
-            return "devices are being kept for a job that needs several"
+        if kept := reservations(snapshot.memory):
+            if identity in {entry.job for entry in kept}:
+                return "it has a reservation, and waits for devices to itself"
+            head = next((entry for entry in kept if entry.devices), kept[0])
+            return f"devices are being kept for job {head.job}, which needs several"
         groups = list(_groups(snapshot, {}))
         alone, unshared = awaited(snapshot, {}), self.unshared(snapshot)
         cores = Cores(snapshot, {})

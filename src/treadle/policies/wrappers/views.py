@@ -62,6 +62,26 @@ def starts(snapshot: Snapshot, changes: Changes) -> dict[JobId, Allocation]:
     }
 
 
+def taking_free(snapshot: Snapshot, changes: Changes) -> list[JobId]:
+    """Of the jobs that would start, those that are not only given what others go on holding."""
+    held: set[Device] = set()
+    found: list[JobId] = []
+    for identity, new in starts(snapshot, changes).items():
+        if any(d not in held and not _stays_held(snapshot, changes, d) for d in new.devices):
+            found.append(identity)
+            held.update(new.devices)
+    return found
+
+
+def _stays_held(snapshot: Snapshot, changes: Changes, device: Device) -> bool:
+    """Whether a job that holds the device does so after these changes."""
+    for identity in snapshot.tenants.get(device, {}).values():
+        now_held = changes.get(identity, snapshot.jobs[identity].allocation)
+        if now_held is not None and device in now_held.devices:
+            return True
+    return False
+
+
 def plain(spec: JobSpec) -> bool:
     """Whether a wrapper can start the job itself; which of its plans is best, policies know."""
     return DATA_PARALLEL in spec.plans
