@@ -4,14 +4,15 @@ A policy that serves the shortest or the least served first stops a long gang fo
 they then take every device that comes free. So a gang that has run gets a reservation (reserve.py)
 once it has waited, since it was stopped, for `again` times as long as it has run in all, and at
 least LEAST_S. It is then not stopped before it has run for a quarter of that wait, unless a job of
-higher priority waits. Such gangs together take up to a quarter of the devices; the first of them is
-always served.
+higher priority waits. Reservations are given to such gangs for up to a quarter of the devices; the
+first of them always has one.
 
 All is told from the jobs' rows, so a restart of the scheduler ends no turn. Changes of size or
 place remain the policy's.
 """
 
 from collections.abc import Iterable
+from heapq import nsmallest
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobId
@@ -22,6 +23,7 @@ from treadle.core.wording import are, named_jobs, span
 from treadle.policies.wrappers.views import plain
 
 LEAST_S = 300.0
+_COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
 TURN = 0.25  # of its wait
 SHARE = 0.25  # of the devices
 _MOMENT_S = 1e-3
@@ -35,8 +37,20 @@ def is_gang(job: Job) -> bool:
 
 def outranked(snapshot: Snapshot, job: Job) -> bool:
     """Whether a job of higher priority waits."""
-    own = job.spec.priority
-    return any(other.spec.priority > own for other in snapshot.waiting())
+    return max(snapshot.ranking.priorities, default=job.spec.priority) > job.spec.priority
+
+
+def waiting_gangs(jobs: Iterable[Job]) -> list[Job]:
+    """Gangs that wait in turn; those that ran take no place of those that never did.
+
+    One that failed, or can run on some nodes only, is left to the policy and other wrappers, which
+    know where it may go.
+    """
+    gangs = [job for job in jobs if is_gang(job) and not job.avoid and not job.only_on]
+    parts = ([job for job in gangs if not job.starts], [job for job in gangs if job.starts])
+    return [
+        job for part in parts for job in nsmallest(_COUNTED_MAX, part, key=lambda job: job.sequence)
+    ]
 
 
 class Turns(NamedTuple):

@@ -31,7 +31,6 @@ many gangs, those that came first are counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from heapq import nsmallest
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -43,13 +42,12 @@ from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
-from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked
+from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked, waiting_gangs
 from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
 from treadle.policies.wrappers.views import Changes, starts, taking_free
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
 
-_COUNTED_MAX = 64  # gangs, those that came first; the next moves up when one of them starts
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
 _ANEW_MIN_S = 1.0  # a missed promise is not made anew for less
 _UNLENT = 0.25  # of a promise made anew: so long no job starts, for those that take longer
@@ -106,8 +104,7 @@ class Reserve(Remembering):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
-        several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
-        gangs = nsmallest(_COUNTED_MAX, filter(is_gang, several), key=lambda job: job.sequence)
+        gangs = waiting_gangs([job for job in snapshot.waiting() if job.spec.sizes[0] > 1])
         if not gangs:
             schedule = self._turns.decided(self.inner, self.inside(snapshot))
             until = min(schedule.valid_until, self._back_at(snapshot, schedule.changes))
@@ -235,7 +232,7 @@ class Reserve(Remembering):
         head: Reservation | None = None
         for entry in reserved:
             job = snapshot.jobs[entry.job]
-            if not _ready(job, snapshot.now) or outranked(snapshot, job):
+            if job.ready_at > snapshot.now or outranked(snapshot, job):
                 continue
             found = self._placement.place(seen.free, job.spec.sizes[0])
             if found is None:
@@ -331,7 +328,8 @@ class Reserve(Remembering):
     ) -> Reservation | None:
         """With the devices that are free together first; stay_s: how long jobs stay at least."""
         size = seen.jobs[entry.job].spec.sizes[0]
-        stay = {**self._turns.of(seen), **stay_s}
+        stay = self._turns.of(seen)
+        stay |= {name: max(stay.get(name, 0.0), least_s) for name, least_s in stay_s.items()}
         for release in releases(seen, self._belief, {}, stay):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)
@@ -384,7 +382,10 @@ class Reserve(Remembering):
         now, by_at = snapshot.now, entry.by_at
         held = _holders(snapshot, entry.devices)
         found = [by_at, *(leaves_at(job, self._belief, by_at, now) for job in held)]
-        return [at for at in found if at is not None and at > now]
+        later = [at for at in found if at is not None and at > now]
+        if not later and held:  # They start or stop, or were believed to be gone by now.
+            later = [now + max(_ANEW_MIN_S, _UNLENT * (now - by_at))]
+        return later
 
     def _next_at(
         self, snapshot: Snapshot, gangs: Iterable[Job], reserved: Sequence[Reservation]
@@ -448,10 +449,6 @@ def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
 
 def _times(factor: float) -> str:
     return "twice" if factor == 2 else f"{factor:g} times"
-
-
-def _ready(job: Job, now: float) -> bool:
-    return job.ready_at <= now and not job.avoid
 
 
 def _without(entry: Reservation) -> Reservation:
