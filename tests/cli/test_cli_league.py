@@ -88,7 +88,10 @@ def test_both_classes_are_ranked_and_a_second_run_is_read_from_the_cache(place: 
     words = ("--policies", "srtf,afs,las", "--seeds", "2")
     first = treadle(place, *words, "--json", "-")
     assert first.exit_code == 0, first.output
-    assert "tiny is done (6 of 6 runs, 0 of them from the cache)" in first.stderr
+    begun, ran, done = first.stderr.splitlines()[:3]
+    assert begun == "6 runs on 1 workload; the first has begun"
+    assert ran.endswith(" on tiny is done (the first run)")
+    assert done == "tiny is done (6 of 6 runs, 0 of them from the cache)"
     found = rows(first)
     assert {name: row["group"] for name, row in found.items()} == {
         "srtf": "known",

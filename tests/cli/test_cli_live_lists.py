@@ -437,7 +437,7 @@ def test_policy_is_shown_and_switched(capsys) -> None:
     assert client.asked[-1] == ("set_policy", "afs", "spread")
 
 
-def test_top_is_printed_once_without_a_terminal(capsys) -> None:
+def test_top_is_printed_once_without_a_terminal_or_as_json(capsys) -> None:
     client = ValueClient(views=[BIG], machines=(replace(BOX, devices=BOX.devices[3:]),))
     assert printed(capsys, client, "top") == (
         "treadle 1.2.3, up 2h05m, policy afs: 3 of 8 devices free, 5 running, 12 waiting, 1 held\n"
@@ -449,6 +449,8 @@ def test_top_is_printed_once_without_a_terminal(capsys) -> None:
         "ID  NAME  USER  STATE    DEVICES  WAIT  REASON\n"
         "11  big   anna  PENDING  0/8       10m  8 are asked for and 3 are free\n"
     )
+    top = json.loads(printed(capsys, client, "top", "--json"))
+    assert (top["status"]["free"], top["jobs"][0]["id"], len(top["nodes"])) == (3, "11", 1)
 
 
 def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Path) -> None:

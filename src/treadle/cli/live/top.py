@@ -12,7 +12,7 @@ import click
 
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.nodes import node_text
-from treadle.cli.live.session import Session, session
+from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.live.status import jobs_line
 from treadle.cli.numbers import Number
 from treadle.cli.show.screen import full_screen
@@ -32,9 +32,15 @@ _JOBS = 200
     show_default=True,
     help="Seconds between updates.",
 )
-def top(every: float) -> None:
-    """Watch devices and jobs; q or Ctrl-C quits. Prints once if there is no terminal."""
+@json_option
+def top(every: float, as_json: bool) -> None:
+    """Watch devices and jobs; q or Ctrl-C quits. Prints once with --json, or without a terminal."""
     here = session()
+    if as_json:
+        client = here.client
+        jobs = client.job_page(limit=_JOBS).jobs
+        echo_json({"status": client.status(), "nodes": client.nodes(), "jobs": jobs})
+        return
     if not here.interactive:
         click.echo(screen(here))
         return
