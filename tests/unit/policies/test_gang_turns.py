@@ -14,7 +14,7 @@ from treadle.core.events import JobFinished, JobProgressed, JobStopped, JobSubmi
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.policies.wrappers.gang_turn import LEAST_S, TURN
+from treadle.policies.wrappers.gang_turn import LEAST_S, TURN, waiting_gangs
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
@@ -77,6 +77,28 @@ def test_why_names_the_turn_and_when_devices_are_kept() -> None:
         "over in 1.5 min"
     )
     assert {type(action) for action in story.tell(560.0)} == {Stop, Start}
+
+
+def test_a_gang_that_failed_or_is_bound_to_nodes_is_left_to_the_policy() -> None:
+    """It would be given devices on which it must not run."""
+    story = Story("srtf+reserve?again=0")
+    story.tell(0.0, JobSubmitted(job("gang", size=4, length_s=1000.0)))
+    story.runs(0.0, "gang")
+    [stop, _] = story.tell(60.0, JobSubmitted(job("small", length_s=4000.0 / 5)))
+    assert isinstance(stop, Stop)
+    story.tell(60.0, JobStopped("gang", stop.id, 60.0))
+    row = story.scheduler.jobs["gang"]
+    assert waiting_gangs([row]) == [row]
+    assert waiting_gangs([row._replace(avoid=("n0",)), row._replace(only_on=("n0",))]) == []
+
+
+def test_gangs_that_ran_take_no_place_of_others() -> None:
+    story = Story("fifo", "1x2")
+    for number in range(200):
+        story.tell(0.0, JobSubmitted(job(f"g{number}", size=2)))
+    rows = [story.scheduler.jobs[f"g{number}"] for number in range(1, 200)]
+    ran = [row._replace(starts=1) for row in rows[:100]]
+    assert waiting_gangs([*ran, *rows[100:]])[:64] == rows[100:164]
 
 
 @pytest.mark.parametrize(("late_s", "stopped"), [(15.0, False), (60.0, True)])

@@ -40,13 +40,18 @@ def outranked(snapshot: Snapshot, job: Job) -> bool:
     return max(snapshot.ranking.priorities, default=job.spec.priority) > job.spec.priority
 
 
-def waiting_gangs(jobs: Iterable[Job]) -> list[Job]:
-    """Gangs that wait in turn; those that ran take no place of those that never did.
+def waits_in_turn(job: Job) -> bool:
+    """Whether devices may be kept for it.
 
     One that failed, or can run on some nodes only, is left to the policy and other wrappers, which
     know where it may go.
     """
-    gangs = [job for job in jobs if is_gang(job) and not job.avoid and not job.only_on]
+    return is_gang(job) and not job.avoid and not job.only_on
+
+
+def waiting_gangs(jobs: Iterable[Job]) -> list[Job]:
+    """Those that wait in turn; gangs that ran take no place of those that never did."""
+    gangs = [job for job in jobs if waits_in_turn(job)]
     parts = ([job for job in gangs if not job.starts], [job for job in gangs if job.starts])
     return [
         job for part in parts for job in nsmallest(_COUNTED_MAX, part, key=lambda job: job.sequence)

@@ -42,7 +42,13 @@ from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
-from treadle.policies.wrappers.gang_turn import Turns, is_gang, outranked, waiting_gangs
+from treadle.policies.wrappers.gang_turn import (
+    Turns,
+    is_gang,
+    outranked,
+    waiting_gangs,
+    waits_in_turn,
+)
 from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
 from treadle.policies.wrappers.views import Changes, starts, taking_free
@@ -187,7 +193,7 @@ class Reserve(Remembering):
         if row.allocation is not None or any(entry.job == job for entry in lines.reserved):
             return ""  # If it has one, `why` says so.
         left_s = self._waits_until(row, snapshot.now) - snapshot.now
-        if row.starts and is_gang(row):
+        if row.starts and waits_in_turn(row):
             return self._until_its_turn(row, snapshot.now, left_s)
         if job not in lines.overtaken:
             return ""
