@@ -92,6 +92,49 @@ def test_a_gang_that_failed_or_is_bound_to_nodes_is_left_to_the_policy() -> None
     assert waiting_gangs([row._replace(avoid=("n0",)), row._replace(only_on=("n0",))]) == []
 
 
+def test_a_gang_does_not_wait_for_the_end_of_jobs_that_can_make_way() -> None:
+    """Three jobs that take days hold its devices; the fourth comes free again and again."""
+    jobs = [
+        *(job(f"long{n}", length_s=200_000.0) for n in range(3)),
+        job("gang", size=4, length_s=60.0, at=1.0),
+        *(job(f"s{n}", length_s=60.0, at=2.0 + 55.0 * n) for n in range(40)),
+    ]
+    begun = [
+        line for line in play("backfill+reserve", jobs, until=4000.0) if " start gang " in line
+    ]
+    assert begun
+    assert float(begun[0].split()[0]) < 8 * 60.0 + 300.0 + 120.0
+
+
+def test_urgent_jobs_do_not_put_a_promise_off() -> None:
+    """One comes every minute, and starts at once on a device that it leaves soon."""
+    jobs = [
+        *(job(f"long{n}", length_s=200_000.0) for n in range(3)),
+        job("gang", size=4, length_s=60.0, at=1.0),
+        *(job(f"s{n}", length_s=20.0, at=2.0 + 15.0 * n) for n in range(200)),
+        *(
+            replace(job(f"urgent{n}", length_s=5.0, at=30.0 + 60.0 * n), priority=1)
+            for n in range(60)
+        ),
+    ]
+    jobs.sort(key=lambda spec: spec.submit_at)
+    lines = play("backfill+priority+reserve", jobs, until=4000.0)
+    begun = [line for line in lines if " start gang " in line]
+    assert begun
+    assert float(begun[0].split()[0]) < 1000.0
+
+
+def test_with_quotas_devices_are_kept_for_guaranteed_jobs_of_tenants_that_have_some() -> None:
+    story = Story("fifo", "1x2")
+    own = replace(job("own", size=2), tenant="a")
+    specs = [job("first", size=2), own, replace(own, id="borrows", guaranteed=False)]
+    for spec in [*specs, replace(job("other", size=2), tenant="b")]:
+        story.tell(0.0, JobSubmitted(spec))
+    rows = [story.scheduler.jobs[name] for name in ("own", "borrows", "other")]
+    assert [row.id for row in waiting_gangs(rows, {"a": 2.0})] == ["own"]
+    assert len(waiting_gangs(rows, None)) == 3
+
+
 def test_gangs_that_ran_take_no_place_of_others() -> None:
     story = Story("fifo", "1x2")
     for number in range(200):

@@ -1,6 +1,7 @@
 """When devices come free, and how long jobs take, as far as it is expected."""
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -35,11 +36,12 @@ def releases(
     belief: PerformanceModel,
     changes: Changes,
     stay_s: Mapping[JobId, float] = MappingProxyType({}),
+    most_s: Mapping[JobId, float] = MappingProxyType({}),
 ) -> Iterator[Release]:
     """How devices come free if these changes are made and no job arrives; the first is now.
 
-    stay_s: jobs that stay so long at least, whatever is believed of them. The same `free` is filled
-    up from step to step: copy it to keep it.
+    most_s, stay_s: jobs that stay so long at most, or at least, whatever is believed of them; at
+    least goes first. The same `free` is filled up from step to step: copy it to keep it.
     """
     free, now = free_after(snapshot, changes), snapshot.now
     yield Release(0.0, free)
@@ -54,7 +56,8 @@ def releases(
             continue
         for device in allocation.devices:
             holders[device] = holders.get(device, 0) + 1
-        in_s = max(remaining_s(job, belief, allocation.size, now), stay_s.get(job.id, 0.0))
+        in_s = min(remaining_s(job, belief, allocation.size, now), most_s.get(job.id, inf))
+        in_s = max(in_s, stay_s.get(job.id, 0.0))
         ends.append((in_s, job.sequence, allocation.devices))
     for in_s, _, devices in sorted(ends):
         for device in devices:

@@ -11,7 +11,7 @@ All is told from the jobs' rows, so a restart of the scheduler ends no turn. Cha
 place remain the policy's.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from typing import NamedTuple
 
@@ -49,9 +49,15 @@ def waits_in_turn(job: Job) -> bool:
     return is_gang(job) and not job.avoid and not job.only_on
 
 
-def waiting_gangs(jobs: Iterable[Job]) -> list[Job]:
-    """Those that wait in turn; gangs that ran take no place of those that never did."""
+def waiting_gangs(jobs: Iterable[Job], quotas: Mapping[str, float] | None = None) -> list[Job]:
+    """Those that wait in turn; gangs that ran take no place of those that never did.
+
+    quotas: devices that are promised to guaranteed jobs of tenants. Others are then served by the
+    policy on what promises leave.
+    """
     gangs = [job for job in jobs if waits_in_turn(job)]
+    if quotas:
+        gangs = [job for job in gangs if job.spec.guaranteed and quotas.get(job.spec.tenant)]
     parts = ([job for job in gangs if not job.starts], [job for job in gangs if job.starts])
     return [
         job for part in parts for job in nsmallest(_COUNTED_MAX, part, key=lambda job: job.sequence)

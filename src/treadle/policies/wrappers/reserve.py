@@ -4,7 +4,7 @@ Policies that pass over jobs that do not fit keep devices busy, and small jobs t
 device that comes free. Here a job that cannot start with fewer than two devices is overtaken by at
 most so many jobs that arrived later, or waits at most so long. Jobs that join others take no free
 device and are not counted. Then it is promised devices, those that are expected to be free
-together first, and the moment at which they are:
+together first, and the moment at which they are (jobs that can resume count as gone in 5 min):
 
 - up to that moment only jobs that are expected to end before it start on them, or that can resume
   and run for five minutes at least;
@@ -20,7 +20,8 @@ before it, and once a quarter of it is longer than any job runs, no job is there
 (docs/sharing.md has the bound).
 
 Reservations are served in the order in which they were made, one at a time has devices. While a job
-of higher priority waits, no devices are kept.
+of higher priority waits, no devices are kept, but the promise stands. Where tenants have quotas,
+devices are kept for guaranteed jobs of these alone.
 
 A gang that has run is the policy's to preempt. Once it has waited again for long, it has a
 reservation and a turn (gang_turn.py).
@@ -110,7 +111,8 @@ class Reserve(Remembering):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
-        gangs = waiting_gangs([job for job in snapshot.waiting() if job.spec.sizes[0] > 1])
+        several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
+        gangs = waiting_gangs(several, self.inner.quotas(snapshot) if several else None)
         if not gangs:
             schedule = self._turns.decided(self.inner, self.inside(snapshot))
             until = min(schedule.valid_until, self._back_at(snapshot, schedule.changes))
@@ -249,7 +251,7 @@ class Reserve(Remembering):
             kept.remove(entry)
         if head is None:
             schedule = self._turns.decided(self.inner, seen)
-            return {**schedule.changes, **changes}, schedule, [_without(entry) for entry in kept]
+            return {**schedule.changes, **changes}, schedule, kept
         kept = [head if entry.job == head.job else _without(entry) for entry in kept]
         held = _holders(seen, head.devices)
         if seen.now >= head.by_at and all(self._makes_way(seen, job, head) for job in held):
@@ -336,7 +338,9 @@ class Reserve(Remembering):
         size = seen.jobs[entry.job].spec.sizes[0]
         stay = self._turns.of(seen)
         stay |= {name: max(stay.get(name, 0.0), least_s) for name, least_s in stay_s.items()}
-        for release in releases(seen, self._belief, {}, stay):
+        # Whoever can resume makes way then, however long it would run.
+        most = {job.id: _WORTH_S for job in seen.holding() if job.spec.resumable}
+        for release in releases(seen, self._belief, {}, stay, most):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)
                 if found is not None:
