@@ -1,13 +1,17 @@
 """Which files of a working folder are copied to other nodes."""
 
+import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from treadle.engines.fleet.copies.code_folders import code_in
+from treadle.engines.fleet.copies.tree import UncopyableError
 
 
 def paths(folder: Path) -> list[str]:
-    return [entry.path for entry in code_in(folder, None, None, 1e9).entries]
+    return [entry.path for entry in code_in(folder, None, 1e9).entries]
 
 
 def filled(folder: Path) -> Path:
@@ -33,7 +37,18 @@ def test_what_git_ignores_is_left_out_and_what_is_not_committed_is_not(tmp_path)
 
 
 def test_the_name_of_code_follows_its_content(tmp_path):
-    first = code_in(filled(tmp_path / "a"), None, None, 1e9).name
-    assert code_in(filled(tmp_path / "b"), None, None, 1e9).name == first
+    first = code_in(filled(tmp_path / "a"), None, 1e9).name
+    assert code_in(filled(tmp_path / "b"), None, 1e9).name == first
     (tmp_path / "b" / "train.py").write_text("other it")
-    assert code_in(tmp_path / "b", None, None, 1e9).name != first
+    assert code_in(tmp_path / "b", None, 1e9).name != first
+
+
+def test_a_daemon_that_runs_as_root_copies_no_folders_of_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could put links to other files in place of folders while it reads."""
+    folder = filled(tmp_path / "a")
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(UncopyableError, match="runs as root"):
+        code_in(folder, 1000, 1e9)
+    assert code_in(folder, None, 1e9).entries

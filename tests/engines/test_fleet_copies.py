@@ -146,6 +146,30 @@ def test_a_job_that_is_lost_with_its_only_checkpoints_says_so(tmp_path, caplog):
     assert "job a begins anew: there are no checkpoints; those of attempt 1 are on" in caplog.text
 
 
+def test_an_attempt_that_wrote_nothing_takes_nothing_away_from_a_node_that_returns(tmp_path):
+    """The second attempt begins anew, since the node with the checkpoints is away."""
+    script = (
+        'ls "$TREADLE_CHECKPOINT_DIR" > found-$TREADLE_ATTEMPT-$RANK; '
+        '[ "$TREADLE_ATTEMPT" = 2 ] || echo 1 > "$TREADLE_CHECKPOINT_DIR/$TREADLE_ATTEMPT-$RANK"; '
+        "touch wrote-$TREADLE_ATTEMPT-$RANK; exec sleep 86400"
+    )
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sh", "-c", script)
+        await runs(bench, 0, 1, "n1")
+        bench.world.cut("n1")
+        await bench.ended("a", 0)
+        await runs(bench, 1, 2, "n0")
+        assert found(bench, 2) == []
+        await stop(bench, 2)
+        bench.world.mend("n1")
+        await bench.until(lambda: "n1" in bench.engine.clients)
+        await runs(bench, 3, 3, "n1")
+        assert found(bench, 3) == ["1-0"]
+
+    tell(tmp_path, story, apart=True)
+
+
 def test_a_job_whose_large_checkpoints_are_lost_with_its_node_waits_for_it(tmp_path):
     async def story(bench: FleetStory) -> None:
         bench.copy_every_s = 0.02
@@ -196,6 +220,7 @@ def test_an_order_that_is_withdrawn_while_its_files_are_copied_is_not_launched(t
         (view,) = [view for view in bench.engine.view() if view.name == "n1"]
         assert view.stuck["a"].startswith("its checkpoints are being copied from node n0 to")
         await stop(bench, 3)
+        await bench.until(lambda: "a" not in bench.engine.copies.doing)
         bench.world.links["n1"].refused.clear()
         await runs(bench, 4, 3, "n2")
         assert found(bench, 3) == ["1-0"]

@@ -69,6 +69,10 @@ class Launches:
         """Give the parts to their nodes."""
         if course.beginning is not order:
             return
+        how, why = objection(order, self._desk.members, self._desk.ever)
+        if how is not None:  # A node left while files were copied.
+            self._desk.do(course, course.not_launched(order, how, why))
+            return
         nodes = order.allocation.nodes()
         addresses = {
             name: self._desk.members[name].address for name in nodes if name in self._desk.members

@@ -339,7 +339,9 @@ class Reserve(Remembering):
         stay = self._turns.of(seen)
         stay |= {name: max(stay.get(name, 0.0), least_s) for name, least_s in stay_s.items()}
         # Whoever can resume makes way then, however long it would run.
-        most = {job.id: _WORTH_S for job in seen.holding() if job.spec.resumable}
+        gang = seen.jobs[entry.job]
+        most_s = max(_WORTH_S, seen.now - gang.since_at) if gang.starts else _WORTH_S
+        most = {job.id: most_s for job in seen.holding() if job.spec.resumable}
         for release in releases(seen, self._belief, {}, stay, most):
             if release.free.total >= size:
                 found = self._placement.place(release.free, size)

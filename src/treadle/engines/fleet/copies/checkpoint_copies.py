@@ -116,7 +116,10 @@ class CheckpointCopies:
                 if node in self._clients:
                     await self._clients[node].ready()
             held = await self._held(launch, nodes)
-            origin = max((each for each in held if each.stock.attempt), key=_age, default=None)
+            written = [each for each in held if each.stock.attempt]
+            # An attempt that wrote nothing has not made what was written before worthless.
+            full = [each for each in written if not each.is_empty]
+            origin = max(full or written, key=_age, default=None)
             self._tell_of_loss(launch, origin)
             if origin is None:
                 return

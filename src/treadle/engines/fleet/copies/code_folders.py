@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,9 +25,16 @@ from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
 from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy
 from treadle.engines.fleet.copies.incoming import digest
-from treadle.engines.fleet.copies.tree import FILE, Entry, UncopyableError, listing, read
+from treadle.engines.fleet.copies.tree import (
+    FILE,
+    ChangedError,
+    Entry,
+    UncopyableError,
+    listing,
+    read,
+)
 from treadle.engines.node.checkpoint_folders import folder_name
-from treadle.repository import User, unignored
+from treadle.repository import unignored
 
 LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 HASHED_AT_ONCE = 1 << 20  # bytes
@@ -45,18 +53,16 @@ class Code(NamedTuple):
         return sum(entry.size for entry in self.entries)
 
 
-def code_in(folder: Path, uid: int | None, gid: int | None, bytes_max: float) -> Code:
+def code_in(folder: Path, uid: int | None, bytes_max: float) -> Code:
     """What is copied of a folder. Raises UncopyableError, or ChangedError.
 
-    uid, gid: of the job, if its files are read by root. bytes_max: more is not read; the sum of the
-    entries says how much it is.
+    uid: of the job, if it is another user's. bytes_max: more is not read; the sum of the entries
+    says how much it is.
     """
-    user = None
     if os.geteuid() == 0 and uid:
-        if folder.stat().st_uid != uid:
-            raise UncopyableError("it belongs to another user than the job")
-        user = User(uid, uid if gid is None else gid)
-    wanted = unignored(folder, user=user)
+        # The user could put links in place of folders between a look and the next.
+        raise UncopyableError("a daemon that runs as root copies no folders of users")
+    wanted = unignored(folder)
     kept = _with_folders(wanted) if wanted else None  # Or git ignores the folder itself.
 
     def leave(path: str, is_folder: bool) -> bool:
@@ -82,6 +88,8 @@ class CodeFolders:
 
     def __init__(self, clients: Mapping[str, Asked], limit_gib: float) -> None:
         self._clients, self._limit_gib = clients, limit_gib
+        # Of each node and content: members of an array are sent the same at the same time.
+        self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
@@ -93,7 +101,9 @@ class CodeFolders:
             return  # If it is nowhere, the launch says so.
         most = self._limit_gib * 2**30
         try:
-            code = await asyncio.to_thread(code_in, folder, launch.uid, launch.gid, most)
+            code = await asyncio.to_thread(code_in, folder, launch.uid, most)
+        except ChangedError as error:
+            raise EngineError(f"its folder {folder}: {error}", retryable=True) from None
         except (EngineError, OSError) as error:
             await self._refuse(launch, f"cannot be copied to node {blind[0]}: {error}")
             return
@@ -104,8 +114,10 @@ class CodeFolders:
         what = Copy(folder=messages.Folder(kind="code", name=code.name), attempt=1, wanted=wanted)
         for node in blind:
             if (target := self._clients.get(node)) is not None:
-                await copy(what, [Source(FolderHere(folder), code.entries)], target)
-                await self._unpack(launch, code.name, target)
+                lock = self._locks.setdefault((node, code.name), asyncio.Lock())
+                async with lock:
+                    await copy(what, [Source(FolderHere(folder), code.entries)], target)
+                    await self._unpack(launch, code.name, target)
 
     async def _sees(self, launch: Launch, node: str) -> bool:
         client = self._clients.get(node)
@@ -130,7 +142,7 @@ class CodeFolders:
         await target.within_session("copy-unpack", asked, messages.Done)
 
     async def _refuse(self, launch: Launch, why: str) -> None:
-        seeing = [node for node in self._clients if await self._sees(launch, node)]
+        seeing = [node for node in list(self._clients) if await self._sees(launch, node)]
         raise StrandedError(f"its folder {launch.workdir} {why}", seeing)
 
 

@@ -127,8 +127,10 @@ class Incoming:
     def _linked(self, entry: Entry) -> bool:
         """Take a file over from the folder in its place, if it is the same there."""
         old, new = self.place / entry.path, self._tree / entry.path
-        if not _is_same(old, entry):
-            return False
+        if not _is_same(old, entry) or not old.parent.resolve().is_relative_to(
+            self.place.resolve()
+        ):
+            return False  # It changed, or a link leads out of the folder.
         new.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(OSError):
             os.link(old, new, follow_symlinks=False)
