@@ -99,8 +99,7 @@ def test_u12_why_names_the_reservation_and_what_small_jobs_wait_for() -> None:
     scheduler.step([JobSubmitted(jobs[0])], 0.0)
     scheduler.step([JobSubmitted(spec) for spec in jobs[1:]], 0.0)
     assert scheduler.why("gang", 0.0).sentence == (
-        "4 devices are being kept for it, for a moment so far; 2 of 4 are free, the others are "
-        "expected to be in 1.7 min"
+        "4 devices are being kept for it, for a moment so far; 2 of 4 are free"
     )
     assert scheduler.why("other", 0.0).sentence == (
         "2 free devices are kept for job gang, which needs 4 and was overtaken 0 times; "

@@ -162,7 +162,7 @@ class Reserve(Remembering):
             return Reason(
                 "devices",
                 f"{devices(len(head.devices))} are being kept for it, for {ago} so far; "
-                f"{free} of {len(head.devices)} {are(free)} free{_promised(snapshot, head, free)}",
+                f"{free} of {len(head.devices)} {are(free)} free",
             )
         if any(entry.job == job for entry in lines.reserved):
             return Reason(
@@ -440,15 +440,6 @@ def _in_order(policy: Policy) -> bool:
     while isinstance(policy, Wrapper):
         policy = policy.inner
     return policy.in_order
-
-
-def _promised(snapshot: Snapshot, head: Reservation, free: int) -> str:
-    """When the rest of what is kept is to be free."""
-    left_s = head.by_at - snapshot.now
-    if free == len(head.devices) or not 0 < left_s < inf:
-        return ""
-    rest = "the others are" if free else "they are"
-    return f", {rest} expected to be in {span(left_s)}"
 
 
 def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
