@@ -338,7 +338,7 @@ class Reserve(Remembering):
         size = seen.jobs[entry.job].spec.sizes[0]
         stay = self._turns.of(seen)
         stay |= {name: max(stay.get(name, 0.0), least_s) for name, least_s in stay_s.items()}
-        # Whoever can resume makes way then, however long it would run.
+        # Jobs that can resume make way then, however long they would run.
         gang = seen.jobs[entry.job]
         most_s = max(_WORTH_S, seen.now - gang.since_at) if gang.starts else _WORTH_S
         most = {job.id: most_s for job in seen.holding() if job.spec.resumable}
