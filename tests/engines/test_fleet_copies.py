@@ -220,12 +220,10 @@ def test_an_order_that_is_withdrawn_while_its_files_are_copied_is_not_launched(t
         (view,) = [view for view in bench.engine.view() if view.name == "n1"]
         assert view.stuck["a"].startswith("its checkpoints are being copied from node n0 to")
         await stop(bench, 3)
-        await bench.until(lambda: "a" not in bench.engine.copies.doing)
         bench.world.links["n1"].refused.clear()
         await runs(bench, 4, 3, "n2")
         assert found(bench, 3) == ["1-0"]
         assert bench.runs_on("a") == {"n2"}
-        assert not folder(bench, "n1").exists()
 
     tell(tmp_path, story, apart=True)
 
