@@ -103,11 +103,9 @@ def hashes(
     return found
 
 
-def unignored(
-    folder: str | Path, *, time_limit_s: float = TIME_LIMIT_S, user: User | None = None
-) -> list[str] | None:
+def unignored(folder: str | Path, *, time_limit_s: float = TIME_LIMIT_S) -> list[str] | None:
     """The files in a folder that git does not ignore, tracked or not; None outside git."""
-    limits = _Limits(FILES_BYTES_MAX, time_limit_s, user)
+    limits = _Limits(FILES_BYTES_MAX, time_limit_s, None)
     asked = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
     found = _git(folder, asked, limits)
     if found is None or found.cut:

@@ -102,7 +102,7 @@ class Life:
         # Before any order of ours: the attempts that it begins get their nonces from it.
         context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
         await self._restore_histories()
-        unseen = {id_of(row): nodes_in(row) for row in context.jobs.open.values()}
+        unseen = {id_of(row): nodes_in(row.devices) for row in context.jobs.open.values()}
         closed = self._parts.restored.closed
         await context.engine.adopt(list(jobs), list(unseen), closed, unseen)
         with suppress(Exception):  # It is looked at again every few seconds.

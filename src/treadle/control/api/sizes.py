@@ -56,7 +56,7 @@ def scaling_doubt(row: Job) -> str:
     if not spec.profile.measured:
         return "; how it scales was not measured yet"
     sizes = listed([str(size) for size in spec.profile.measured], NAMED_MAX)
-    return f"; its speed was measured with {sizes} of its devices only"
+    return f"; its speed in one place was measured with {sizes} of its devices only"
 
 
 def _by_the_policy(context: Context, row: Job) -> str:

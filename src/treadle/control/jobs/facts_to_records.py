@@ -12,7 +12,7 @@ from treadle.control.jobs.company_faults import out_of_memory, server_failed, wh
 from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
-from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
+from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
 from treadle.control.jobs.records import JobRecord, progress_of, records_from
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
@@ -290,14 +290,13 @@ class Reducer:
         if all had one size and none failed.
         """
         resumed = record.resumable and record.starts > 1
-        nodes = {device.rpartition(":")[0] for device in devices}
         attempted = Attempted(
             len(devices),
             record.ran_s if resumed else 0.0,
             alone=not resumed or not (record.resizes or record.failures),
             over=record.id in self._scheduler.ended,
             numbers=numbers_in(record),
-            spread=spread_of(nodes, len(devices), self._scheduler.cluster),
+            spread=spread_of(nodes_in(devices), len(devices), self._scheduler.cluster),
         )
         self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
 

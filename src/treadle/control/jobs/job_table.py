@@ -37,9 +37,9 @@ def id_of(row: AttemptRow) -> AttemptId:
     return AttemptId(row.job, row.number, row.nonce)
 
 
-def nodes_in(row: AttemptRow) -> frozenset[str]:
-    """The nodes that it was ordered to run on."""
-    return frozenset(device.rpartition(":")[0] for device in row.devices)
+def nodes_in(devices: Iterable[str]) -> frozenset[str]:
+    """The nodes of devices, as an attempt's row names them."""
+    return frozenset(device.rpartition(":")[0] for device in devices)
 
 
 class JobTable:

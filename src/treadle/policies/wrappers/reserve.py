@@ -24,7 +24,7 @@ of higher priority waits, no devices are kept, but the promise stands. Where ten
 devices are kept for guaranteed jobs of these alone.
 
 A gang that has run is the policy's to preempt. Once it has waited again for long, it has a
-reservation and a turn (gang_turn.py).
+reservation and a turn (gang_turn.py); jobs that can resume then make way within as long again.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
 memory; after a restart the counts come from the store (`turns`), and devices are chosen again. Of

@@ -17,6 +17,7 @@ that the loss of a node costs little.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -26,7 +27,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.wording import gib_text, share
 from treadle.core.wording import listed as named
 from treadle.engines.fleet.copies import copy_messages as messages
-from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy, listed, merged
+from treadle.engines.fleet.copies.copier import Asked, Copy, Source, asking, copy, listed, merged
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.node.checkpoint_folders import folder_name
 
@@ -119,7 +120,7 @@ class CheckpointCopies:
             written = [each for each in held if each.stock.attempt]
             # An attempt that wrote nothing has not made what was written before worthless.
             full = [each for each in written if not each.is_empty]
-            origin = max(full or written, key=_age, default=None)
+            origin = max(full or written, key=attrgetter("age"), default=None)
             self._tell_of_loss(launch, origin)
             if origin is None:
                 return
@@ -164,12 +165,14 @@ class CheckpointCopies:
         if known is None or known.launch is None or not self.apart:
             return
         held = await self._held(known.launch, ())
-        newest = max((each for each in held if each.stock.attempt), key=_age, default=None)
+        newest = max(
+            (each for each in held if each.stock.attempt), key=attrgetter("age"), default=None
+        )
         if newest is None or not newest.stock.written:
             return
         for each in held:
             if not each.stock.written and each.stock.attempt:
-                asked = _asking(messages.Dropped, _folder(known.launch))
+                asked = asking(messages.Dropped, folder=_folder(known.launch))
                 await each.client.within_session("copy-drop", asked, messages.Done)
 
     # -- stores ---------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ class CheckpointCopies:
 
     async def _held_by(self, client: Asked, launch: Launch) -> Held | None:
         """What the store of a node has; None if the node has left."""
-        asked = _asking(messages.StockAsked, _folder(launch))
+        asked = asking(messages.StockAsked, folder=_folder(launch))
         try:
             stock = await client.within_session("copy-stock", asked, messages.Stock)
         except EngineError:
@@ -312,13 +315,5 @@ class CheckpointCopies:
         self._large.pop(job, None)
 
 
-def _age(held: Held) -> tuple[int, bool, int]:
-    return held.age
-
-
 def _folder(launch: Launch) -> messages.Folder:
     return messages.Folder(kind="checkpoints", name=folder_name(launch.job, launch.submission))
-
-
-def _asking(kind: Callable[..., object], folder: messages.Folder) -> Callable[[str], object]:
-    return lambda session: kind(session=session, folder=folder)

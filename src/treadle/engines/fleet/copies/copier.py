@@ -85,7 +85,7 @@ async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: b
     """
     union = merged(sources)
     entries = tuple(entry for entry, _ in union.values())
-    expect = _asking(messages.Expect, folder=what.folder, entries=entries)
+    expect = asking(messages.Expect, folder=what.folder, entries=entries)
     missing = (await target.within_session("copy-expect", expect, messages.Expected)).missing
     total, done = sum(union[path][0].size for path in missing), 0
     for path in missing:
@@ -106,7 +106,7 @@ async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: b
     if not what.wanted():
         raise SupersededError
     owner = {"uid": what.uid, "gid": what.gid}
-    commit = _asking(
+    commit = asking(
         messages.Commit, folder=what.folder, entries=entries, attempt=what.attempt, **owner
     )
     return (await target.within_session("copy-commit", commit, messages.Done)).path
@@ -115,11 +115,9 @@ async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: b
 async def _pass_on(what: Copy, entry: Entry, offset: int, source: Asked, target: Asked) -> int:
     """One piece; its bytes."""
     length = min(PIECE_BYTES, entry.size - offset)
-    read = _asking(
-        messages.ReadAsked, folder=what.folder, entry=entry, offset=offset, length=length
-    )
+    read = asking(messages.ReadAsked, folder=what.folder, entry=entry, offset=offset, length=length)
     piece = await source.within_session("copy-read", read, messages.PassedPiece)
-    write = _asking(
+    write = asking(
         messages.PassedWrite,
         folder=what.folder,
         entry=entry,
@@ -133,5 +131,6 @@ async def _pass_on(what: Copy, entry: Entry, offset: int, source: Asked, target:
     return length
 
 
-def _asking(kind: Callable[..., object], **fields: object) -> Callable[[str], object]:
+def asking(kind: Callable[..., object], **fields: object) -> Callable[[str], object]:
+    """Makes a message of this kind for the session in which it is sent."""
     return lambda session: kind(session=session, **fields)

@@ -1,9 +1,9 @@
 """Working folders that jobs are given on nodes which do not have the one they were submitted from.
 
-    <root>/code/<hash>         what was sent, untouched
-    <root>/work/<job>-<nonce>  the job's own copy of it, in which it runs and may write
+    code/<hash>         what was sent, untouched
+    work/<job>-<nonce>  the job's own copy of it, in which it runs and may write
 
-Only the agent writes in both until a folder is given to its job.
+Both are in the node's folder. Only the agent writes in them until one is given to its job.
 """
 
 import os
