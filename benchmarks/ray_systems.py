@@ -131,6 +131,7 @@ def cluster() -> tuple[Any, str]:
             node_ip_address="127.0.0.1",
             node_name=f"n{number}",
             num_cpus=SLOTS,
+            labels={"treadle.io/slots": f"{SLOTS}"},  # also on a machine with GPUs
             include_dashboard=number == 0,
             dashboard_port=free_port("127.0.0.1"),
             object_store_memory=80 << 20,

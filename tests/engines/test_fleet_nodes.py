@@ -268,6 +268,31 @@ def test_a_node_that_leaves_while_the_controller_begins_is_not_waited_for(tmp_pa
     tell(tmp_path, story)
 
 
+def test_an_agent_that_is_replaced_while_the_controller_begins_is_asked_instead(tmp_path):
+    """Chaos, seed 7: the controller waited for the one before, and gave up."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        bench.world.links["n1"].refused.add("survey")
+        epoch = bench.world.epoch
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
+        adopting = asyncio.ensure_future(
+            engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        )
+        await bench.until(lambda: bench.world.epoch > epoch)
+        await bench.world.replace_agent("n1")
+        await adopting
+        await bench.order(Stop(2, "one"))
+        end = await bench.ended("one", 2)
+        assert (end.attempt, end.how) == (1, How.STOPPED)
+        assert bench.runs_on("wide") == {"n0", "n2"}
+        assert len(launches(bench)) == 3
+
+    tell(tmp_path, story)
+
+
 def test_an_agent_refuses_a_controller_that_another_one_has_followed(tmp_path):
     async def story(bench: FleetStory) -> None:
         await bench.engine.adopt([])

@@ -136,6 +136,7 @@ class ChaosCluster:
             words += ["--min-worker-port=0", "--max-worker-port=0"]
         words += [f"--node-ip-address={self.network.addresses[name]}"]
         words += [f"--node-name={name}", f"--num-cpus={SLOTS}", "--disable-usage-stats"]
+        words += [f"--labels=treadle.io/slots={SLOTS}"]  # GPUs of the machine stay out of it.
         return [*words, f"--object-store-memory={80 << 20}", "--block"]
 
     def _is_up(self, node: str) -> bool:

@@ -21,6 +21,7 @@ def main() -> None:
         node_ip_address=address.rpartition(":")[0],
         node_name=name,
         num_cpus=int(slots),
+        labels={"treadle.io/slots": slots},
         object_store_memory=80 << 20,
         include_log_monitor=False,
         min_worker_port=0,  # All nodes take their ports from this machine.

@@ -338,7 +338,12 @@ class FleetEngine:
     def _on_change(self, change: ClusterChange) -> None:
         if self._changes is not None:
             self._changes.append(change)
-            if isinstance(change, Left) and (client := self.clients.get(change.name)):
+            name = change.node.name if isinstance(change, Joined) else change.name
+            if (client := self.clients.get(name)) is None:
+                return
+            if isinstance(change, Joined):
+                client.follow(change)
+            else:
                 self.keep(client.close())  # Do not wait for what it has.
         elif isinstance(change, Joined):
             self._join(change)

@@ -72,6 +72,10 @@ class NodeClient:
             await asyncio.gather(self._task, return_exceptions=True)
         self._let_go()
 
+    def follow(self, joined: Joined) -> None:
+        """Another agent speaks for the node, before this began: what is asked goes there."""
+        self._link = joined.link
+
     def send(self, action: Action, launch: Launch | None) -> None:
         """Give an order; it is on its way when this returns."""
         self._orders.append((action, launch))
