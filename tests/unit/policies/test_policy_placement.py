@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
-from treadle.policies.base.placement import PLACEMENTS, Fit, placement
+from treadle.policies.base.placement import PLACEMENTS, Consolidate, Fit, placement
 from treadle.testing.strategies import clusters
 
 
@@ -65,6 +65,27 @@ def test_whole_nodes_without_a_place_for_the_remainder_are_no_use() -> None:
     assert placed("consolidate", cluster, 7, *held) is None
 
 
+def test_larger_nodes_first_where_they_are_unlike() -> None:
+    cluster = Cluster((Node("a", 1), Node("b", 2), Node("c", 2), Node("d", 3)))
+    assert placed("consolidate", cluster, 5) == "d:0 d:1 d:2 b:0 b:1"
+    assert placed("consolidate", cluster, 6) == "d:0 d:1 d:2 b:0 b:1 a:0"
+    assert placed("consolidate", cluster, 7) == "d:0 d:1 d:2 b:0 b:1 c:0 c:1"
+    assert placed("consolidate", cluster, 8) == "d:0 d:1 d:2 b:0 b:1 c:0 c:1 a:0"
+    assert placed("consolidate", cluster, 4, "d:0") is None, "it waits for the large node"
+    two = Cluster((Node("a", 4), Node("b", 4), *(Node(f"c{n}", 1) for n in range(4))))
+    assert placed("consolidate", two, 8, "a:0") is None, "and for as many as it can have"
+
+
+@given(cluster=clusters(), name=st.sampled_from(sorted(PLACEMENTS)), data=st.data())
+def test_the_empty_cluster_has_room_for_every_size_up_to_its_own(
+    cluster: Cluster, name: str, data: st.DataObject
+) -> None:
+    size = data.draw(st.integers(0, cluster.device_count))
+    found = placement(name).place(FreeDevices.of(cluster), size) if size else ()
+    assert found is not None
+    assert len(set(found)) == len(found) == size
+
+
 def test_balance_takes_the_node_with_the_smallest_share_in_use() -> None:
     assert placed("balance", TWO, 2, "n0:0") == "n1:0 n1:1"
     assert placed("balance", TWO, 4, "n0:0", "n1:0") is None
@@ -102,7 +123,7 @@ def test_what_is_larger_than_everything_free_is_placed_nowhere(name: str) -> Non
     ],
 )
 def test_a_node_matters_from_so_many_free_devices_on(name: str, size: int, grain: int) -> None:
-    assert placement(name).grain(size, 4) == grain
+    assert placement(name).grain(size, FreeDevices.of(Cluster.grid(3, 4))) == grain
 
 
 @given(cluster=clusters(), data=st.data(), name=st.sampled_from(sorted(PLACEMENTS)))
@@ -160,15 +181,19 @@ def test_an_unknown_placement_is_answered_with_the_nearest_and_all() -> None:
 
 
 def test_what_never_fits_is_said_with_its_reason_and_only_of_this_cluster() -> None:
-    fit = Fit(placement("consolidate"))
+    class OnOneNode(Consolidate):
+        def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+            return None if size > free.largest else super().place(free, size)
+
+    fit = Fit(OnOneNode())
     cluster = Cluster((Node("a", 4), Node("b", 2), Node("c", 2)))
-    assert fit.never(6, cluster) is None
+    assert fit.never(4, cluster) is None
     assert fit.never(9, cluster) == "it asks for 9 devices and the cluster has 8"
     assert fit.never(7, cluster) == (
         "it asks for 7 devices and this placement finds no room for them "
         "even on the empty cluster of 3 nodes"
     )
-    assert fit.never(7, Cluster.grid(2, 4)) is None
+    assert fit.never(7, Cluster.grid(2, 8)) is None
 
 
 @pytest.mark.parametrize("name", sorted(PLACEMENTS))

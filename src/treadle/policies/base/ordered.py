@@ -191,7 +191,7 @@ class _Walk:
         """Evict as few jobs as let the size fit, or none. Devices are freed where that may help."""
         free = self._free
         missing = size - free.total
-        grain = self._placement.grain(size, free.largest)
+        grain = self._placement.grain(size, free)
         room: dict[str, int] = {}  # free devices of a node if all jobs so far go
         passed: list[_Entry] = []  # behind, and not given free: where they are cannot help yet
         given: list[_Entry] = []

@@ -18,7 +18,7 @@ class Placement(Protocol):
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None: ...
 
-    def grain(self, size: int, largest_node: int) -> int:  # noqa: ARG002
+    def grain(self, size: int, free: FreeDevices) -> int:  # noqa: ARG002
         """Devices that come free matter only on a node that then has at least so many.
 
         1 is always right; a placement that keeps to single nodes saves its callers much work.
@@ -50,14 +50,15 @@ class Count(Placement):
 class Consolidate(Placement):
     """The tightest single node that fits; whole empty nodes for what is larger than a node.
 
-    What is left over after the whole nodes goes to the tightest node that has room for it.
+    What is left over after the whole nodes goes to the tightest node that has room for it. Where
+    nodes are of several sizes the largest ones are taken first.
     """
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         return _on_nodes(free, size, FreeDevices.tightest)
 
-    def grain(self, size: int, largest_node: int) -> int:
-        return _grain_on_nodes(size, largest_node)
+    def grain(self, size: int, free: FreeDevices) -> int:
+        return _grain_on_nodes(size, free)
 
 
 class FirstFit(Placement):
@@ -69,8 +70,8 @@ class FirstFit(Placement):
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         return _on_nodes(free, size, FreeDevices.first)
 
-    def grain(self, size: int, largest_node: int) -> int:
-        return _grain_on_nodes(size, largest_node)
+    def grain(self, size: int, free: FreeDevices) -> int:
+        return _grain_on_nodes(size, free)
 
 
 class Balance(Placement):
@@ -82,8 +83,8 @@ class Balance(Placement):
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
         return _on_nodes(free, size, FreeDevices.least_used)
 
-    def grain(self, size: int, largest_node: int) -> int:
-        return _grain_on_nodes(size, largest_node)
+    def grain(self, size: int, free: FreeDevices) -> int:
+        return _grain_on_nodes(size, free)
 
 
 class Spread(Placement):
@@ -111,16 +112,16 @@ def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ..
     """One node, or whole nodes and one more for the remainder; never a split."""
     if size > free.total:
         return None
-    largest = free.largest
-    if size <= largest:
+    if size <= free.largest:
         position = choose(free, size)
         return None if position is None else free.pick(position, size)
-    whole, rest = divmod(size, largest)
-    nodes = free.whole(largest)[:whole]
-    if len(nodes) < whole:
-        return None
-    devices = tuple(d for position in nodes for d in free.pick(position, largest))
-    if rest:
+    devices: tuple[Device, ...] = ()
+    for each, count in _whole(free, size):
+        nodes = free.whole(each)[:count]
+        if len(nodes) < count:
+            return None
+        devices += tuple(d for position in nodes for d in free.pick(position, each))
+    if rest := size - len(devices):
         left = free.copy()
         left.take(devices)
         position = choose(left, rest)
@@ -130,11 +131,30 @@ def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ..
     return devices
 
 
-def _grain_on_nodes(size: int, largest_node: int) -> int:
+def _whole(free: FreeDevices, size: int) -> list[tuple[int, int]]:
+    """How many whole nodes of each size it takes, as on the empty cluster: the largest first.
+
+    So a gang waits for large nodes, and is not spread over small ones because those are free.
+    """
+    found, rest = list[tuple[int, int]](), size
+    for each in sorted({*free.capacity} - {0}, reverse=True):
+        there = free.capacity.count(each)
+        needed = rest // each if each == free.largest else (rest - 1) // each
+        found.append((each, min(needed, there)))
+        rest -= each * found[-1][1]
+        if needed < there or not rest:
+            break
+    return found
+
+
+def _grain_on_nodes(size: int, free: FreeDevices) -> int:
     """A node helps if it can hold the job, or the remainder beside whole nodes, or is whole."""
-    if size <= largest_node:
+    largest = free.largest
+    if size <= largest:
         return size
-    return size % largest_node or largest_node
+    if any(count not in (0, largest) for count in free.capacity):
+        return 1
+    return size % largest or largest
 
 
 PLACEMENTS: Mapping[str, type[Placement]] = {

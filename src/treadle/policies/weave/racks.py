@@ -36,8 +36,8 @@ class WithinRacks(Placement):
                 return inside
         return found
 
-    def grain(self, size: int, largest_node: int) -> int:
-        return self._inner.grain(size, largest_node)
+    def grain(self, size: int, free: FreeDevices) -> int:
+        return self._inner.grain(size, free)
 
     def _crosses(self, devices: Sequence[Device]) -> bool:
         first = self._rack.get(devices[0].node)
