@@ -16,9 +16,9 @@ from treadle.core.wording import gib_texts
 MARGIN_SHARE = 0.05
 MARGIN_GIB = 1.0
 CORES_SLACK = 1.05  # measured cores repeat within some per cent
-# Jobs that use more cores than there are slow by as much, up to so many times as many. Beyond it
-# those with threads that wait for each other lose far more (benchmarks/crowded_cores.py).
-CROWD_MAX = 1.2
+# Jobs that use more cores than there are slow by as much, up to so many times as many. Those with
+# threads that wait for each other soon lose far more (benchmarks/crowded_cores.py).
+CROWD_MAX = 1.15
 
 
 def needed_gib(spec: JobSpec) -> float:

@@ -171,7 +171,7 @@ def test_a_node_has_the_cores_that_its_jobs_were_measured_to_use() -> None:
     assert why_alone(scheduler.policy, scheduler.snapshot(2.0), "c") == (
         "they use 21 cores together, and there are 16 for them"
     )
-    assert len(told(scheduler, 3.0, using("d", 2.0))) == 1, "a smaller one still fits"
+    assert len(told(scheduler, 3.0, using("d", 3.0))) == 1, "a smaller one still fits"
 
 
 @pytest.mark.parametrize("policy", ["fifo", "afs", "muri-l", "weave-l"])

@@ -144,7 +144,7 @@ class World:
             held = [row for row in jobs.values() if row.allocation is not None]
             used = sum(needed_cores(row.spec, row.size) for row in held)
             one_group = len({row.allocation.devices for row in held if row.allocation}) == 1
-            assert used <= NODE.cores * (1.2 if one_group else 1.05)
+            assert used <= NODE.cores * (1.15 if one_group else 1.05)
 
 
 def jobs_here(scheduler: Scheduler, action: Start) -> list[JobId]:

@@ -14,7 +14,7 @@ stops and restarts no job and needs nothing of them. All of this must hold:
   a gang, an exclusive job or a large one waiting without end. A job that could not start here even
   if no other ran, since devices are closed, keeps none from joining;
 - the node has the cores that its jobs were measured to use or ask for, or else one for each. Where
-  no other job is there it may have a fifth too few: that slows them, and their sum counts it.
+  no other job is there they may use up to 15 % more: that slows them, and their sum counts it.
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
 stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
