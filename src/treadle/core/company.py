@@ -16,6 +16,9 @@ from treadle.core.wording import gib_texts
 MARGIN_SHARE = 0.05
 MARGIN_GIB = 1.0
 CORES_SLACK = 1.05  # measured cores repeat within some per cent
+# Jobs that use more cores than there are slow by as much, up to so many times as many. Those with
+# threads that wait for each other soon lose far more (benchmarks/crowded_cores.py).
+CROWD_MAX = 1.15
 
 
 def needed_gib(spec: JobSpec) -> float:
@@ -29,9 +32,17 @@ def needed_cores(spec: JobSpec, devices: int) -> float:
     return max(spec.host_cores, 1.0 if known is None else known * devices)
 
 
-def cores_suffice(needed: float, cores: int) -> bool:
-    """Whether a node with so many cores (0: it does not say) has what its jobs need together."""
-    return not cores or needed <= cores * CORES_SLACK
+def cores_suffice(needed: float, cores: float, most: float = CORES_SLACK) -> bool:
+    """Whether a node with so many cores (0: it does not say) has what its jobs need together.
+
+    most: so many times as many as it has are enough.
+    """
+    return not cores or needed <= cores * most
+
+
+def kept_in_crowd(needed: float, cores: float) -> float:
+    """The share of their speed that jobs keep which need so many of a node's cores together."""
+    return 1.0 if cores_suffice(needed, cores, 1.0) else cores / needed
 
 
 def room_gib(device_gib: float) -> float:

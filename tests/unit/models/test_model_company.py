@@ -109,6 +109,48 @@ def test_reasons_why_jobs_do_not_share() -> None:
     assert belief.apart().may_share(seen("a", 0.1)) == "sharing is switched off (share=off)"
 
 
+@given(st.floats(0.05, 0.9), st.floats(0.5, 8.0), st.floats(0.5, 8.0), st.integers(1, 16))
+def test_jobs_slow_by_what_they_use_more_than_there_is_of_cores(
+    busy: float, one: float, other: float, cores: int
+) -> None:
+    """In proportion, without a step; with far too few they do not share at all."""
+    pair = [using(seen("a", busy), one), using(seen("b", busy), other)]
+    belief, roomy = belief_with(cores), belief_with(1000)
+    kept = min(1.0, cores / (one + other))
+    assert belief.relative(pair) == pytest.approx([kept * share for share in roomy.relative(pair)])
+    assert belief.relative(pair) == belief_with(1000).relative(pair, cores)
+    wrong = belief.refuses(pair, sum_min=1.0, floor=0.0)
+    assert (wrong is not None) == (
+        one + other > cores * 1.15 or sum(belief.relative(pair)) < 1.0
+    ), wrong
+
+
+def test_a_job_that_asks_for_cores_has_them() -> None:
+    asks = replace(seen("a", 0.2), host_cores=12.0)
+    assert belief_with(16).refuses([asks, using(seen("b", 0.2), 4.0)]) is None
+    assert belief_with(16).refuses([asks, using(seen("b", 0.2), 6.0)]) == (
+        "they use 18 cores together, and there are 16 for them"
+    )
+
+
+def test_what_too_few_cores_cost_is_not_held_against_the_company() -> None:
+    """What two jobs lose since their node is small they would not lose on another."""
+    belief = belief_with(2)
+    pair = {name: using(seen(name, 0.3), 1.1) for name in ("a", "b")}
+    shares = belief.relative(list(pair.values()))
+    group = {name: (spec, share) for (name, spec), share in zip(pair.items(), shares, strict=True)}
+    belief.ended(group, mps=False)
+    assert belief.record.factor(kind_of(pair["a"]), kind_of(pair["b"]), mps=False) == 1.0
+
+
+def belief_with(cores: int) -> CompanyBelief:
+    return belief_on(Cluster((Node("n0", 1, cores=cores),)))
+
+
+def using(spec: JobSpec, cores: float) -> JobSpec:
+    return replace(spec, profile=replace(spec.profile, cores=cores))
+
+
 # -- what became of it --------------------------------------------------------------------------
 
 

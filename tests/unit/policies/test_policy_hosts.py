@@ -42,7 +42,8 @@ def rows(specs: Sequence[JobSpec]) -> list[Job]:
 
 def alone(running: Sequence[Job]) -> list[Group]:
     return [
-        Group(place, (Device("n0", place),), {0: job}, 80.0) for place, job in enumerate(running)
+        Group(place, (Device("n0", place),), {0: job}, 80.0, 1000.0)
+        for place, job in enumerate(running)
     ]
 
 

@@ -126,7 +126,7 @@ class World:
             fresh = {each.job for each in joined}
             there = [jobs[job].spec.priority for job in turns.values() if job not in fresh]
             assert max(there, default=0) <= jobs[action.job].spec.priority
-            shares = self.belief.relative(specs)
+            shares = self.belief.relative(specs, NODE.cores / len(action.allocation.devices))
             assert sum(shares) >= 1.15
             assert min(shares) >= 0.5
             others = {job for job in turns.values() if job != action.job}
@@ -143,7 +143,8 @@ class World:
         if joined:
             held = [row for row in jobs.values() if row.allocation is not None]
             used = sum(needed_cores(row.spec, row.size) for row in held)
-            assert used <= NODE.cores * 1.05
+            one_group = len({row.allocation.devices for row in held if row.allocation}) == 1
+            assert used <= NODE.cores * (1.15 if one_group else 1.05)
 
 
 def jobs_here(scheduler: Scheduler, action: Start) -> list[JobId]:

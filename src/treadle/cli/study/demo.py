@@ -94,7 +94,7 @@ def _resizing(gpus: int, devices: int | None, scale: float, keep: Path | None) -
 
 
 def _sharing(gpus: int) -> bool:
-    """Two jobs on one GPU, or on one CPU slot with several cores; whether they shared it."""
+    """Two jobs on one GPU, or on one CPU slot with several cores; False if something went wrong."""
     if not gpus and _cores() < 2:
         click.echo("Two jobs that share a device are not shown: that needs a GPU, or two cores.")
         return True

@@ -12,6 +12,7 @@ import click
 from treadle.cli.show.table import Column, table
 from treadle.cli.study.demo_scene import Scene
 from treadle.demo.story import twins
+from treadle.models.company.belief import UNSEEN
 from treadle.wire.jobs import JobView, State
 from treadle.wire.machine import EventView
 
@@ -58,8 +59,15 @@ class Measured(NamedTuple):
     together: Mapping[str, float]
 
 
+class Unmeasured(NamedTuple):
+    """Why there are no speeds to show, and whether that is what Treadle is meant to do."""
+
+    because: str
+    meant: bool
+
+
 def share(scene: Scene) -> bool:
-    """Show two jobs that share a device; whether they did."""
+    """Show two jobs that share a device, or why they are not to; False if something went wrong."""
     left, names, after, steps = list(twins()), dict[str, str](), 0, Steps()
     measured, shared = None, False
     while measured is None and scene.passed_s < GIVE_UP_S:
@@ -79,8 +87,10 @@ def share(scene: Scene) -> bool:
         measured = None if left else compared(steps, *names)
         scene.here.pause(scene.every_s)
     if measured is None:
-        click.echo(f"\n{_why_not(scene, names, shared=shared)}")
-        return False
+        why = scene.here.client.why(list(names)[-1]).company if names else ""
+        found = unmeasured(why, shared=shared)
+        click.echo(f"\n{found.because}")
+        return found.meant
     scene.say("both are stopped: enough was seen of them")
     _print(measured, names, scene)
     return True
@@ -129,12 +139,15 @@ def _company(event: EventView) -> tuple[str, ...]:
             return ()
 
 
-def _why_not(scene: Scene, names: Mapping[str, str], *, shared: bool) -> str:
-    """Why there are no speeds to show."""
+def unmeasured(why: str, *, shared: bool) -> Unmeasured:
+    """why: that the second job waits and joins none, in the scheduler's words."""
     if shared:
-        return "They shared the device, but not for long enough to measure their speeds."
-    why = scene.here.client.why(list(names)[-1]).company if names else ""
-    return f"They did not share the device{why and f': {why}'}."
+        text = "They shared the device, but not for long enough to measure their speeds."
+        return Unmeasured(text, meant=False)
+    if not why or UNSEEN in why:
+        return Unmeasured(f"They did not share the device{why and f': {why}'}.", meant=False)
+    text = f"On this machine they run one after the other, as Treadle expects more of that:\n{why}."
+    return Unmeasured(text, meant=True)
 
 
 def _print(measured: Measured, names: Mapping[str, str], scene: Scene) -> None:

@@ -11,7 +11,10 @@ from math import sqrt
 
 from treadle.core.cluster import Cluster
 from treadle.core.company import (
+    CORES_SLACK,
+    CROWD_MAX,
     cores_suffice,
+    kept_in_crowd,
     needed_cores,
     needed_gib,
     no_company,
@@ -112,24 +115,28 @@ class CompanyBelief(SpeedsTogether):
         specs: Sequence[JobSpec],
         *,
         device_gib: float | None = None,
+        cores: float | None = None,
         sum_min: float = SUM_MIN,
         floor: float = FLOOR,
     ) -> str | None:
         """Why these jobs are not to share, or None.
 
-        device_gib: of the devices meant; None: of the smallest there are.
+        device_gib: of the devices meant; None: of the smallest there are. cores: of their node, for
+        each of the devices that the jobs have there; None: of the largest node, for one.
         """
+        cores = self._cores if cores is None else cores
         for spec in specs:
             wrong = self.may_share(spec)
             if wrong is not None:
                 return wrong if spec is specs[0] else f"job {spec.id} cannot share: {wrong}"
         wrong = no_company(specs, self._device_gib if device_gib is None else device_gib)
-        wrong = wrong or self._too_few_cores(specs) or self._ran_out(specs)
+        wrong = wrong or _too_few_cores(specs, cores) or self._ran_out(specs)
         if wrong is not None:
             return wrong
-        shares = self.relative(specs)
+        shares = self.relative(specs, cores)
         if sum(shares) < sum_min:
-            return f"the sum of {sum(shares):.2f} is below {sum_min:.2f}"
+            crowd = _crowd(specs, cores)
+            return f"the sum of {sum(shares):.2f} is below {sum_min:.2f}{crowd}"
         least = min(range(len(shares)), key=shares.__getitem__)
         if shares[least] < floor:
             return (
@@ -144,13 +151,6 @@ class CompanyBelief(SpeedsTogether):
             if self.record.apart(kind_of(one), kind_of(other)):
                 return f"jobs like {one.id} and {other.id} ran out of GPU memory together"
         return None
-
-    def _too_few_cores(self, specs: Sequence[JobSpec]) -> str | None:
-        """That not even the largest node, with nothing else on it, has the cores for these jobs."""
-        cores = sum(needed_cores(spec, devices=1) for spec in specs)
-        if cores_suffice(cores, self._cores):
-            return None
-        return f"they use {cores:.3g} cores together, and no node has more than {self._cores}"
 
     # -- what became of it ----------------------------------------------------------------------
 
@@ -208,17 +208,20 @@ class CompanyBelief(SpeedsTogether):
 
     # -- how fast -------------------------------------------------------------------------------
 
-    def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        """The share of its speed alone that each job would keep."""
+    def relative(self, specs: Sequence[JobSpec], cores: float | None = None) -> tuple[float, ...]:
+        """The share of its speed alone that each job would keep.
+
+        cores: of their node, for each of their devices; None: of the largest node, for one.
+        """
         if len(specs) < 2:
             return (1.0,) * len(specs)
         if self._known_at != self.revision or len(self._known) >= _REMEMBERED_MAX:
             self._known.clear()
             self._known_at = self.revision
-        key = tuple(self.kind(spec) for spec in specs)
+        key = (cores, *(self.kind(spec) for spec in specs))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._relative(specs, mps=self.mps)
+            known = self._known[key] = self._relative(specs, mps=self.mps, cores=cores)
         return known
 
     def doubt(self, specs: Sequence[JobSpec]) -> float:
@@ -231,13 +234,17 @@ class CompanyBelief(SpeedsTogether):
         known = all(self.record.knows(one, other, mps=self.mps) for one, other in pairs)
         return doubt(mps=self.mps) * (SEEN_DOUBT if known else 1.0) / sqrt(len(specs))
 
-    def _relative(self, specs: Sequence[JobSpec], *, mps: bool) -> tuple[float, ...]:
+    def _relative(
+        self, specs: Sequence[JobSpec], *, mps: bool, cores: float | None = None
+    ) -> tuple[float, ...]:
         if len(specs) > MEMBERS_MAX:
             return (1.0 / len(specs),) * len(specs)
+        crowd = kept_in_crowd(_cores_of(specs), self._cores if cores is None else cores)
         loads = [(s.profile.busy, s.profile.memory_busy, needed_gib(s)) for s in specs]
         kinds = [kind_of(spec) for spec in specs]
         return tuple(
             share
+            * crowd
             * min(
                 self.record.factor(kinds[member], other, mps=mps)
                 for place, other in enumerate(kinds)
@@ -262,3 +269,26 @@ class CompanyBelief(SpeedsTogether):
         if len(specs) > 1 and self.refuses(specs) is not None:
             return 0.0
         return super().efficiency(specs)
+
+
+def _cores_of(specs: Sequence[JobSpec]) -> float:
+    """What the jobs use together beside each device that they share."""
+    return sum(needed_cores(spec, devices=1) for spec in specs)
+
+
+def _crowd(specs: Sequence[JobSpec], cores: float) -> str:
+    """That the jobs slow each other since they use more cores than there are; empty: not so."""
+    needed = _cores_of(specs)
+    if cores_suffice(needed, cores, 1.0):
+        return ""
+    return f", since they use {needed:.3g} cores and there are {cores:.3g}"
+
+
+def _too_few_cores(specs: Sequence[JobSpec], cores: float) -> str | None:
+    """That a node with so many cores, and nothing else on it, has too few for these jobs."""
+    needed = _cores_of(specs)
+    # A job that asks for cores is to have them.
+    most = CORES_SLACK if any(spec.host_cores for spec in specs) else CROWD_MAX
+    if cores_suffice(needed, cores, most):
+        return None
+    return f"they use {needed:.3g} cores together, and there are {cores:.3g} for them"

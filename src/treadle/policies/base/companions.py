@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Protocol, runtime_checkable
 
 from treadle.core.cluster import Device
-from treadle.core.company import cores_suffice, needed_cores, no_company
+from treadle.core.company import no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 
@@ -25,11 +25,14 @@ class SharingBelief(Protocol):
         specs: Sequence[JobSpec],
         *,
         device_gib: float | None = None,
+        cores: float | None = None,
         sum_min: float = ...,
         floor: float = ...,
     ) -> str | None: ...
 
-    def relative(self, specs: Sequence[JobSpec]) -> tuple[float, ...]: ...
+    def relative(
+        self, specs: Sequence[JobSpec], cores: float | None = None
+    ) -> tuple[float, ...]: ...
 
     def to_part(self, jobs: Iterable[JobId]) -> bool: ...
 
@@ -73,9 +76,7 @@ class Companions:
             return True
         specs = [spec, *others]
         if self._belief is not None:
-            cores = sum(needed_cores(spec, devices=1) for spec in specs)
-            if not cores_suffice(cores, self._cores.get(device.node, 0)):
-                return False
-            if self._belief.refuses(specs) is not None:
+            cores = self._cores.get(device.node, 0)
+            if self._belief.refuses(specs, cores=cores) is not None:
                 return False
         return no_company(specs, self._memory.get(device.node, 0.0)) is None

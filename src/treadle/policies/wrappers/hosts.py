@@ -12,7 +12,13 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from treadle.core.cluster import Device
-from treadle.core.company import cores_suffice, needed_cores, needed_gib
+from treadle.core.company import (
+    CORES_SLACK,
+    CROWD_MAX,
+    cores_suffice,
+    needed_cores,
+    needed_gib,
+)
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.companions import SharingBelief
@@ -38,6 +44,7 @@ class Group(NamedTuple):
     devices: tuple[Device, ...]
     members: dict[int, Job]  # by turn
     device_gib: float  # the least memory of the devices; 0: one does not say
+    cores: float  # the least that a node has for each of the devices there; 0: one does not say
 
     @property
     def free_turn(self) -> int:
@@ -57,16 +64,22 @@ class _Alike(NamedTuple):
 
     size: int
     device_gib: float
+    cores: float
     priority: int  # the highest of a member
     kinds: _Kinds
 
 
 class Cores:
-    """The cores of each node that jobs use, once the changes are made."""
+    """The cores of each node that jobs use, once the changes are made.
+
+    Jobs that share may use somewhat more than their node has, if no others are there: it slows
+    them, and the belief counts that. Others are not to be slowed for it.
+    """
 
     def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
         self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
         self._used: dict[str, float] = {}
+        self._by: dict[str, set[tuple[Device, ...]]] = {}  # the devices of the jobs there
         for identity, job in snapshot.jobs.items():
             allocation = changes.get(identity, job.allocation)
             if allocation is not None:
@@ -75,22 +88,29 @@ class Cores:
     def take(self, spec: JobSpec, devices: Sequence[Device]) -> None:
         for node, cores in _cores_of(spec, devices):
             self._used[node] = self._used.get(node, 0.0) + cores
+            self._by.setdefault(node, set()).add(tuple(devices))
 
     def suffice(self, spec: JobSpec, devices: Sequence[Device]) -> bool:
-        return all(
-            cores_suffice(self._used.get(node, 0.0) + cores, self._all.get(node, 0))
-            for node, cores in _cores_of(spec, devices)
-        )
+        return self._short_node(spec, devices) is None
 
     def lack(self, spec: JobSpec, devices: Sequence[Device]) -> str | None:
         """Why there are too few cores for the job beside these devices, or None."""
+        short = self._short_node(spec, devices)
+        if short is None:
+            return None
+        node, cores = short
+        return (
+            f"it would use {cores:.3g} cores, and {self._used.get(node, 0.0):.3g} of "
+            f"{self._all[node]} cores of {node} are in use"
+        )
+
+    def _short_node(self, spec: JobSpec, devices: Sequence[Device]) -> tuple[str, float] | None:
+        """A node that has too few cores for the job, and how many it would use there."""
         for node, cores in _cores_of(spec, devices):
-            used, most = self._used.get(node, 0.0), self._all.get(node, 0)
-            if not cores_suffice(used + cores, most):
-                return (
-                    f"it would use {cores:.3g} cores, and {used:.3g} of {most} cores of {node} "
-                    "are in use"
-                )
+            others = self._by.get(node, set()) - {tuple(devices)}
+            most = CORES_SLACK if others else CROWD_MAX
+            if not cores_suffice(self._used.get(node, 0.0) + cores, self._all.get(node, 0), most):
+                return node, cores
         return None
 
 
@@ -150,6 +170,7 @@ class Hosts:
         return _Alike(
             len(group.devices),
             group.device_gib,
+            group.cores,
             max(spec.priority for spec in group.specs),
             tuple(map(self._kind, group.specs)),
         )
@@ -175,12 +196,14 @@ class Hosts:
         wrong = self._belief.refuses(
             specs,
             device_gib=group.device_gib,
+            cores=group.cores,
             sum_min=self._terms.sum_min,
             floor=self._terms.floor,
         )
         if wrong is not None:
             return 0.0
-        return sum(self._belief.relative(specs)) - sum(self._belief.relative(specs[1:]))
+        relative, cores = self._belief.relative, group.cores
+        return sum(relative(specs, cores)) - sum(relative(specs[1:], cores))
 
 
 def _cores_of(spec: JobSpec, devices: Sequence[Device]) -> list[tuple[str, float]]:

@@ -13,7 +13,8 @@ stops and restarts no job and needs nothing of them. All of this must hold:
   has waited for ten minutes: a join keeps devices taken for longer, and a chain of them would keep
   a gang, an exclusive job or a large one waiting without end. A job that could not start here even
   if no other ran, since devices are closed, keeps none from joining;
-- the node has the cores that its jobs were measured to use or ask for, or else one for each.
+- the node has the cores that its jobs were measured to use or ask for, or else one for each. Where
+  no other job is there they may use up to 15 % more: that slows them, and their sum counts it.
 
 A group that turns out worse than it may be (models/company/outcomes.py) is parted: the newest is
 stopped if it can resume, and what was learnt keeps such jobs apart. A policy that does not share by
@@ -22,6 +23,7 @@ itself sees no jobs that share; if a job of higher priority waits, it sees the f
 Waiting jobs choose in the policy's order, each the company that gains most.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from math import inf
@@ -212,6 +214,7 @@ class Share(Wrapper):
         return self._belief.refuses(
             [job.spec, *(member.spec for member in members)],
             device_gib=group.device_gib,
+            cores=group.cores,
             sum_min=self._terms.sum_min,
             floor=self._terms.floor,
         )
@@ -242,6 +245,7 @@ def _promised(group: Group, unshared: Set[JobId]) -> str | None:
 def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[Group]:
     """Jobs that run on and share all their devices, or have them to themselves."""
     memory = {node.name: node.device_memory_gib for node in snapshot.cluster.nodes}
+    cores = {node.name: node.cores for node in snapshot.cluster.nodes}
     seen: set[JobId] = set()
     given = {d for new in changes.values() if new is not None for d in new.devices}
     visible = {job.id for job in snapshot.holding()}
@@ -262,8 +266,10 @@ def _groups(snapshot: Snapshot, changes: Changes) -> Iterator[Group]:
                 for member in members.values()
             )
         ):
-            device_gib = min(memory.get(device.node, 0.0) for device in devices)
-            yield Group(place, devices, members, device_gib)
+            counts = Counter(device.node for device in devices)
+            device_gib = min(memory.get(name, 0.0) for name in counts)
+            each = min(cores.get(name, 0) / count for name, count in counts.items())
+            yield Group(place, devices, members, device_gib, each)
 
 
 def _apart(snapshot: Snapshot) -> tuple[Snapshot, dict[JobId, list[JobId]]]:
