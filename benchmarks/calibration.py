@@ -31,9 +31,11 @@ import sys
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from heapq import heappop, heappush
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TextIO
@@ -54,7 +56,8 @@ from treadle.traces.load import GENERATE, load
 # Started as a file, this folder is not a package.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.hindsight import with_hindsight
-from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, live_policy
+from benchmarks.queued_starts import QueuedJob, Record, live_policy, parts_of, recorded
+from benchmarks.start_ranges import Judged, Shown, judged
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
 HEADER_MAX = 10_000  # characters
@@ -320,9 +323,21 @@ class Replay:
 _END, _SUBMIT, _START, _LOOK = range(4)
 
 
-def starts(jobs: Sequence[TraceJob], policy: str) -> QueueReplay:
-    queued = [QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs]
-    return QueueReplay(queued, Overall(), ended_min=ENDED_MIN, policy_name=policy).run()
+class Starts:
+    """A record of starts that is being made by several processes."""
+
+    def __init__(self, pool: Executor, jobs: Sequence[TraceJob], policy: str) -> None:
+        self.jobs = len(jobs)
+        self.policy = policy
+        queued = [
+            QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs
+        ]
+        parts = parts_of(queued)
+        self._parts = [pool.submit(recorded, queued, policy, part, parts) for part in range(parts)]
+
+    def judged(self) -> Judged:
+        records = [part.result() for part in self._parts]
+        return judged(reduce(Record.with_answers, records), Overall(), ended_min=ENDED_MIN)
 
 
 def tally_of(shown: Sequence[Shown]) -> Tally:
@@ -354,18 +369,15 @@ def _held(shown: Shown, said: Shown | Range) -> bool:
     return said.low_s - 1.0 <= shown.waited_s <= said.high_s + 1.0
 
 
-def table(name: str, replay: Replay, queued: int, policy: str) -> Iterator[str]:
+def table(name: str, replay: Replay) -> Iterator[str]:
     yield f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown"
     head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
     yield f"{head}{'ratio':>7}{'narrowest':>10}  tenants that hold 75-90 %"
     for when, tally in sorted(replay.tallies.items()):
         yield _line(when, tally)
-    if queued:
-        yield from _starts_table(replay.jobs[:queued], policy)
 
 
-def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
-    queue = starts(jobs, policy)
+def starts_table(queue: Judged, jobs: int, policy: str) -> Iterator[str]:
     shown, known = queue.learned.shown, queue.known.shown
     if shown:
         yield _line("start, of jobs that wait", tally_of(shown))
@@ -375,7 +387,7 @@ def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
     if known:
         yield _line("  if lengths were known", tally_of(known))
     yield (
-        f"  {queue.waits:,} of the first {len(jobs):,} jobs waited on {queue.devices:,} devices "
+        f"  {queue.waits:,} of the first {jobs:,} jobs waited on {queue.devices:,} devices "
         f"under {policy}; without a range: {queue.learned.unsure}"
     )
 
@@ -416,9 +428,9 @@ def _line(when: str, tally: Tally) -> str:
     )
 
 
-def report(name: str, jobs: list[TraceJob], queued: int, policy: str) -> str:
-    """All that is printed of one trace."""
-    return "\n".join(table(name, Replay(jobs).run(), queued, policy))
+def report(name: str, jobs: list[TraceJob]) -> str:
+    """What is printed of the ends of one trace."""
+    return "\n".join(table(name, Replay(jobs).run()))
 
 
 def main() -> None:
@@ -428,7 +440,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--starts", type=int, default=3_000, help="jobs that queue; 0: none")
     parser.add_argument("--policy", default=live.DEFAULT, help="under which they queue")
-    parser.add_argument("--processes", type=int, default=1, help="traces at a time")
+    parser.add_argument("--processes", type=int, default=1, help="at a time")
     chosen = parser.parse_args()
     if chosen.processes < 1:
         parser.error(f"--processes must be 1 or more, not {chosen.processes}")
@@ -437,12 +449,19 @@ def main() -> None:
         traces = [(name, read(_source(chosen.folder, name), chosen.jobs)) for name in chosen.traces]
     except InvalidInputError as error:
         parser.error(str(error))
-    with ProcessPoolExecutor(min(chosen.processes, len(traces))) as pool:
-        asked = [
-            pool.submit(report, name, jobs, chosen.starts, chosen.policy) for name, jobs in traces
+    with ProcessPoolExecutor(chosen.processes) as pool:
+        ends = [pool.submit(report, name, jobs) for name, jobs in traces]
+        queues = [
+            Starts(pool, jobs[: chosen.starts], chosen.policy)
+            for _, jobs in traces
+            if chosen.starts and jobs
         ]
-        for one in asked:
-            print(one.result(), flush=True)
+        for end, queue in zip_longest(ends, queues):
+            print(end.result(), flush=True)
+            if queue is not None:
+                print(
+                    "\n".join(starts_table(queue.judged(), queue.jobs, chosen.policy)), flush=True
+                )
 
 
 def _source(folder: Path, name: str) -> str:

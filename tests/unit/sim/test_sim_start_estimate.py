@@ -9,7 +9,7 @@ from treadle.core.job import JobSpec, Profile
 from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import Begin, Effort, World, starts_in
+from treadle.sim.start_estimate import Begin, Effort, NotYet, World, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -27,7 +27,7 @@ def wide(name: str, length_s: float) -> JobSpec:
     return JobSpec(name, length_s, (2,), profile=Profile(size=2))
 
 
-def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Begin | None:
+def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Begin | NotYet:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
     return starts_in(scheduler, model, job, now=now, effort=effort, world=World(left_s))
@@ -35,7 +35,7 @@ def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Be
 
 def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
     found = begins(scheduler, job, now=now, **left_s)
-    return None if found is None else found.in_s
+    return None if isinstance(found, NotYet) else found.in_s
 
 
 def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:
