@@ -355,12 +355,12 @@ def as_often(shown: Sequence[Shown]) -> int:
     the range from the shortest to the longest of all earlier waits does not."""
     wanted = sum(_held(one, one) for one in shown)
     return next(
-        (place for place in range(len(SHARES)) if _overall_held(shown, place) >= wanted),
+        (place for place in range(len(SHARES)) if overall_held(shown, place) >= wanted),
         len(SHARES) - 1,
     )
 
 
-def _overall_held(shown: Sequence[Shown], place: int) -> int:
+def overall_held(shown: Sequence[Shown], place: int) -> int:
     return sum(_held(one, one.overall[place]) for one in shown)
 
 
@@ -393,24 +393,29 @@ def starts_table(queue: Judged, jobs: int, policy: str) -> Iterator[str]:
 
 
 def _against_overall(shown: Sequence[Shown]) -> Iterator[str]:
-    yield f"  {'  overall ranges':32}{_overall_held(shown, EIGHTY) / len(shown):7.1%}"
+    yield f"  {'  overall ranges':32}{overall_held(shown, EIGHTY) / len(shown):7.1%}"
     place = as_often(shown)
     width = median(one.high_s - one.low_s for one in shown)
     overall = median(one.overall[place].high_s - one.overall[place].low_s for one in shown)
     yield (
         f"  {f'    that span {SHARES[place]:.0%} of waits':32}"
-        f"{_overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
+        f"{overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
         f"{width / overall if overall else 0.0:7.2f}"
     )
 
 
-def _hindsight_line(shown: Sequence[Shown]) -> str:
+def hindsight_of(shown: Sequence[Shown]) -> tuple[float, float]:
+    """The share of its ranges that held, and how wide they were."""
     ranges = with_hindsight([(one.simulated_s, one.waited_s) for one in shown])
     held = sum(_held(one, said) for one, said in zip(shown, ranges, strict=True))
-    width = median(high_s - low_s for low_s, high_s in ranges)
+    return held / len(shown), median(high_s - low_s for low_s, high_s in ranges)
+
+
+def _hindsight_line(shown: Sequence[Shown]) -> str:
+    held, width = hindsight_of(shown)
     overall = median(one.overall[EIGHTY].high_s - one.overall[EIGHTY].low_s for one in shown)
     return (
-        f"  {'  with hindsight':32}{held / len(shown):7.1%}{width:9,.0f}{overall:9,.0f}"
+        f"  {'  with hindsight':32}{held:7.1%}{width:9,.0f}{overall:9,.0f}"
         f"{width / overall if overall else 0.0:7.2f}"
     )
 

@@ -1,7 +1,7 @@
 """Printed ranges of starts, tried on a queue that was recorded: a part of calibration.py.
 
 Each job that waits is given the range that `submit` and `why` print: from the same simulations
-(queued_starts.py), corrected by the same errors of earlier starts (models/learning/start_errors.py).
+(queued_starts.py), corrected by the errors of earlier starts (models/learning/start_errors.py).
 """
 
 from collections.abc import Sequence

@@ -270,4 +270,5 @@ def _reached_in(
 
     with contextlib.suppress(_Found):
         Simulation(twin, engine, observers=(watch,)).run(until=now + effort.horizon_s)
+        last_at = now + effort.horizon_s  # Nothing happens before that.
     return last_at - now if found else NotYet(last_at - now)
