@@ -31,9 +31,11 @@ import sys
 from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import reduce
 from heapq import heappop, heappush
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TextIO
@@ -54,7 +56,8 @@ from treadle.traces.load import GENERATE, load
 # Started as a file, this folder is not a package.
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.hindsight import with_hindsight
-from benchmarks.queued_starts import QueuedJob, QueueReplay, Shown, live_policy
+from benchmarks.queued_starts import QueuedJob, Record, live_policy, parts_of, recorded
+from benchmarks.start_ranges import Judged, Shown, judged
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
 HEADER_MAX = 10_000  # characters
@@ -320,9 +323,21 @@ class Replay:
 _END, _SUBMIT, _START, _LOOK = range(4)
 
 
-def starts(jobs: Sequence[TraceJob], policy: str) -> QueueReplay:
-    queued = [QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs]
-    return QueueReplay(queued, Overall(), ended_min=ENDED_MIN, policy_name=policy).run()
+class Starts:
+    """A record of starts that is being made by several processes."""
+
+    def __init__(self, pool: Executor, jobs: Sequence[TraceJob], policy: str) -> None:
+        self.jobs = len(jobs)
+        self.policy = policy
+        queued = [
+            QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs
+        ]
+        parts = parts_of(queued)
+        self._parts = [pool.submit(recorded, queued, policy, part, parts) for part in range(parts)]
+
+    def judged(self) -> Judged:
+        records = [part.result() for part in self._parts]
+        return judged(reduce(Record.with_answers, records), Overall(), ended_min=ENDED_MIN)
 
 
 def tally_of(shown: Sequence[Shown]) -> Tally:
@@ -340,12 +355,12 @@ def as_often(shown: Sequence[Shown]) -> int:
     the range from the shortest to the longest of all earlier waits does not."""
     wanted = sum(_held(one, one) for one in shown)
     return next(
-        (place for place in range(len(SHARES)) if _overall_held(shown, place) >= wanted),
+        (place for place in range(len(SHARES)) if overall_held(shown, place) >= wanted),
         len(SHARES) - 1,
     )
 
 
-def _overall_held(shown: Sequence[Shown], place: int) -> int:
+def overall_held(shown: Sequence[Shown], place: int) -> int:
     return sum(_held(one, one.overall[place]) for one in shown)
 
 
@@ -354,18 +369,15 @@ def _held(shown: Shown, said: Shown | Range) -> bool:
     return said.low_s - 1.0 <= shown.waited_s <= said.high_s + 1.0
 
 
-def table(name: str, replay: Replay, queued: int, policy: str) -> Iterator[str]:
+def table(name: str, replay: Replay) -> Iterator[str]:
     yield f"\n{name}: {len(replay.jobs):,} jobs; {replay.unknown} submitted while all was unknown"
     head = f"  {'range':24}{'ranges':>8}{'held':>7}{'width':>9}{'overall':>9}"
     yield f"{head}{'ratio':>7}{'narrowest':>10}  tenants that hold 75-90 %"
     for when, tally in sorted(replay.tallies.items()):
         yield _line(when, tally)
-    if queued:
-        yield from _starts_table(replay.jobs[:queued], policy)
 
 
-def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
-    queue = starts(jobs, policy)
+def starts_table(queue: Judged, jobs: int, policy: str) -> Iterator[str]:
     shown, known = queue.learned.shown, queue.known.shown
     if shown:
         yield _line("start, of jobs that wait", tally_of(shown))
@@ -375,30 +387,35 @@ def _starts_table(jobs: Sequence[TraceJob], policy: str) -> Iterator[str]:
     if known:
         yield _line("  if lengths were known", tally_of(known))
     yield (
-        f"  {queue.waits:,} of the first {len(jobs):,} jobs waited on {queue.devices:,} devices "
+        f"  {queue.waits:,} of the first {jobs:,} jobs waited on {queue.devices:,} devices "
         f"under {policy}; without a range: {queue.learned.unsure}"
     )
 
 
 def _against_overall(shown: Sequence[Shown]) -> Iterator[str]:
-    yield f"  {'  overall ranges':32}{_overall_held(shown, EIGHTY) / len(shown):7.1%}"
+    yield f"  {'  overall ranges':32}{overall_held(shown, EIGHTY) / len(shown):7.1%}"
     place = as_often(shown)
     width = median(one.high_s - one.low_s for one in shown)
     overall = median(one.overall[place].high_s - one.overall[place].low_s for one in shown)
     yield (
         f"  {f'    that span {SHARES[place]:.0%} of waits':32}"
-        f"{_overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
+        f"{overall_held(shown, place) / len(shown):7.1%}{'':9}{overall:9,.0f}"
         f"{width / overall if overall else 0.0:7.2f}"
     )
 
 
-def _hindsight_line(shown: Sequence[Shown]) -> str:
+def hindsight_of(shown: Sequence[Shown]) -> tuple[float, float]:
+    """The share of its ranges that held, and how wide they were."""
     ranges = with_hindsight([(one.simulated_s, one.waited_s) for one in shown])
     held = sum(_held(one, said) for one, said in zip(shown, ranges, strict=True))
-    width = median(high_s - low_s for low_s, high_s in ranges)
+    return held / len(shown), median(high_s - low_s for low_s, high_s in ranges)
+
+
+def _hindsight_line(shown: Sequence[Shown]) -> str:
+    held, width = hindsight_of(shown)
     overall = median(one.overall[EIGHTY].high_s - one.overall[EIGHTY].low_s for one in shown)
     return (
-        f"  {'  with hindsight':32}{held / len(shown):7.1%}{width:9,.0f}{overall:9,.0f}"
+        f"  {'  with hindsight':32}{held:7.1%}{width:9,.0f}{overall:9,.0f}"
         f"{width / overall if overall else 0.0:7.2f}"
     )
 
@@ -416,9 +433,9 @@ def _line(when: str, tally: Tally) -> str:
     )
 
 
-def report(name: str, jobs: list[TraceJob], queued: int, policy: str) -> str:
-    """All that is printed of one trace."""
-    return "\n".join(table(name, Replay(jobs).run(), queued, policy))
+def report(name: str, jobs: list[TraceJob]) -> str:
+    """What is printed of the ends of one trace."""
+    return "\n".join(table(name, Replay(jobs).run()))
 
 
 def main() -> None:
@@ -428,7 +445,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--starts", type=int, default=3_000, help="jobs that queue; 0: none")
     parser.add_argument("--policy", default=live.DEFAULT, help="under which they queue")
-    parser.add_argument("--processes", type=int, default=1, help="traces at a time")
+    parser.add_argument("--processes", type=int, default=1, help="at a time")
     chosen = parser.parse_args()
     if chosen.processes < 1:
         parser.error(f"--processes must be 1 or more, not {chosen.processes}")
@@ -437,12 +454,19 @@ def main() -> None:
         traces = [(name, read(_source(chosen.folder, name), chosen.jobs)) for name in chosen.traces]
     except InvalidInputError as error:
         parser.error(str(error))
-    with ProcessPoolExecutor(min(chosen.processes, len(traces))) as pool:
-        asked = [
-            pool.submit(report, name, jobs, chosen.starts, chosen.policy) for name, jobs in traces
+    with ProcessPoolExecutor(chosen.processes) as pool:
+        ends = [pool.submit(report, name, jobs) for name, jobs in traces]
+        queues = [
+            Starts(pool, jobs[: chosen.starts], chosen.policy)
+            for _, jobs in traces
+            if chosen.starts and jobs
         ]
-        for one in asked:
-            print(one.result(), flush=True)
+        for end, queue in zip_longest(ends, queues):
+            print(end.result(), flush=True)
+            if queue is not None:
+                print(
+                    "\n".join(starts_table(queue.judged(), queue.jobs, chosen.policy)), flush=True
+                )
 
 
 def _source(folder: Path, name: str) -> str:

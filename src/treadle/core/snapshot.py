@@ -13,7 +13,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.ranking import Ranking
 from treadle.core.value import value
 
-_IDENTITY = itemgetter(2)  # of an entry of the queue
+_IDENTITY = itemgetter(2)  # of an entry of the ranking
 
 Cause = Literal[
     "never fits",
@@ -132,8 +132,7 @@ class Snapshot(NamedTuple):
 
     def holding(self) -> Iterator[Job]:
         """Jobs with devices, the last in the policy's order first."""
-        jobs = self.jobs
-        return (jobs[identity] for _, _, identity in self.ranking.from_the_back(self.now))
+        return map(self.jobs.__getitem__, map(_IDENTITY, self.ranking.from_the_back(self.now)))
 
 
 @value

@@ -120,6 +120,12 @@ class Begin(NamedTuple):
     freed: int = 0
 
 
+class NotYet(NamedTuple):
+    """A simulation that ended before what it was made for happened."""
+
+    in_s: float  # how far it got: what it was made for happens later than that
+
+
 class _Departures:
     """Which job left each device last, while a simulation goes on."""
 
@@ -164,8 +170,8 @@ def starts_in(
     now: float,
     effort: Effort,
     world: World | None = None,
-) -> Begin | None:
-    """When the waiting job would start; None if that is beyond the effort."""
+) -> Begin | NotYet:
+    """When the waiting job would start, or how far the effort reached."""
     world = world or World()
     waiting = {name: place for place, (_, _, name) in enumerate(scheduler.ranking.queue)}
     before: set[JobId] = set()
@@ -182,11 +188,11 @@ def starts_in(
         before.update(name for name in begun & waiting.keys() if waiting[name] < own)
         return True
 
-    found_s = _reached_in(scheduler, truth, has_begun, now=now, effort=effort, world=world)
-    if found_s is None:
-        return None
+    found = _reached_in(scheduler, truth, has_begun, now=now, effort=effort, world=world)
+    if isinstance(found, NotYet):
+        return found
     freed_by = departures.before(job)
-    return Begin(found_s, len(before), tuple(sorted({*freed_by})), len(freed_by))
+    return Begin(found, len(before), tuple(sorted({*freed_by})), len(freed_by))
 
 
 def all_starts_in(
@@ -197,9 +203,9 @@ def all_starts_in(
     now: float,
     effort: Effort,
     world: World,
-) -> dict[JobId, float]:
-    """In how many seconds each of these jobs starts, of those that do within the effort."""
-    found: dict[JobId, float] = {}
+) -> dict[JobId, float | NotYet]:
+    """In how many seconds each of these jobs starts, or how far the effort reached."""
+    found: dict[JobId, float | NotYet] = {}
     left = set(jobs)
 
     def have_begun(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
@@ -209,7 +215,9 @@ def all_starts_in(
                 found[action.job] = at - now
         return not left
 
-    _reached_in(scheduler, truth, have_begun, now=now, effort=effort, world=world)
+    last = _reached_in(scheduler, truth, have_begun, now=now, effort=effort, world=world)
+    if isinstance(last, NotYet):
+        found |= dict.fromkeys(left, last)
     return found
 
 
@@ -221,8 +229,8 @@ def ends_in(
     now: float,
     effort: Effort,
     world: World,
-) -> float | None:
-    """In how many seconds the last of these jobs has ended; None if that is beyond the effort."""
+) -> float | NotYet:
+    """In how many seconds the last of these jobs has ended, or how far the effort reached."""
     left = set(jobs)
 
     def have_ended(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
@@ -240,11 +248,12 @@ def _reached_in(
     now: float,
     effort: Effort,
     world: World,
-) -> float | None:
-    """In how many seconds a step is made that the caller looks for."""
+) -> float | NotYet:
+    """In how many seconds a step is made that the caller looks for, or how far the effort
+    reached."""
     twin = scheduler.fork()
     engine = LiveStateEngine(twin, truth, now=now, world=world)
-    found_at, steps = inf, 0
+    found, last_at, steps = False, now, 0
 
     def watch(
         at: float,
@@ -252,14 +261,14 @@ def _reached_in(
         actions: Sequence[Action],
         scheduler: Scheduler,  # noqa: ARG001
     ) -> None:
-        nonlocal found_at, steps
+        nonlocal found, last_at, steps
         steps += 1
-        if reached(at, events, actions):
-            found_at = at
-            raise _Found
-        if steps >= effort.steps_max or effort.give_up():
+        last_at = at
+        found = reached(at, events, actions)
+        if found or steps >= effort.steps_max or effort.give_up():
             raise _Found
 
     with contextlib.suppress(_Found):
         Simulation(twin, engine, observers=(watch,)).run(until=now + effort.horizon_s)
-    return found_at - now if found_at < inf else None
+        last_at = now + effort.horizon_s  # Nothing happens before that.
+    return last_at - now if found else NotYet(last_at - now)

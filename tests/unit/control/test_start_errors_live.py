@@ -4,9 +4,11 @@ from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, play, play_on
 from tests.unit.control.test_estimates import teach
+from treadle.control.api.start_draws import comparable
 from treadle.control.learning.kept_starts import Starts
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
+from treadle.sim.start_estimate import NotYet
 from treadle.wire.jobs import State
 
 
@@ -39,6 +41,40 @@ def test_a_start_is_said_to_be_as_late_as_earlier_ones_were(tmp_path: Path) -> N
         assert (await here.live.why(third)).estimate is not None
 
     play(story, tmp_path, devices=1)
+
+
+def test_a_simulation_that_does_not_reach_the_start_leaves_a_range(tmp_path: Path) -> None:
+    """1. One in eight jobs runs for months, so the simulation with the longest lengths comes to no
+    start. 2. Until starts were compared, there is no latest start. 3. Then there is a range."""
+
+    async def story(here: Bench) -> None:
+        teach(here, "", *[1000.0] * 7, 1e7)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        second = await here.submit("forever")
+        await here.settle()
+        before = (await here.live.why(second)).estimate
+        late_by(here.live.context.learner.starts, 1.0)
+        await here.submit("forever", "and ever")
+        await here.settle()
+        after = (await here.live.why(second)).estimate
+        assert before is not None
+        assert after is not None
+        assert before.latest_s is None
+        assert before.coverage is None
+        assert after.sentence == "10 simulations under backfill, corrected by 12 earlier starts"
+        assert after.latest_s is not None
+        assert after.coverage == 0.8
+
+    play(story, tmp_path, devices=1)
+
+
+def test_simulations_can_be_compared_where_most_of_them_come_to_a_start() -> None:
+    assert comparable([1.0, 9.0, 5.0]) == [1.0, 9.0, 5.0]
+    assert comparable([1.0, NotYet(7.0), 5.0]) == [1.0, 5.0, 7.0]
+    assert comparable([1.0, NotYet(2.0), 5.0]) == [1.0, 5.0, 5.0], "it was slow, and not early"
+    assert comparable([1.0, NotYet(7.0)]) == []
+    assert comparable([NotYet(0.0)]) == []
+    assert comparable([]) == []
 
 
 def test_the_start_of_a_job_is_compared_with_the_first_answer_about_it(tmp_path: Path) -> None:

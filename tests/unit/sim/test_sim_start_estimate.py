@@ -9,7 +9,7 @@ from treadle.core.job import JobSpec, Profile
 from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import Begin, Effort, World, starts_in
+from treadle.sim.start_estimate import Begin, Effort, NotYet, World, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -27,15 +27,16 @@ def wide(name: str, length_s: float) -> JobSpec:
     return JobSpec(name, length_s, (2,), profile=Profile(size=2))
 
 
-def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Begin | None:
+def begins(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> Begin | NotYet:
     model = ScalingModel.on(scheduler.cluster)
     effort = Effort(DAY_S, 1000)
     return starts_in(scheduler, model, job, now=now, effort=effort, world=World(left_s))
 
 
-def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float | None:
+def starts(scheduler: Scheduler, job: str, *, now: float, **left_s: float) -> float:
     found = begins(scheduler, job, now=now, **left_s)
-    return None if found is None else found.in_s
+    assert isinstance(found, Begin)
+    return found.in_s
 
 
 def test_a_waiting_job_starts_when_those_before_it_are_believed_to_end() -> None:
@@ -54,10 +55,20 @@ def test_a_job_past_its_estimate_is_assumed_to_end_soon() -> None:
     assert starts(scheduler, "b", now=500.0) == pytest.approx(5.0)
 
 
-def test_a_blocked_job_has_no_estimate() -> None:
+def test_a_blocked_job_does_not_start_in_the_time_that_is_simulated() -> None:
     scheduler = standing("fifo", wide("a", 100.0), wide("b", 50.0))
     scheduler.take([JobHeld("b", "user")], 1.0)
-    assert starts(scheduler, "b", now=1.0) is None
+    assert begins(scheduler, "b", now=1.0) == NotYet(DAY_S)
+
+
+def test_a_simulation_that_comes_to_its_limits_says_how_far_it_got() -> None:
+    """1. `a`, `b` and `c` run one after another, and `d` would be next. 2. Three steps are made:
+    `a` ends, `b` has started, `b` ends."""
+    jobs = [wide(name, length_s) for name, length_s in (("a", 100.0), ("b", 50.0), ("c", 9.0))]
+    scheduler = standing("fifo", *jobs, wide("d", 9.0))
+    model = ScalingModel.on(scheduler.cluster)
+    found = starts_in(scheduler, model, "d", now=30.0, effort=Effort(DAY_S, 3))
+    assert found == NotYet(120.0)
 
 
 def test_the_ends_that_a_job_waits_for_are_named() -> None:

@@ -17,7 +17,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.gates_ahead import GatesAhead
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
-from treadle.control.api.start_draws import Ahead, drawn, simulated, steps_of
+from treadle.control.api.start_draws import Ahead, comparable, drawn, simulated, steps_of
 from treadle.control.jobs import JobRecord, question_about
 from treadle.control.learning import Question
 from treadle.core.job import Job, JobId
@@ -26,7 +26,15 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.models.learning.start_errors import as_simulated, quantile
-from treadle.sim.start_estimate import Begin, Effort, World, all_starts_in, ends_in, starts_in
+from treadle.sim.start_estimate import (
+    Begin,
+    Effort,
+    NotYet,
+    World,
+    all_starts_in,
+    ends_in,
+    starts_in,
+)
 from treadle.wire.jobs import Estimate, StartEstimate
 
 NAMED_MAX = 3
@@ -78,20 +86,21 @@ def forecast(
     ahead = _ahead(context, scheduler, job)
     now = context.clock.now()
 
-    def ask(run: int, effort: Effort) -> Begin | None:
+    def ask(run: int, effort: Effort) -> Begin | NotYet:
         context.condition.orders.rest()
         gates = GatesAhead(context, scheduler, tried)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
         return starts_in(scheduler, context.belief, job, now=now, effort=effort, world=world)
 
     answers = simulated(steps, ask)
-    begun = [answer for answer in answers if answer is not None]
-    moments = [None if answer is None else answer.in_s for answer in answers]
+    begun = [answer for answer in answers if isinstance(answer, Begin)]
+    moments = [answer.in_s if isinstance(answer, Begin) else answer for answer in answers]
     sooner = _sooner(scheduler, job, ahead)
     found = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
-    found = _corrected(context, found, [begin.in_s for begin in begun], now)
-    if shown and found.sure:
-        context.learner.starts.promise(job, [begin.in_s for begin in begun], now)
+    compared = [] if sooner or ahead.limited else comparable(moments)
+    found = _corrected(context, found, compared, now)
+    if shown and compared:
+        context.learner.starts.promise(job, compared, now)
     queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
     after = sorted(answer.after for answer in begun) if queued else []
     start = StartEstimate(
@@ -117,7 +126,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
     ahead = _ahead(context, scheduler, "")
 
-    def ask(run: int, effort: Effort) -> dict[JobId, float] | None:
+    def ask(run: int, effort: Effort) -> dict[JobId, float | NotYet]:
         context.condition.orders.rest()
         world = World(drawn(ahead, run), ahead.lasting, GatesAhead(context, scheduler).after)
         return all_starts_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
@@ -125,15 +134,15 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     answers = simulated(steps, ask)
     found: dict[JobId, StartEstimate] = {}
     for job in jobs:
-        moments = [None if answer is None else answer.get(job) for answer in answers]
+        moments = [answer if isinstance(answer, NotYet) else answer[job] for answer in answers]
         sooner = _sooner(scheduler, job, ahead)
         one = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
-        known = [moment for moment in moments if moment is not None]
-        one = _corrected(context, one, known, now)
+        one = _corrected(context, one, [] if sooner or ahead.limited else comparable(moments), now)
+        begun = not all(isinstance(moment, NotYet) for moment in moments)
         found[job] = StartEstimate(
-            earliest_s=0.0 if sooner and known else one.low_s,
+            earliest_s=0.0 if sooner and begun else one.low_s,
             latest_s=one.high_s,
-            runs=0 if ahead.lasting and not known else len(answers),
+            runs=0 if ahead.lasting and not begun else len(answers),
             sentence=one.sentence,
             coverage=COVERAGE if one.sure else None,
         )
@@ -150,7 +159,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
     if unknown := [name for name in ahead.endless if name in jobs]:
         return Estimate(because=_not_known(unknown))
 
-    def ask(run: int, effort: Effort) -> float | None:
+    def ask(run: int, effort: Effort) -> float | NotYet:
         context.condition.orders.rest()
         gates = GatesAhead(context, scheduler)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
@@ -177,7 +186,7 @@ def _found(
     context: Context,
     scheduler: Scheduler,
     ahead: Ahead,
-    answers: Sequence[float | None],
+    answers: Sequence[float | NotYet],
     *,
     sooner: Sequence[str],
     what: str,
@@ -186,7 +195,7 @@ def _found(
 
     sooner: what they leave out and may let it happen earlier.
     """
-    known = sorted(answer for answer in answers if answer is not None)
+    known = sorted(answer for answer in answers if not isinstance(answer, NotYet))
     policy = context.charge.policy
     if not known and ahead.lasting:
         # The default length would give figures, and they would be invented.
@@ -208,9 +217,12 @@ def _found(
 
 
 def _corrected(context: Context, found: Found, moments: Sequence[float], now: float) -> Found:
-    """The same by how far off earlier simulations were, once enough starts were compared."""
+    """The same by how far off earlier simulations were, once enough starts were compared.
+
+    moments: none if these simulations cannot be compared.
+    """
     starts = context.learner.starts
-    if not (found.sure and starts.compared):
+    if not (moments and starts.compared):
         return found
     low_s, high_s = starts.range_of(moments, now)
     sentence = (

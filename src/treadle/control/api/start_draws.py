@@ -13,7 +13,7 @@ from zlib import crc32
 from treadle.control.api.job_progress import Left
 from treadle.control.loop import worked_for
 from treadle.core.job import JobId
-from treadle.sim.start_estimate import Effort
+from treadle.sim.start_estimate import Effort, NotYet
 
 HORIZON_S = 30 * 86_400.0
 STEPS = 60_000  # of one simulation, divided by how many jobs wait: a decision looks at them all
@@ -46,19 +46,32 @@ def steps_of(waiting: int, *, decision_s: float) -> int:
     return steps
 
 
-def simulated(steps: int, ask: Callable[[int, Effort], Answer | None]) -> list[Answer | None]:
+def simulated(steps: int, ask: Callable[[int, Effort], Answer | NotYet]) -> list[Answer | NotYet]:
     """The answers of simulations; fewer of them where they take long."""
-    answers: list[Answer | None] = []
+    answers: list[Answer | NotYet] = []
     spent = worked_for(SPEND_S)
     for run in _order(RUNS):
         effort = Effort(HORIZON_S, steps, worked_for(SPEND_S / RUNS_MIN))
         try:
             answers.append(ask(run, effort))
         except Exception:  # A third party's policy may raise anything; status shows it.
-            answers.append(None)
-        if answers == [None] or (len(answers) >= RUNS_MIN and spent()):
+            answers.append(NotYet(0.0))
+        if isinstance(answers[0], NotYet) or (len(answers) >= RUNS_MIN and spent()):
             break  # Not even with the shortest lengths: the others would come no further.
     return answers
+
+
+def comparable(answers: Sequence[float | NotYet]) -> list[float]:
+    """When simulations put a start, to be compared with what happens.
+
+    Those that ended before it are taken to put it last. Where they are fewer than half, the middle
+    of all does not depend on how late that is; otherwise nothing can be compared.
+    """
+    found = [answer for answer in answers if not isinstance(answer, NotYet)]
+    late = [answer.in_s for answer in answers if isinstance(answer, NotYet)]
+    if 2 * len(late) >= len(answers):
+        return []
+    return [*found, *[max(*found, *late)] * len(late)] if late else found
 
 
 def _order(runs: int) -> list[int]:

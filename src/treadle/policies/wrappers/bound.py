@@ -7,6 +7,8 @@ moved to devices of those nodes, before others are given them; if none are free,
 the inner policy decides without it. A running job that would be moved away keeps what it has.
 """
 
+from operator import attrgetter
+
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.free import FreeDevices
@@ -19,6 +21,7 @@ from treadle.policies.wrappers.views import plain
 from treadle.policies.wrappers.wrapper import Wrapper
 
 NAMED_MAX = 3
+_ONLY_ON = attrgetter("only_on")  # All jobs are asked for it at every decision.
 
 
 def bound(
@@ -39,7 +42,7 @@ class Bound(Wrapper):
         self._placement = placement
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        if not any(job.only_on for job in snapshot.jobs.values()):
+        if not any(map(_ONLY_ON, snapshot.jobs.values())):
             return self.inner.decide(snapshot)
         seen, moved = snapshot, dict[JobId, Allocation]()
         while True:

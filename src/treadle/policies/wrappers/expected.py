@@ -1,6 +1,8 @@
 """When devices come free, and how long jobs take, as far as it is expected."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
@@ -48,17 +50,15 @@ def releases(
     known = set(snapshot.tenants)
     for new in changes.values():
         known.update(() if new is None else new.devices)
-    holders: dict[Device, int] = {}
     ends: list[tuple[float, int, tuple[Device, ...]]] = []
-    for job in snapshot.jobs.values():
-        allocation = changes.get(job.id, job.allocation)
+    for identity, job in snapshot.jobs.items():
+        allocation = changes.get(identity, job.allocation)
         if allocation is None:
             continue
-        for device in allocation.devices:
-            holders[device] = holders.get(device, 0) + 1
-        in_s = min(remaining_s(job, belief, allocation.size, now), most_s.get(job.id, inf))
-        in_s = max(in_s, stay_s.get(job.id, 0.0))
+        in_s = remaining_s(job, belief, allocation.size, now)
+        in_s = max(min(in_s, most_s.get(identity, inf)), stay_s.get(identity, 0.0))
         ends.append((in_s, job.sequence, allocation.devices))
+    holders = Counter(chain.from_iterable(devices for _, _, devices in ends))
     for in_s, _, devices in sorted(ends):
         for device in devices:
             holders[device] -= 1

@@ -91,9 +91,8 @@ class Turns(NamedTuple):
     def of(self, snapshot: Snapshot) -> dict[JobId, float]:
         """The gangs whose turn it is, and for how long still."""
         now = snapshot.now
-        return {
-            job.id: self.left_s(job, now) for job in snapshot.holding() if self.has(snapshot, job)
-        }
+        again = [job for job in snapshot.holding() if job.starts > 1]
+        return {job.id: self.left_s(job, now) for job in again if self.has(snapshot, job)}
 
     def decided(self, inner: Policy, seen: Snapshot) -> Schedule:
         """What a policy decides if gangs whose turn it is are not stopped."""

@@ -69,15 +69,18 @@ class Steady(Wrapper):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         ends = self._ends(snapshot)
-        alone = [job for job, _ in ends]
-        until = min((self._next_look(job, end, snapshot.now) for job, end in ends), default=inf)
-        seen = snapshot.keeping(alone)
+        # Most jobs that are left alone never resume, and there is nothing to look at later.
+        looked_at = [(job, end) for job, end in ends if end < inf or job.over_at is not None]
+        until = min(
+            (self._next_look(job, end, snapshot.now) for job, end in looked_at), default=inf
+        )
+        seen = snapshot.keeping([job for job, _ in ends])
         if seen.free.total or seen.tenants:
             schedule = self.inner.decide(seen)
         else:
             # Nothing to dispose of: a long queue need not be looked at to find that out.
             schedule = Schedule({}, inf, snapshot.memory)
-        resting = [job for job, end in ends if end < inf or _has_lingered(job, snapshot.now)]
+        resting = [job for job, end in looked_at if end < inf or _has_lingered(job, snapshot.now)]
         urgent = self._urgent(snapshot, schedule, resting)
         schedule = schedule if urgent is None else urgent
         if until >= schedule.valid_until:
@@ -93,8 +96,8 @@ class Steady(Wrapper):
 
     def _ends(self, snapshot: Snapshot) -> list[tuple[Job, float]]:
         """Jobs that are left alone, and until when."""
-        found = ((job, self._until(job)) for job in snapshot.holding())
-        return [(job, end) for job, end in found if end > snapshot.now]
+        now, until = snapshot.now, self._until
+        return [(job, end) for job in snapshot.holding() if (end := until(job)) > now]
 
     def _urgent(
         self, snapshot: Snapshot, schedule: Schedule, resting: Sequence[Job]
