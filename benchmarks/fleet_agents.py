@@ -109,6 +109,7 @@ class SimulatedAgent:
             "take-charge": self._take_charge,
             "orders": self._orders,
             "prepare": lambda _: messages.Prepared(free=True, port=29500),
+            "gone": lambda asked: messages.Gone(jobs=asked.jobs),
             "output": self._output,
             "where": lambda _: messages.Whereabouts(there=False),
             "order-device": lambda _: self._answer(),

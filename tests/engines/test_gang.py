@@ -119,14 +119,14 @@ def test_any_order_of_words_gives_one_start_and_one_end(steps):
             case "exit" | "fail":
                 agents.exit(node, 0 if what == "exit" else 3)
             case "lose":
-                agents.do(agents.course.lose(node, 7))
+                agents.do(agents.course.lose(node))
             case _ if agents.course.busy:
                 newest += 1
                 action = Stop(newest, "j") if what == "stop" else Change(newest, "j", SPREAD)
                 agents.do(agents.course.order(action, launch))
     agents.settle()
     for node in NODES:
-        agents.do(agents.course.fence(node, 7))
+        agents.do(agents.course.fence(node))
     agents.settle()
     assert not agents.course.busy
     facts = agents.told
@@ -166,10 +166,10 @@ def test_a_node_that_is_lost_explains_why_its_peers_failed():
     course.order(start := Start(0, "j", SPREAD), launch)
     course.launched(start, gang(start))
     course.hear(*ended("a", 9))
-    course.lose("b", 7)
+    course.lose("b")
     course.order(Stop(1, "j"), launch)
     course.hear(*ended("c", 9))
-    (told,) = course.fence("b", 7)
+    (told,) = course.fence("b")
     assert isinstance(told, Tell)
     assert isinstance(told.fact, AttemptEnded)
     assert (told.fact.how, told.fact.action, told.fact.node_lost) == (How.LOST, 1, True)

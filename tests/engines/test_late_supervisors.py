@@ -13,6 +13,7 @@ from treadle.engines.local.end_facts import ended_of
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.scope import RecordedScope
+from treadle.engines.node.supervisor_files import has_ended
 
 
 def without_supervisor(bench: Story, *, failure: str = "", lacked: bool = False) -> LiveAttempt:
@@ -67,5 +68,23 @@ def test_an_end_reads_the_same_after_a_crash_before_its_report(
         again = ended_of(await asyncio.to_thread(adoption.look, bench.engine.folders, live.id))
         assert ended is not None
         assert (ended.how, again.how, again.error) == (how, how, ended.error)
+
+    tell(tmp_path, story)
+
+
+def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(tmp_path: Path):
+    """1. An engine dies while it launches. 2. The next one knows no such job: the mark goes, which
+    says that nothing is left of it. 3. A supervisor that was only slow finds that it has ended.
+    """
+
+    async def story(bench: Story) -> None:
+        folder = without_supervisor(bench).folder
+        engine = bench.fresh_engine()
+        await engine.adopt([])
+        async with asyncio.timeout(20):
+            while engine.folders.live():
+                await asyncio.sleep(0.01)
+        assert has_ended(folder, "")
+        await engine.close()
 
     tell(tmp_path, story)

@@ -92,6 +92,7 @@ class Agent:
             "take-charge": self._take_charge,
             "orders": self._orders,
             "prepare": self._prepare,
+            "gone": self._gone,
             "facts": self._facts,
             "output": self._output,
             "where": self._where,
@@ -284,6 +285,17 @@ class Agent:
         objection = await engine.objection(order)
         port = 0 if objection else free_port(self.address)
         return messages.Prepared(free=not objection, objection=objection, port=port)
+
+    async def _gone(self, asked: messages.GoneAsked) -> messages.Gone:
+        """By the marks of attempts: the first thing of an attempt, and the last that goes."""
+        give_up_at = fence.now() + asked.wait_s
+        while True:
+            left = {mark.job for mark in await asyncio.to_thread(self.folders.live)}
+            gone = tuple(job for job in asked.jobs if job not in left)
+            self._of(asked.session)  # The answer is of this session, or there is none.
+            if gone or fence.now() >= give_up_at:
+                return messages.Gone(jobs=gone)
+            await asyncio.sleep(FREE_LOOK_S)
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
         session = self._of(asked.session)

@@ -115,11 +115,7 @@ class Course:
             return False
         if not isinstance(order, Change):
             return False
-        if (
-            self._stop is not None
-            or seat.lost is not None
-            or order.allocation.nodes() != gang.nodes
-        ):
+        if self._stop is not None or seat.lost or order.allocation.nodes() != gang.nodes:
             return False
         different = set(seat.allocation.differences(order.allocation))
         if PLAN in different and not allows(gang.changes, order.allocation.plan):
@@ -164,18 +160,19 @@ class Course:
         effects += [Send(name, Stop(gang.action, self.job)) for name in heard.stop]
         return effects + self._after(gang)
 
-    def lose(self, node: str, loss: int) -> list[Effect]:
-        """A node is lost; what ran there is over once the fence has closed."""
+    def lose(self, node: str) -> list[Effect]:
+        """A node is lost; what ran there is over once that is proven."""
         if self.gang is None:
             return []
-        stops = self.gang.lose(node, loss)
+        stops = self.gang.lose(node)
         effects: list[Effect] = [Send(name, Stop(self.gang.action, self.job)) for name in stops]
         return effects + self._after(self.gang)
 
-    def fence(self, node: str, loss: int) -> list[Effect]:
+    def fence(self, node: str) -> list[Effect]:
+        """What was lost there is proven to be over."""
         if self.gang is None:
             return []
-        self.gang.fence(node, loss)
+        self.gang.fence(node)
         return self._after(self.gang)
 
     def adopt(self, gang: Gang, *, stop: int | None = None, owed: Launching | None = None) -> None:

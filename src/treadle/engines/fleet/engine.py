@@ -48,6 +48,7 @@ from treadle.engines.fleet.fleet_views import NodeViews, Sightings, holders, mea
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches
 from treadle.engines.fleet.leftovers import leftovers
+from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
@@ -83,13 +84,12 @@ class FleetEngine:
         self._closed: dict[Device, DeviceClosed] = {}
         self._unseen: dict[str, set[AttemptId]] = {}  # ends that a node is to tell
         self.traces = Traces()
-        self._losses = takeover.FIRST_LOSS
         self._epoch = 0
         self._probe = uuid4().hex
         self._begun: asyncio.Task[None] | None = None
         self._changes: list[ClusterChange] | None = []  # that came before it began
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timers: set[asyncio.TimerHandle] = set()
+        self._lost = LostParts(self, fleet.fencing)
         self._checkpoints = CheckpointFolders(context.root)
         self.outputs = FleetOutput(self.clients, context.clock, self._running)
         limit_gib = context.options.copy_limit_gib
@@ -168,8 +168,7 @@ class FleetEngine:
 
     async def close(self) -> None:
         """Leave; jobs run on, and agents go on renewing their leases."""
-        for timer in self._timers:
-            timer.cancel()
+        self._lost.close()
         tasks = [*self._tasks, *([] if self._begun is None else [self._begun])]
         for task in tasks:
             task.cancel()
@@ -196,8 +195,9 @@ class FleetEngine:
             self._note_early(change)
         for name, member in self.members.items():
             self.clients[name] = NodeClient(member, self)
-        asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        found = await surveyed(asked, list(self.clients.values()), self._changes)
+        clients = list(self.clients.values())
+        survey = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
+        found = await surveyed(survey, clients, self._changes)
         later, self._changes = self._changes, None
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
@@ -212,15 +212,14 @@ class FleetEngine:
             self._tell(AttemptEnded(job.id, job.action, 0, How.STOPPED))
         for attempt in plan.never:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
-        ready = [client.ready() for client in self.clients.values()]
         try:
-            async with asyncio.timeout(WITHIN_S):
-                await asyncio.gather(*ready)
+            async with asyncio.timeout(WITHIN_S):  # Not for those that have joined meanwhile.
+                await asyncio.gather(*(client.ready() for client in clients))
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
         lost = takeover.lost_before(self._courses.values())
         self._coming = lost & self._fleet.coming()
-        self._close_fence_later(takeover.FIRST_LOSS, *lost - self._coming)
+        self._lost.found_away(lost - self._coming - set(self.members))
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
@@ -245,10 +244,10 @@ class FleetEngine:
             seat = None if course.gang is None else course.gang.seats.get(node)
             if course.gang is None or seat is None or seat.settled:
                 continue
-            attempts.add(course.gang.attempt)
             row = takeover.row_of(course, node)
-            if row is None:  # It was lost with the node: the agent says when it is gone.
+            if row is None:  # It was lost with the node: the agent stops what there is of it.
                 continue
+            attempts.add(course.gang.attempt)
             rows.append(row)
             if seat.launch is not None:
                 attempts.add(seat.launch.id)
@@ -289,10 +288,19 @@ class FleetEngine:
         seat = None if gang is None else gang.seats.get(node)
         if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
             self._tell(fact)
-        elif seat.lost is not None:
-            self.do(course, course.fence(node, seat.lost))
         else:
             self.do(course, course.hear(node, fact))
+
+    # -- parts that were lost (lost_parts.LostPartsDesk) ----------------------------------------
+
+    def lost_on(self, node: str) -> list[JobId]:
+        found = self._courses.values()
+        return [each.job for each in found if each.gang and each.gang.is_lost_on(node)]
+
+    def fence(self, node: str, jobs: Collection[JobId]) -> None:
+        for job in jobs:
+            if (course := self._courses.get(job)) is not None:
+                self.do(course, course.fence(node))
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -370,8 +378,10 @@ class FleetEngine:
             known = None
         self.members[name] = joined
         self.ever.add(name)
+        self._coming.discard(name)
         before = self.clients.pop(name, None)
         client = self.clients[name] = NodeClient(joined, self)
+        self._lost.joined(client)
         self.keep(self._welcome(client, before, None if known else joined.node))
 
     async def _welcome(
@@ -389,7 +399,7 @@ class FleetEngine:
     def _leave(self, left: Left) -> None:
         if left.name in self._coming:
             self._coming.remove(left.name)
-            self._close_fence_later(takeover.FIRST_LOSS, left.name)
+            self._lost.away(left.name)
         if self.members.pop(left.name, None) is None:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)
@@ -397,26 +407,11 @@ class FleetEngine:
         self._views.forget(left.name)
         self._sightings.pop(left.name, None)
         self._tell(NodeLost(left.name))
-        self._losses += 1
+        self._lost.away(left.name)
         for course in list(self._courses.values()):
-            self.do(course, course.lose(left.name, self._losses))
-        self._close_fence_later(self._losses, left.name)
+            self.do(course, course.lose(left.name))
         if client is not None:
             self.keep(client.close())
-
-    def _close_fence_later(self, loss: int, *nodes: str) -> None:
-        """By then the leases of these nodes have run out, and their supervisors have acted."""
-
-        def fenced() -> None:
-            self._timers.discard(timer)
-            for course in list(self._courses.values()):
-                for node in nodes:
-                    self.do(course, course.fence(node, loss))
-
-        if nodes:
-            after_s = self._fleet.fencing.gone_after_s
-            timer = asyncio.get_running_loop().call_later(after_s, fenced)
-            self._timers.add(timer)
 
     # -- leaves ---------------------------------------------------------------------------------
 

@@ -32,8 +32,7 @@ class Seat:
     ended: AttemptEnded | None = None
     settled: bool = False  # it has ended, and its agent has answered all orders
     stopping: bool = False  # its agent was ordered to stop it
-    # Its node is lost: the number of that loss. What ran there may run on until the fence closes.
-    lost: int | None = None
+    lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
 
     @property
     def failed(self) -> bool:
@@ -103,17 +102,22 @@ class Gang:
     def _stop_rest(self, order: int) -> tuple[str, ...]:
         found = []
         for node, seat in self.seats.items():
-            if not (seat.settled or seat.stopping or seat.lost is not None):
+            if not (seat.settled or seat.stopping or seat.lost):
                 seat.stopping, seat.sent = True, max(seat.sent, order)
                 found.append(node)
         return tuple(found)
 
     # -- facts ----------------------------------------------------------------------------------
 
+    def is_lost_on(self, node: str) -> bool:
+        """Whether its part there was lost, and is not proven to be over."""
+        seat = self.seats.get(node)
+        return seat is not None and seat.lost and not seat.settled
+
     def hear(self, node: str, fact: JobStarted | TrainingEnded | AttemptEnded) -> Heard:
         """A part says something; stale words change nothing."""
         seat = self.seats.get(node)
-        if seat is None or seat.settled or seat.lost is not None or fact.action < self.action:
+        if seat is None or seat.settled or seat.lost or fact.action < self.action:
             return Heard()
         match fact:
             case JobStarted():
@@ -127,22 +131,22 @@ class Gang:
             case _:
                 return self._hear_end(seat, fact)
 
-    def lose(self, node: str, loss: int) -> tuple[str, ...]:
+    def lose(self, node: str) -> tuple[str, ...]:
         """Its node is lost: the others are useless; the nodes whose parts must be stopped."""
         seat = self.seats.get(node)
-        if seat is None or seat.settled or seat.lost is not None:
+        if seat is None or seat.settled or seat.lost:
             return ()
         if seat.ended is not None:  # Only an answer to an order is missing, and will not come.
             seat.settled = True
             return ()
-        seat.lost = loss
+        seat.lost = True
         self._cause = self._cause or self._lost(seat)
         return self._stop_rest(self.action)
 
-    def fence(self, node: str, loss: int) -> None:
-        """Nothing of a part that was lost then runs any more."""
-        seat = self.seats.get(node)
-        if seat is not None and seat.lost == loss and not seat.settled:
+    def fence(self, node: str) -> None:
+        """Nothing of a part that was lost runs any more."""
+        if self.is_lost_on(node):
+            seat = self.seats[node]
             seat.ended, seat.settled = self._lost(seat), True
 
     def _hear_start(self, seat: Seat, fact: JobStarted) -> Heard:

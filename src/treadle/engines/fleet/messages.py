@@ -185,6 +185,20 @@ class Prepared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GoneAsked:
+    """Of which of these jobs nothing is left there (lost_parts.py)."""
+
+    session: str
+    jobs: tuple[JobId, ...]
+    wait_s: float = 0.0  # for the first of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gone:
+    jobs: tuple[JobId, ...]  # nothing of them runs, nor will before it is ordered
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsAsked:
     session: str
     after: int  # all up to this one have been taken
@@ -250,6 +264,7 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "take-charge": (TakeCharge, Charged),
     "orders": (Orders, Answered),
     "prepare": (Prepare, Prepared),
+    "gone": (GoneAsked, Gone),
     "facts": (FactsAsked, FactsGiven),
     "output": (OutputAsked, OutputGiven),
     "where": (WhereAsked, Whereabouts),

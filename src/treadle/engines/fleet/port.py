@@ -7,7 +7,9 @@ Rules
 1. The cluster says which nodes are members. A link that fails is only a link that fails: the call
    is made again until it is answered or the cluster says that the node left.
 2. The cluster has `Agent.confirm` called every few seconds while the node is a member, and not once
-   more after it has told `Left`: the node's jobs end when the last confirmation has run out.
+   more after it has told `Left` and before it tells `Joined`: the node's jobs end when the last
+   confirmation has run out. `Fencing.gone_after_s` after `Left` nothing of a node runs that has not
+   joined meanwhile; of one that has, its agent knows (lost_parts.py).
 3. The cluster gives the epoch. Each controller that takes charge has a higher one, and agents
    refuse the orders of older ones.
 """
@@ -55,7 +57,7 @@ class Joined(NamedTuple):
 
 
 class Left(NamedTuple):
-    """A node is no member any more; its agent is not confirmed again."""
+    """A node is no member any more; its agent is not confirmed before it joins again."""
 
     name: str
     why: str  # in one sentence

@@ -9,8 +9,8 @@ holds or releases devices, the newest of its attempts that a node has is compare
     of an older order                      -> it is stopped, then the newest order is carried out
     nowhere                                -> the newest order is carried out
 
-An attempt that was ordered on a node that is gone may run there until the fence closes. Nothing of
-its job is launched, and no end of it is told, before that.
+An attempt that was ordered on a node that is gone may run there. Nothing of its job is launched,
+and no end of it is told, before the opposite is proven (lost_parts.py).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,6 @@ from treadle.engines.fleet.split import gang_of, parts_of
 
 _HELD = frozenset({Phase.STARTING, Phase.RUNNING})
 _LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
-FIRST_LOSS = 0  # the loss of nodes that were there before the restart
 
 Places = Mapping[str, FoundAttempt]  # one attempt, by node
 Ask = Callable[[Job], Launch]  # how to launch the newest order of a job
@@ -124,7 +123,7 @@ class _Case:
             return self._leave_to_node(next(iter(parts)), seen, ask)
         if (seen or lost) and is_current and set(seen) <= set(parts):
             return self._go_on(newest, seen, lost, ask)
-        return self._carry_out(newest, seen, set())
+        return self._carry_out(newest, seen, unseen)
 
     def _unseen(self, newest: AttemptId | None) -> set[str]:
         """Nodes that are gone, and may have an attempt: no older than the newest that was seen."""
@@ -172,7 +171,7 @@ class _Case:
         gang = Gang(attempt, job.action, {n: s for n, s in seats.items() if n in {*seen, *lost}})
         self._running(gang, ())
         for node in lost:
-            gang.lose(node, FIRST_LOSS)
+            gang.lose(node)
         if lost or len(gang.seats) < len(parts):
             gang.stop(job.action)
         self._course().adopt(gang)
@@ -215,7 +214,7 @@ class _Case:
         nodes = sorted({*seen, *unseen})
         gang = Gang(attempt, job.action, {node: Seat(None, None, job.action) for node in nodes})
         for node in unseen:
-            gang.lose(node, FIRST_LOSS)
+            gang.lose(node)
         gang.stop(job.action)
         for node in seen:
             self._pass(node, [attempt])
@@ -253,14 +252,14 @@ def _asked(ask: Ask, job: Job) -> Launch | None:
 def lost_before(courses: Iterable[Course]) -> set[str]:
     """Nodes that are lost and have parts of attempts of an earlier controller."""
     gangs = [course.gang for course in courses if course.gang is not None]
-    return {node for gang in gangs for node, seat in gang.seats.items() if seat.lost is not None}
+    return {node for gang in gangs for node in gang.nodes if gang.is_lost_on(node)}
 
 
 def row_of(course: Course, node: str) -> Row | None:
     """What the agent of a node must know of the job; None if it has nothing to do with it."""
     gang = course.gang
     seat = None if gang is None else gang.seats.get(node)
-    if seat is None or seat.settled or seat.lost is not None:
+    if seat is None or seat.settled or seat.lost:
         return None
     if seat.stopping:
         phase = Phase.STOPPING

@@ -266,23 +266,25 @@ class LocalEngine:
             runner.announce(live)
 
     async def _adopt_stray(self, stray: Found, *, silent: bool) -> None:
-        """Stop an attempt that no job knows; a dead one may have left processes behind."""
-        if not stray.alive:
-            if stray.status is None or not stray.status.ended:
-                live = await self._rejoin(stray)
-                self._holders.hold(live)  # No other job gets its devices before it is gone.
-                self._keep(self._clear_and_forget(live))
-            else:
-                await asyncio.to_thread(self.folders.forget, *stray.id)
+        """Stop an attempt that no job knows; a dead one may have left processes behind.
+
+        Nor may one begin later: a supervisor that was only slow finds that the attempt has ended.
+        """
+        if stray.status is not None and stray.status.ended and not stray.alive:
+            await asyncio.to_thread(self.folders.forget, *stray.id)
             return
-        logger.warning(
-            "attempt %d of job %s runs in %s and belongs to no job of this store; it is stopped",
-            stray.number,
-            stray.job,
-            stray.folder,
-        )
+        if stray.alive:
+            logger.warning(
+                "attempt %d of job %s runs in %s and belongs to no job of this store; it is "
+                "stopped",
+                stray.number,
+                stray.job,
+                stray.folder,
+            )
         live = await self._rejoin(stray)
-        live.stray, live.silent = True, silent
+        if live.gone.done():
+            self._holders.hold(live)  # No other job gets its devices before it is gone.
+        live.stray, live.silent = True, silent or not stray.alive
         runner = self._runner(stray.job)
         if runner.live is not None:  # Another attempt of that job is alive as well.
             runner = JobRunner(stray.job, self)
@@ -460,11 +462,6 @@ class LocalEngine:
     def _wake_runners(self) -> None:
         for runner in list(self._runners.values()):
             runner.devices_were_released()
-
-    async def _clear_and_forget(self, live: LiveAttempt) -> None:
-        await clear_group(live, self.deadlines)
-        await asyncio.to_thread(self.folders.forget, *live.id)
-        self._holders.free(live)
 
     def _coming(self, attempt: AttemptId) -> Coming:
         runner = self._runners.get(attempt.job)

@@ -362,7 +362,9 @@ class JobRunner:
         """An attempt has ended: report it, then release its devices."""
         if live.taken and (rival := await self._machine.rival(live)) is not None:
             self.live = rival  # An earlier engine launched it; watch that one instead.
-            self.announce(rival)
+            rival.stray, rival.silent = live.stray, live.silent
+            if not rival.stray:
+                self.announce(rival)
             return
         ended = await self._machine.end_of(live)
         if ended is None:  # Look for its rival.

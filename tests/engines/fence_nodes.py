@@ -1,0 +1,381 @@
+"""Nodes that run nothing, on a clock that skips all waiting: for chaos by the thousand.
+
+The controller's side is the real one. A node here keeps what a real one has on its disk (attempts,
+leases, the epoch), and its agent speaks the messages of engines/fleet and does what a local engine
+does with them. Every launch is checked against all nodes: nothing of another attempt of that job
+may run anywhere.
+"""
+
+import asyncio
+import random
+import selectors
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.errors import EngineError
+from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.launch import AttemptId, Launch
+from treadle.core.lifecycle import Phase
+from treadle.core.machine import DeviceView, NodeView
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.copies import copy_messages
+from treadle.engines.fleet.outbox import Outbox
+from treadle.engines.fleet.port import LEASE_S, LinkLostError, StaleEpochError
+
+START_S = 0.2  # from the order until ranks run
+KILLED_S = 4.0  # at most, after the lease has run out: less than the margin of fencing
+
+
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """An event loop that does not wait: its clock jumps to the next thing that is due."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__(_Selector(self))
+
+    def time(self) -> float:
+        return self._now
+
+    def skip(self, seconds: float) -> None:
+        self._now += seconds
+
+
+class _Selector(selectors.SelectSelector):
+    def __init__(self, loop: SkippingLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> Any:
+        assert timeout is not None, "nothing will ever happen again"
+        if timeout > 0:
+            self._loop.skip(timeout)
+        return super().select(0)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@dataclass
+class Rank:
+    """The processes of one attempt on one node, under their supervisor."""
+
+    id: AttemptId
+    action: int
+    lease: int
+    grace_s: float
+    stops_at: float | None = None  # it was told to stop
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+
+class SimNode:
+    """What outlives agents."""
+
+    def __init__(self, name: str, ground: "Ground") -> None:
+        self.name, self.ground = name, ground
+        self.node = Node(name, 8, "cpu", 8, 64.0)
+        self.epoch = 0
+        self.ranks: dict[AttemptId, Rank] = {}  # that are alive
+        self.ended: dict[AttemptId, AttemptEnded] = {}  # as supervisors wrote it down
+        self.lease, self.until = 1, 0.0
+        self.agent: SimAgent | None = None
+        self.confirm()
+
+    def confirm(self) -> None:
+        """The cluster says that it is a member (fleet/lease.py)."""
+        if now() >= self.until:
+            self.next_lease()
+        self.until = now() + LEASE_S
+
+    def next_lease(self) -> None:
+        """The one before runs out: ranks end soon after, at different moments."""
+        for rank in [each for each in self.ranks.values() if each.lease == self.lease]:
+            late_s = self.ground.draw.uniform(0.0, KILLED_S)
+            self._later(max(0.0, self.until - now()) + late_s, self._fenced, rank)
+        self.lease += 1
+        self.until = 0.0
+        if self.agent is not None and self.agent.session is not None:
+            self.agent.session.over = True
+
+    def launch(self, launch: Launch, action: int) -> Rank:
+        self.ground.check(self.name, launch.id)
+        rank = Rank(launch.id, action, self.lease, launch.grace_s)
+        self.ranks[launch.id] = rank
+        self.watch(rank)
+        return rank
+
+    def watch(self, rank: Rank) -> None:
+        """Supervisors look at their lease whether there is an agent or not."""
+        if rank.lease == self.lease:
+            self._later(max(0.0, self.until - now()), self._look, rank)
+
+    def _look(self, rank: Rank) -> None:
+        if rank.lease == self.lease and now() >= self.until:
+            self._later(self.ground.draw.uniform(0.0, KILLED_S), self._fenced, rank)
+        else:
+            self.watch(rank)
+
+    def _fenced(self, rank: Rank) -> None:
+        self.end(rank, How.LOST, node_lost=True)
+
+    def stop(self, rank: Rank) -> None:
+        if rank.stops_at is None:
+            rank.stops_at = now() + self.ground.draw.uniform(0.0, rank.grace_s)
+            self._later(rank.stops_at - now(), self.end, rank, How.STOPPED)
+
+    def end(self, rank: Rank, how: How, *, node_lost: bool = False) -> None:
+        if self.ranks.pop(rank.id, None) is None:
+            return
+        for timer in rank.timers:
+            timer.cancel()
+        code = 1 if how is How.EXITED else 137
+        ended = AttemptEnded(
+            rank.id.job, rank.action, rank.id.number, how, code, node_lost=node_lost
+        )
+        self.ended[rank.id] = ended
+        if self.agent is not None and self.agent.session is not None:
+            self.agent.session.ended(rank, ended)
+
+    def _later(self, seconds: float, act: Callable[..., None], rank: Rank, *words: Any) -> None:
+        timer = asyncio.get_running_loop().call_later(seconds, act, rank, *words)
+        rank.timers.append(timer)
+
+
+class Ground:
+    """All nodes, and what must be true of them together."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self.draw = draw
+        self.nodes: dict[str, SimNode] = {}
+        self.wrong: list[str] = []
+        self.launches = 0
+
+    def check(self, node: str, attempt: AttemptId) -> None:
+        self.launches += 1
+        for each in self.nodes.values():
+            self.wrong += [
+                f"{now():.1f}: {attempt} begins on {node} while {rank.id} runs on {each.name}"
+                for rank in each.ranks.values()
+                if rank.id.job == attempt.job and rank.id != attempt
+            ]
+
+
+@dataclass
+class Runner:
+    """The newest orders about one job on one node (local/job_runner.py)."""
+
+    live: Rank | None = None
+    stray: bool = False
+    stop: int | None = None
+    owed: tuple[int, Launch] | None = None
+    newest: int = -1
+
+
+class SimSession:
+    """One controller in charge of one node (fleet/session.py, and what local engines do)."""
+
+    def __init__(self, node: SimNode, number: int) -> None:
+        self.node, self.id = node, f"{node.name}-{number}"
+        self.over = False
+        self.outbox, self.done = Outbox(), 0
+        self.runners: dict[str, Runner] = {}
+        self.strays: set[AttemptId] = set()
+        self._named: set[AttemptId] = set()
+
+    def adopt(self, asked: messages.TakeCharge) -> None:
+        ranks, launches = self.node.ranks, {each.action: each.launch for each in asked.launches}
+        self._named = set(asked.attempts)
+        known: set[AttemptId] = set()
+        for row in asked.rows:
+            mine = sorted(mark for mark in asked.attempts if mark.job == row.job)
+            there = [mark for mark in mine if mark in ranks or mark in self.node.ended]
+            newest = there[-1] if there else None
+            runner = self.runners[row.job] = Runner(newest=row.action)
+            if newest in ranks:
+                runner.live = ranks[newest]
+                known.add(newest)
+            elif newest is not None and self.node.ended[newest].action >= row.hold:
+                known.add(newest)
+                self.outbox.put(replace(self.node.ended[newest], action=row.action))
+                continue
+            if row.phase is Phase.STOPPING:
+                runner.stop = row.action
+            elif runner.live is None or runner.live.action != row.action:
+                runner.owed = (row.action, launches[row.action])
+            elif row.phase is Phase.STARTING:
+                self._say_started(row.job, runner.live)
+        for mark in sorted(set(asked.attempts) - known - set(ranks)):
+            self.outbox.put(AttemptEnded(mark.job, -1, mark.number, How.REPLACED))
+        for mark in sorted(set(ranks) - known):
+            self.strays.add(mark)
+            self.node.stop(ranks[mark])
+        for job in list(self.runners):
+            self._step(job)
+
+    def order(self, action: Action, launches: Mapping[int, Launch]) -> None:
+        runner = self.runners.setdefault(action.job, Runner())
+        runner.newest = max(runner.newest, action.id)
+        if isinstance(action, Stop):
+            runner.stop, runner.owed = action.id, None
+        else:
+            runner.owed = (action.id, launches[action.id])
+        self._step(action.job)
+
+    def ended(self, rank: Rank, ended: AttemptEnded) -> None:
+        runner = self.runners.get(rank.id.job)
+        if rank.id in self.strays:
+            if rank.id in self._named:
+                self.outbox.put(replace(ended, how=How.REPLACED))
+            return
+        if runner is None or runner.live is not rank:
+            return
+        runner.live = None
+        if ended.how is not How.STOPPED:
+            runner.stop = runner.owed = None
+            self.outbox.put(replace(ended, action=runner.newest))
+        elif runner.stop is not None:
+            self.outbox.put(replace(ended, action=runner.stop))
+            runner.stop = None
+        else:
+            how = How.REPLACED if runner.owed else How.STOPPED
+            self.outbox.put(replace(ended, how=how, action=runner.newest))
+        self._step(rank.id.job)
+
+    def _step(self, job: str) -> None:
+        runner = self.runners[job]
+        if runner.live is not None:
+            if runner.stop is not None or runner.owed is not None:
+                self.node.stop(runner.live)
+        elif runner.stop is not None:
+            self.outbox.put(AttemptEnded(job, runner.stop, 0, How.STOPPED))
+            runner.stop = None
+        elif runner.owed is not None:
+            action, launch = runner.owed
+            runner.owed = None
+            rank = runner.live = self.node.launch(launch, action)
+            asyncio.get_running_loop().call_later(START_S, self._say_started, job, rank)
+
+    def _say_started(self, job: str, rank: Rank) -> None:
+        if self.runners[job].live is rank and rank.id in self.node.ranks:
+            self.outbox.put(JobStarted(job, rank.action, 0.0, 1.0, attempt=rank.id.number))
+
+
+class SimAgent:
+    """The agent of a node, in a process of its own."""
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.session: SimSession | None = None
+        self._sessions = 0
+        node.agent = self
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        asked = messages.decode(document, messages.VERBS[verb][0])
+        try:
+            found = getattr(self, f"_{verb.replace('-', '_')}")(asked)
+            return messages.answer(await found if asyncio.iscoroutine(found) else found)
+        except EngineError as error:
+            return messages.refusal(error)
+        except Exception as error:
+            self.node.ground.wrong.append(f"{now():.1f}: the model failed at {verb}: {error!r}")
+            raise
+
+    def _enter(self, epoch: int) -> None:
+        if epoch < self.node.epoch:
+            raise StaleEpochError("another controller has taken charge")
+        self.node.epoch = max(self.node.epoch, epoch)
+
+    def _survey(self, asked: messages.Survey) -> messages.Surveyed:
+        if asked.epoch != self.node.epoch:
+            self._enter(asked.epoch)
+            self.session = None
+        node = self.node
+        marks = sorted({*node.ranks, *(mark for mark in asked.attempts if mark in node.ended)})
+        return messages.Surveyed(found=tuple(self._found(mark) for mark in marks))
+
+    def _found(self, mark: AttemptId) -> messages.FoundAttempt:
+        rank = self.node.ranks.get(mark)
+        action = self.node.ended[mark].action if rank is None else rank.action
+        return messages.FoundAttempt(
+            id=mark, alive=rank is not None, action=action, never_was=False
+        )
+
+    def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
+        self._enter(asked.epoch)
+        if now() >= self.node.until:
+            raise EngineError("the cluster has not confirmed this node", retryable=True)
+        self._sessions += 1
+        self.session = SimSession(self.node, id(self) * 1000 + self._sessions)
+        self.session.adopt(asked)
+        return messages.Charged(session=self.session.id, upto=self.session.outbox.upto, shared=True)
+
+    def _of(self, session: str) -> SimSession:
+        if self.session is None or self.session.id != session or self.session.over:
+            raise messages.LostPlaceError("this session has ended")
+        return self.session
+
+    def _orders(self, asked: messages.Orders) -> messages.Answered:
+        session = self._of(asked.session)
+        if asked.number == session.done + 1:
+            session.done = asked.number
+            launches = {each.action: each.launch for each in asked.launches}
+            for named in asked.actions:
+                action = messages.action_of(named)
+                assert isinstance(action, Start | Change | Stop)
+                session.order(action, launches)
+        return messages.Answered(session=session.id, upto=session.outbox.upto)
+
+    def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
+        self._of(asked.session)
+        return messages.Prepared(free=True, port=1)
+
+    def _gone(self, asked: messages.GoneAsked) -> messages.Gone:
+        self._of(asked.session)
+        left = {mark.job for mark in self.node.ranks}
+        return messages.Gone(jobs=tuple(job for job in asked.jobs if job not in left))
+
+    def _copy_sees(self, asked: copy_messages.SightAsked) -> copy_messages.Sight:
+        self._of(asked.session)
+        return copy_messages.Sight(there=True)
+
+    def _copy_stock(self, asked: copy_messages.StockAsked) -> copy_messages.Stock:
+        self._of(asked.session)
+        return copy_messages.Stock()
+
+    async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
+        outbox = self._of(asked.session).outbox
+        await outbox.wait(asked.after, asked.wait_s)
+        self._of(asked.session)
+        return messages.FactsGiven(
+            facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
+            upto=outbox.upto,
+            view=NodeView.of(self.node.node, _device),
+            measurements=(),
+            now=now(),
+        )
+
+
+def _device(device: Device) -> DeviceView:
+    return DeviceView(name=str(device), number=device.number)
+
+
+class SimLink:
+    """The way to one agent, which is slow, loses answers, and is cut."""
+
+    def __init__(self, agent: SimAgent, draw: random.Random, is_up: Callable[[], bool]) -> None:
+        self._agent, self._draw, self._is_up = agent, draw, is_up
+        self.slow_until = 0.0
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        await asyncio.sleep(self._draw.uniform(0.001, 0.1) + max(0.0, self.slow_until - now()))
+        if self._is_up() and self._draw.random() < 0.98:
+            # What has arrived is done, whether the caller waits for it or not.
+            answer = await asyncio.shield(asyncio.ensure_future(self._agent.call(verb, document)))
+            await asyncio.sleep(self._draw.uniform(0.001, 0.05))
+            if self._is_up() and self._draw.random() < 0.98:
+                return answer
+        raise LinkLostError("no answer came")

@@ -1,0 +1,218 @@
+"""Parts of attempts on nodes that were lost: nothing runs beside them before they are over."""
+
+import asyncio
+from collections.abc import Coroutine
+
+from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_world import FENCING
+
+from treadle.core.actions import Start
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded
+from treadle.core.job import JobId
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.engines.fleet import messages
+from treadle.engines.fleet.lost_parts import LostParts
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.testing.engine_bench import row
+
+ONE, OTHER = spread("n1"), spread("n2")
+ROWS = [row("one", Phase.RUNNING, ONE), row("other", Phase.RUNNING, OTHER, action=1, attempt=1)]
+ATTEMPTS = [AttemptId("one", 1), AttemptId("other", 1)]
+
+
+async def both_run(bench: FleetStory) -> None:
+    for name, order in (("one", Start(0, "one", ONE)), ("other", Start(1, "other", OTHER))):
+        bench.job(name, "sleep", "86400")
+        await bench.order(order)
+        await bench.started(name, order.id)
+
+
+async def goes_on_until_its_agent_answers(bench: FleetStory) -> None:
+    """Another node is fenced by the clock, and this one is not: it is a member."""
+    end = await bench.ended("other", 1)
+    assert (end.how, end.node_lost) == (How.LOST, True)
+    assert bench.runs_on("other") == set()
+    assert bench.runs_on("one") == {"n1"}, "its lease is renewed"
+    assert bench.count(AttemptEnded, "one") == 0, "it was given up while it ran"
+    bench.world.links["n1"].refused.clear()
+    end = await bench.ended("one", 0)
+    assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+    assert bench.runs_on("one") == set()
+    await bench.order(Start(2, "one", spread("n0")))
+    assert (await bench.started("one", 2)).attempt == 2
+
+
+def test_the_clock_does_not_fence_a_node_that_is_a_member_again(tmp_path):
+    """1. Two nodes are cut off. 2. One returns before its lease has run out, with a slow agent."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        bench.world.cut("n1")
+        bench.world.cut("n2")
+        bench.world.mend("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        await goes_on_until_its_agent_answers(bench)
+
+    tell(tmp_path, story)
+
+
+def test_the_clock_does_not_fence_a_node_that_joins_while_a_controller_takes_over(tmp_path):
+    """1. Two nodes are no members when the controller begins. 2. One joins while it looks at the
+    others, with a slow agent, and its lease goes on.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.cut("n1")
+        bench.world.cut("n2")
+        engine = await bench.crash()
+        bench.world.links["n0"].refused.add("survey")
+        adopting = await begun(bench, engine.adopt(ROWS, ATTEMPTS))
+        bench.world.mend("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        bench.world.links["n0"].refused.clear()
+        await adopting
+        await goes_on_until_its_agent_answers(bench)
+
+    tell(tmp_path, story)
+
+
+def test_the_clock_does_not_fence_a_member_whose_agent_comes_while_a_controller_takes_over(
+    tmp_path,
+):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        await bench.engine.close()
+        bench.world.late.add("n1")
+        bench.world.cut("n2")
+        engine = await bench.crash()
+        bench.world.links["n0"].refused.add("survey")
+        adopting = await begun(bench, engine.adopt(ROWS, ATTEMPTS))
+        bench.world.late.remove("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        bench.world.tell(bench.world.joined("n1"))
+        bench.world.links["n0"].refused.clear()
+        await adopting
+        await goes_on_until_its_agent_answers(bench)
+
+    tell(tmp_path, story)
+
+
+def test_the_clock_does_not_fence_a_node_that_leaves_and_returns_during_a_takeover(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        bench.world.links["n0"].refused.add("survey")
+        adopting = await begun(bench, engine.adopt(ROWS, ATTEMPTS))
+        bench.world.cut("n1")
+        bench.world.cut("n2")
+        bench.world.mend("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        bench.world.links["n0"].refused.clear()
+        await adopting
+        await goes_on_until_its_agent_answers(bench)
+
+    tell(tmp_path, story)
+
+
+def test_an_older_attempt_on_a_missing_node_is_waited_for_though_the_newest_order_names_that_node(
+    tmp_path,
+):
+    """1. A job on two nodes is moved, and one of its parts has ended. 2. Of the node of the other
+    one nothing is heard when the next controller begins; the job is to run there again.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        release = bench.root / "release"
+        wait = f"while test $RANK = 1 || test ! -e {release}; do sleep 0.01; done"
+        bench.job("wide", "sh", "-c", wait)
+        await bench.order(Start(0, "wide", spread("n0", "n1")))
+        await bench.started("wide", 0)
+        await bench.engine.close()
+        release.touch()
+        await bench.until(lambda: bench.runs_on("wide") == {"n1"})
+        bench.world.late.add("n1")
+        engine = await bench.crash()
+        moved = row("wide", Phase.STARTING, spread("n1", "n2"), action=1)
+        nodes = {AttemptId("wide", 1): ("n0", "n1"), AttemptId("wide", 2): ("n1", "n2")}
+        await engine.adopt([moved], list(nodes), nodes=nodes)
+        assert bench.count(AttemptEnded, "wide") == 0, "it runs on the node that is missing"
+        bench.world.late.remove("n1")
+        bench.world.tell(bench.world.joined("n1"))
+        end = await bench.ended("wide", 1)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("wide") == set()
+
+    tell(tmp_path, story)
+
+
+async def begun(bench: FleetStory, adopting: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+    """The controller has begun to take over, and does not come to an end."""
+    epoch = bench.world.epoch
+    task = asyncio.get_running_loop().create_task(adopting)
+    await bench.until(lambda: bench.world.epoch > epoch)
+    return task
+
+
+def test_an_agent_says_that_a_job_is_gone_when_none_of_its_attempts_is_left(tmp_path):
+    """Whatever their numbers: it may have launched another one than its controller knows."""
+
+    async def story(bench: FleetStory) -> None:
+        stubborn = "trap '' TERM; touch ready; while :; do sleep 0.01; done"
+        bench.job("one", "sh", "-c", stubborn, grace_s=1.0)
+        await bench.order(Start(0, "one", ONE))
+        await bench.until((bench.root / "ready").exists)
+        link = bench.world.links["n1"]
+
+        async def gone(*jobs: JobId, wait_s: float) -> tuple[JobId, ...]:
+            asked = messages.GoneAsked(session=charged.session, jobs=jobs, wait_s=wait_s)
+            answer = await link.call("gone", messages.encode(asked))
+            return messages.opened(answer, messages.Gone).jobs
+
+        charge = messages.encode(messages.TakeCharge(epoch=bench.world.epoch + 1))
+        charged = messages.opened(await link.call("take-charge", charge), messages.Charged)
+        assert await gone("one", "other", wait_s=9.0) == ("other",), "one is being stopped"
+        assert await gone("one", wait_s=0.0) == ()
+        assert await gone("one", wait_s=20.0) == ("one",)
+        assert bench.runs_on("one") == set()
+
+    tell(tmp_path, story)
+
+
+class Desk:
+    """Jobs of which something was lost on one node."""
+
+    def __init__(self, *jobs: JobId) -> None:
+        self.clients: dict[str, NodeClient] = {}
+        self.jobs = list(jobs)
+
+    def lost_on(self, node: str) -> list[JobId]:
+        return self.jobs if node == "n1" else []
+
+    def fence(self, node: str, jobs: object) -> None:
+        assert (node, jobs) == ("n1", self.jobs)
+        self.jobs = []
+
+    def keep(self, work: Coroutine[None, None, None]) -> None:
+        work.close()
+
+
+def test_the_clock_of_a_node_that_leaves_again_begins_anew():
+    async def story() -> None:
+        loop, desk = asyncio.get_running_loop(), Desk("a")
+        lost = LostParts(desk, FENCING)
+        lost.away("n1")
+        (first,) = lost._clocks.values()
+        lost.away("n1")
+        (second,) = lost._clocks.values()
+        assert first.cancelled()
+        assert not second.cancelled()
+        assert second.when() >= loop.time() + FENCING.gone_after_s - 1.0
+        lost._fenced("n1")
+        assert desk.jobs == []
+        second.cancel()
+
+    asyncio.run(story())
