@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.unit.stories import Story, on, play
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Cluster, Device
 from treadle.core.events import JobSubmitted, NodeLost
 from treadle.core.job import JobSpec
 from treadle.models.antman_gaps import GapsModel
@@ -188,11 +188,16 @@ def test_why_says_what_is_set_aside_and_how_much_room_there_is() -> None:
 
 
 def test_only_guaranteed_jobs_mind_where_devices_are() -> None:
-    cluster = Cluster((Node("n0", 3), Node("n1", 1), Node("n2", 1)))
-    assert policy().never_fits(job("a", size=5), cluster) is not None
-    assert policy().never_fits(free_rider("r", size=5), cluster) is None
-    assert policy().never_fits(free_rider("r", size=6), cluster) == (
-        "it asks for 6 devices and the cluster has 5"
+    story = Story(policy(), "2x2")
+    facts = [JobSubmitted(job("a")), JobSubmitted(free_rider("r"))]
+    story.tell(0.0, *facts, JobSubmitted(job("b", size=2)), JobSubmitted(free_rider("s", size=2)))
+    nodes = {
+        row.id: row.allocation and row.allocation.nodes() for row in story.scheduler.jobs.values()
+    }
+    assert nodes["b"] == {"n1"}
+    assert nodes["s"] == {"n0", "n1"}
+    assert policy().never_fits(free_rider("r", size=5), Cluster.grid(2, 2)) == (
+        "it asks for 5 devices and the cluster has 4"
     )
 
 

@@ -49,7 +49,7 @@ from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
-from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.survey import WITHIN_S, surveyed
@@ -199,6 +199,9 @@ class FleetEngine:
         survey = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
         found = await surveyed(survey, clients, self._changes)
         later, self._changes = self._changes, None
+        for client in [client for client in clients if client.name not in found]:
+            clients.remove(client)
+            self._wait_for(client, survey)
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
         addresses = {member.node.name: member.address for member in members}
@@ -218,7 +221,7 @@ class FleetEngine:
         except TimeoutError:
             logger.warning("not all nodes answer; those that do take orders")
         lost = takeover.lost_before(self._courses.values())
-        self._coming = lost & self._fleet.coming()
+        self._coming |= lost & self._fleet.coming()
         self._lost.found_away(lost - self._coming - set(self.members))
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
@@ -226,6 +229,24 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
+
+    def _wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
+        """A member that says nothing is taken for away, though what it has may run on."""
+        member = self.members.pop(client.name)
+        del self.clients[client.name]
+        self._coming.add(client.name)
+        logger.warning("node %s does not answer and is not used until it does", client.name)
+        self._tell(NodeLost(client.name))
+
+        async def answered() -> None:
+            while client.name in self._coming:  # Until it left, or another agent speaks for it.
+                with suppress(EngineError):
+                    await client.ask("survey", survey, messages.Surveyed)
+                    self._join(member)
+                    return
+                await asyncio.sleep(AGAIN_LAST_S)
+
+        self.keep(answered())
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None

@@ -16,13 +16,13 @@ Found = dict[str, tuple[messages.FoundAttempt, ...]]
 async def surveyed(
     asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Change]
 ) -> Found:
-    """What each node has; raises EngineError unless all answer.
+    """What each node has; those that do not answer are left out.
 
     An attempt of a job may run on a node that does not answer, and a second one beside it must not
     be launched. changes: of the cluster, as they come: a node that left is not waited for.
     """
 
-    async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...]:
+    async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...] | None:
         try:
             async with asyncio.timeout(WITHIN_S):
                 return (await client.patiently("survey", asked, messages.Surveyed)).found
@@ -31,11 +31,8 @@ async def surveyed(
                 return ()
             raise
         except TimeoutError:
-            raise EngineError(
-                f"node {client.name} is a member of the cluster and does not answer; what runs "
-                "keeps running, start again when it does",
-                retryable=True,
-            ) from None
+            return None
 
     answers = await asyncio.gather(*(one(client) for client in clients))
-    return {client.name: found for client, found in zip(clients, answers, strict=True)}
+    pairs = zip(clients, answers, strict=True)
+    return {client.name: found for client, found in pairs if found is not None}
