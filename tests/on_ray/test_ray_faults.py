@@ -116,3 +116,24 @@ def test_other_ray_work_gets_nothing_and_a_second_controller_is_refused(
         assert "got False" in done.stdout, done.stderr
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_another_treadle_is_refused_while_jobs_of_one_that_left_run(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    """Its agents would no longer be confirmed, and its jobs killed while others begin there."""
+
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "long", HERE))
+        await bench.started("long", 0)
+        await bench.engine.close()
+        with pytest.raises(InvalidInputError) as refused:
+            await asyncio.to_thread(RayBench, tmp_path / "second", ray_nodes)
+        assert str(refused.value) == (
+            "jobs of another Treadle run on this Ray cluster, on n0: start that one, with "
+            f"--state {bench.root / 'engine'}, or end them with python -m treadle.engines.ray "
+            "leave ADDRESS"
+        )
+        bench.engine = await asyncio.to_thread(bench.make)  # That one is not refused.
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)

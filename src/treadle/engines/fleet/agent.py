@@ -139,6 +139,10 @@ class Agent:
         """Whether a path on this node is that of a folder."""
         return is_folder(Path(path))
 
+    def runs(self) -> bool:
+        """Whether an attempt is alive here."""
+        return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
+
     async def close(self) -> None:
         """Leave; what runs keeps running."""
         async with self._taking:

@@ -215,11 +215,7 @@ class FleetEngine:
             self._tell(AttemptEnded(job.id, job.action, 0, How.STOPPED))
         for attempt in plan.never:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
-        try:
-            async with asyncio.timeout(WITHIN_S):  # Not for those that have joined meanwhile.
-                await asyncio.gather(*(client.ready() for client in clients))
-        except TimeoutError:
-            logger.warning("not all nodes answer; those that do take orders")
+        await self._all_ready(clients)  # Not those that have joined meanwhile.
         lost = takeover.lost_before(self._courses.values())
         self._coming |= lost & self._fleet.coming()
         self._lost.found_away(lost - self._coming - set(self.members))
@@ -229,6 +225,13 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
+
+    async def _all_ready(self, clients: Sequence[NodeClient]) -> None:
+        try:
+            async with asyncio.timeout(WITHIN_S):
+                await asyncio.gather(*(client.ready() for client in clients))
+        except TimeoutError:
+            logger.warning("not all nodes answer; those that do take orders")
 
     def _wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
         """A member that says nothing is taken for away, though what it has may run on."""

@@ -30,9 +30,11 @@ class AgentActor:
 
     async def attend(self, document: bytes) -> bytes:
         """Be the agent of this `Post`; gives `Attending`."""
-        await asyncio.to_thread(self._keep, document)
         post = msgspec.json.decode(document, type=Post)
-        return msgspec.json.encode(await asyncio.wrap_future(self._host.attend(post)))
+        answer = await asyncio.wrap_future(self._host.attend(post))
+        if not answer.others:
+            await asyncio.to_thread(self._keep, document)
+        return msgspec.json.encode(answer)
 
     async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         return await asyncio.wrap_future(self._host.call(incarnation, verb, document))

@@ -75,6 +75,7 @@ class Attending(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""  # its incarnation
     node: Node | None = None
     error: str = ""
+    others: str = ""  # the state folder of another Treadle whose jobs run there: the reason
 
 
 class AgentHost:
@@ -110,6 +111,9 @@ class AgentHost:
     async def _attend(self, post: Post) -> Attending:
         async with self._turn:
             if self._agent is None or post != self._post:
+                if others := await self._others(post):
+                    why = f"jobs of the Treadle of {others} run there"
+                    return Attending(error=why, others=others)
                 await self._leave()
                 try:
                     self._agent = await self._made(post)
@@ -119,6 +123,13 @@ class AgentHost:
                 self._post = post
         node = replace(self._agent.node, rack=post.rack)
         return Attending(agent=self._incarnation, node=node)
+
+    async def _others(self, post: Post) -> str:
+        """The state folder of another Treadle, if this is its agent and jobs of it run."""
+        mine = self._post
+        if self._agent is None or mine is None or mine.folder == post.folder:
+            return ""
+        return mine.root if await asyncio.to_thread(self._agent.runs) else ""
 
     async def _call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         agent = self._agent

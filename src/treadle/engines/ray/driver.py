@@ -37,6 +37,7 @@ class Member:
         self.node = node
         self.actor: Any = None
         self.told = ""  # the incarnation of the agent that the controller knows
+        self.others = ""  # the state folder of another Treadle whose jobs run there
         self.attending: asyncio.Task[None] | None = None
 
 
@@ -120,12 +121,24 @@ class Driver:
         now = asyncio.get_running_loop().time
         give_up_at = now() + ATTEND_WITHIN_S
         while now() < give_up_at:
+            self._refuse_beside_others()
             tasks = [each.attending for each in self._members.values()]
             attending = [task for task in tasks if task is not None and not task.done()]
             if not attending:
                 return
             await asyncio.wait(attending, timeout=self._settings.look_every_s)
             await self._look_again()
+
+    def _refuse_beside_others(self) -> None:
+        """Their agents would be ours, and their jobs would end with their leases."""
+        found = [each for each in self._members.values() if each.others]
+        if found:
+            names = ", ".join(sorted(each.node.name for each in found))
+            raise InvalidInputError(
+                f"jobs of another Treadle run on this Ray cluster, on {names}: start that one, "
+                f"with --state {found[0].others}, or end them with "
+                "python -m treadle.engines.ray leave ADDRESS"
+            )
 
     async def _watch(self) -> None:
         while True:
@@ -212,6 +225,7 @@ class Driver:
         if answer.version != __version__:
             member.actor = await asyncio.to_thread(cluster.replace_agent, node)
             answer = await self._attended(member)
+        member.others = answer.others
         if answer.node is None:
             return answer.error
         if answer.agent != member.told:
