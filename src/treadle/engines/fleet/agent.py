@@ -6,6 +6,7 @@ closed, which leaves its supervisors running, and the fresh one adopts them as o
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import replace as with_fields
@@ -99,7 +100,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
-            **AgentCopies(self._roots, self.has_folder).verbs,
+            **AgentCopies(self._roots, self).verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -137,6 +138,10 @@ class Agent:
     def has_folder(self, path: str) -> bool:
         """Whether a path on this node is that of a folder."""
         return is_folder(Path(path))
+
+    def has_file(self, path: str) -> bool:
+        """Whether there is something at a path on this node."""
+        return os.path.exists(path)  # noqa: PTH110  (it never raises)
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""

@@ -13,6 +13,7 @@ from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.launch import Launch
+from treadle.engines.fleet.copies.command_paths import led_to
 from treadle.engines.fleet.copies.own_folders import own_folder
 from treadle.engines.fleet.messages import LostPlaceError, Ordered, Row
 from treadle.engines.fleet.outbox import Outbox
@@ -51,7 +52,7 @@ class NodeControls:
         A socket of the controller's machine leads nowhere on another one, or to another server.
         """
         if (own := own_folder(self._root, folder_name(launch.job, launch.submission))) is not None:
-            launch = replace(launch, workdir=str(own))
+            launch = _moved(launch, str(own))
         scheme, _, path = launch.env.get(API_URL, "").partition(":")
         if scheme == "unix" and not (self._here and Path(path).is_socket()):
             env = {name: value for name, value in launch.env.items() if name != API_URL}
@@ -90,6 +91,20 @@ class Session:
             raise LostPlaceError("this session has ended")
         if self.over or self.controls.outbox.overflowed:
             raise LostPlaceError(self.over or "the controller has not taken facts for too long")
+
+
+def _moved(launch: Launch, own: str) -> Launch:
+    """In a copy of its folder: its command and variables name files there."""
+
+    def led(text: str) -> str:
+        return led_to(text, launch.workdir, own)
+
+    return replace(
+        launch,
+        workdir=own,
+        command=tuple(map(led, launch.command)),
+        env={name: led(value) for name, value in launch.env.items()},
+    )
 
 
 def job_of(row: Row) -> Job:
