@@ -1,7 +1,6 @@
 """Jobs that go on on other nodes, which have no file system in common with the ones before."""
 
 import logging
-import socket
 from pathlib import Path
 
 from tests.engines.fleet_story import FleetStory, spread, tell
@@ -9,10 +8,8 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
-from treadle.core.launch import AttemptId, Launch
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet.messages import Ordered
-from treadle.engines.fleet.session import NodeControls
 from treadle.testing.engine_bench import row
 
 # Notes what it finds, adds a file of its own, and waits.
@@ -353,22 +350,6 @@ def test_a_script_that_one_node_has_binds_the_job_to_it(tmp_path):
         assert refused.error.endswith("; it is on nodes n0, n2")
 
     tell(tmp_path, story, apart=True)
-
-
-def test_a_socket_of_the_controller_is_named_only_on_its_own_machine(tmp_path):
-    def launched(*, here: bool) -> dict[str, str]:
-        env = {"TREADLE_API_URL": f"unix:{path}", "OTHER": "x"}
-        controls = NodeControls(tmp_path, here=here)
-        launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1, env=env)
-        controls.allow([Ordered(action=3, launch=launch)])
-        return dict(controls.launch("a", 3, spread("n0")).env)
-
-    path = tmp_path / "socket"
-    assert launched(here=True) == {"OTHER": "x"}
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        assert launched(here=True)["TREADLE_API_URL"] == f"unix:{path}"
-        assert launched(here=False) == {"OTHER": "x"}
 
 
 def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):
