@@ -20,11 +20,12 @@ from pathlib import Path
 from time import perf_counter, time
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.core.job_report import Report
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
 from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow
 from treadle.store.store import Store
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import EventPage, Role, Who
 
 ME = Who(user="me", role=Role.ADMIN, uid=0)

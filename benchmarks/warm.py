@@ -21,6 +21,7 @@ from treadle.core.actions import Start
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, Event
+from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
@@ -68,6 +69,9 @@ class Jobs:
         for fact in facts:
             if isinstance(fact, AttemptEnded):
                 self.ended.put_nowait(fact)
+
+    def report(self, *reports: JobReport) -> None:
+        raise AssertionError(reports)
 
 
 async def run(engine: LocalEngine, jobs: Jobs, job: str, action: int) -> tuple[list[float], float]:

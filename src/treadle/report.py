@@ -10,6 +10,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Mapping
@@ -133,7 +134,14 @@ class _UnixConnection(http.client.HTTPConnection):
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
+        if not self._path.startswith("@"):
+            self.sock.connect(self._path)
+            return
+        self.sock.connect(f"\0{self._path[1:]}")
+        # A name that is no file: anyone may take it while it is free.
+        peer = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        if struct.unpack("3i", peer)[1] not in (0, os.getuid()):
+            raise PermissionError(f"{self._path} is another user's")
 
 
 def _connection(address: str) -> http.client.HTTPConnection:

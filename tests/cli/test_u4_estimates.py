@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 from tests.control.daemons import Daemon, daemon
 
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.core.job_report import Report
+from treadle.wire.jobs import JobRequest, State
 
 _TIME = re.compile(r"\b\d+(?:\.\d+)? ?(?:s|m|min)\b(?: ago)?|\ba moment\b")
 

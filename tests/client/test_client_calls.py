@@ -7,7 +7,8 @@ import pytest
 from tests.server.running import Running, running
 
 from treadle.client import AsyncClient, Client, UnreachableError
-from treadle.wire.jobs import JobChange, JobRequest, Report, State
+from treadle.core.job_report import Report
+from treadle.wire.jobs import JobChange, JobRequest, State
 from treadle.wire.machine import Role, TokenRequest
 from treadle.wire.problems import ConflictError, NotFoundError, NotKnownError
 

@@ -15,9 +15,10 @@ from treadle.control.api import LiveService
 from treadle.control.learning.learned_lengths import Profiles, keys_of
 from treadle.control.learning.metering import Meter
 from treadle.core.job import JobSpec
+from treadle.core.job_report import Report
 from treadle.models.scaling import ScalingModel
 from treadle.store.rows import ProfileRow
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
 

@@ -8,10 +8,10 @@ import pytest
 from tests.control.asking import LONG, end_all, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living
 from treadle.control.api import LiveService
+from treadle.core.job_report import Report
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.decisions import Decision
-from treadle.wire.jobs import Report
 from treadle.wire.machine import PolicyChange
 from treadle.wire.problems import NotFoundError
 

@@ -12,6 +12,7 @@ from treadle.control.api import LiveService
 from treadle.control.api import retention as retention_module
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.core.job_report import Report
 from treadle.core.scheduler import Scheduler
 from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
@@ -19,7 +20,7 @@ from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
 from treadle.study.record import replayed
 from treadle.wire.job_orders import JobsOrder, Verb
-from treadle.wire.jobs import Code, Report, State
+from treadle.wire.jobs import Code, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 from treadle.wire.retention import PruneRequest

@@ -13,6 +13,7 @@ from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event, JobStarted
+from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
@@ -29,6 +30,7 @@ class Jobs:
     numbers: dict[tuple[str, int], int] = field(default_factory=dict)
     facts: list[Event] = field(default_factory=list)
     inbox: "asyncio.Queue[Event]" = field(default_factory=asyncio.Queue)
+    reports: list[JobReport] = field(default_factory=list)
 
     def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
         earlier = sum(1 for name, _ in self.numbers if name == job)
@@ -40,6 +42,9 @@ class Jobs:
             self.facts.append(fact)
             if not isinstance(fact, DeviceClosed | DeviceOpened):
                 self.inbox.put_nowait(fact)
+
+    def report(self, *reports: JobReport) -> None:
+        self.reports += reports
 
 
 class Story:

@@ -7,6 +7,15 @@ from treadle.testing.engine_bench import Commands
 
 UNTIL_RELEASED = 'while test ! -e "$0"; do sleep 0.01; done; '
 
+REPORTER = """
+import os, sys, time
+from treadle.report import report
+report(3, 10, loss=0.5)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+report(10, 10)
+"""
+
 
 def commands(root: Path) -> Commands:
     """What runs the jobs of the contract as processes."""
@@ -24,6 +33,7 @@ def commands(root: Path) -> Commands:
         "flood": ("sh", "-c", "printf %8192s"),
         "flexible": (sys.executable, str(Path(__file__).with_name("flexible.py")), "size"),
         "missing": ("/no/such/program",),
+        "reporter": (sys.executable, "-c", REPORTER, str(root / "reporter")),
     }
 
 

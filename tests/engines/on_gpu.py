@@ -26,6 +26,7 @@ from treadle.core.events import (
     JobStarted,
     JobStopped,
 )
+from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
 from treadle.core.machine import DeviceView
 from treadle.engines.local.engine import LocalEngine
@@ -76,6 +77,9 @@ class Jobs:
                 self.devices.append(fact)
             else:
                 self.inbox.put_nowait(fact)
+
+    def report(self, *reports: JobReport) -> None:
+        raise AssertionError(reports)
 
 
 class Stand:

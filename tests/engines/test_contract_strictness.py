@@ -25,7 +25,7 @@ class BareBench(MemoryBench):
 
 
 class ExcusedBench(BareBench):
-    cannot: ClassVar = {"attempts": "it does not number attempts"}
+    cannot: ClassVar = {"attempts": "it does not number attempts", "reports": "it has none"}
 
 
 class BareContract(EngineContract):

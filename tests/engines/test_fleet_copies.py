@@ -1,7 +1,6 @@
 """Jobs that go on on other nodes, which have no file system in common with the ones before."""
 
 import logging
-import socket
 from pathlib import Path
 
 from tests.engines.fleet_story import FleetStory, spread, tell
@@ -9,10 +8,8 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
-from treadle.core.launch import AttemptId, Launch
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet.messages import Ordered
-from treadle.engines.fleet.session import NodeControls
 from treadle.testing.engine_bench import row
 
 # Notes what it finds, adds a file of its own, and waits.
@@ -287,20 +284,72 @@ def test_a_folder_above_the_limit_is_not_copied(tmp_path):
     tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
 
 
-def test_a_socket_of_the_controller_is_named_only_on_its_own_machine(tmp_path):
-    def launched(*, here: bool) -> dict[str, str]:
-        env = {"TREADLE_API_URL": f"unix:{path}", "OTHER": "x"}
-        controls = NodeControls(tmp_path, here=here)
-        launch = Launch(job="a", attempt=1, command=("x",), workdir="/", ranks=1, env=env)
-        controls.allow([Ordered(action=3, launch=launch)])
-        return dict(controls.launch("a", 3, spread("n0")).env)
+def test_paths_in_the_folder_lead_to_the_copy_that_a_job_is_given(tmp_path):
+    """1. By a script's absolute path, as `treadle submit hello.sh` has it. 2. As an argument and
+    in a variable.
+    """
 
-    path = tmp_path / "socket"
-    assert launched(here=True) == {"OTHER": "x"}
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(path))
-        assert launched(here=True)["TREADLE_API_URL"] == f"unix:{path}"
-        assert launched(here=False) == {"OTHER": "x"}
+    async def story(bench: FleetStory) -> None:
+        private = bench.root / "private"
+        private.mkdir()
+        hello = private / "hello.sh"
+        hello.write_text(f'#!/bin/sh\ncat "$1" "$DATA" > {bench.root}/said\n')
+        hello.chmod(0o755)
+        (private / "a").write_text("argument ")
+        (private / "b").write_text("variable")
+        env = {"DATA": f"{private}/b"}
+        bench.job("a", str(hello), f"{private}/a", workdir=str(private), env=env)
+        await bench.order(Start(0, "a", spread("n1")))
+        ended = await bench.ended("a", 0)
+        assert (ended.how, ended.code, ended.error) == (How.EXITED, 0, "")
+        assert (bench.root / "said").read_text() == "argument variable"
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_script_outside_of_the_folder_that_a_node_lacks_is_refused(tmp_path):
+    """It is on the machine of the controller alone; one that is nowhere fails at its launch."""
+
+    async def story(bench: FleetStory) -> None:
+        outside, inside = bench.root / "private-tools", bench.root / "private"
+        for folder in (outside, inside, inside / ".venv"):
+            folder.mkdir()
+        train, python = outside / "train.py", inside / ".venv" / "python"
+        for file in (train, python):
+            file.touch()
+        bench.job("a", "python", str(train), workdir=str(inside))
+        await bench.order(Start(0, "a", spread("n1")))
+        refused = await bench.ended("a", 0)
+        assert (refused.how, refused.only_on) == (How.MACHINE_ERROR, ())
+        assert refused.error == (
+            f"it runs {train}, which is not on node n1, and only its folder {inside} is copied; "
+            "it is on the daemon's machine alone"
+        )
+        bench.job("b", ".venv/python", workdir=str(inside))
+        await bench.order(Start(1, "b", spread("n1")))
+        assert (await bench.ended("b", 1)).error == (
+            f"it runs {python}, which is not on node n1, though its folder is there: copies leave "
+            "out what git ignores, and environments; it is on the daemon's machine alone"
+        )
+        bench.job("c", "./nowhere.sh", workdir=str(inside))
+        await bench.order(Start(2, "c", spread("n1")))
+        assert (await bench.ended("c", 2)).how is How.NOT_LAUNCHED
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_script_that_one_node_has_binds_the_job_to_it(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        tool = bench.root / "nodes" / "n0" / "tool.sh"  # of n0 alone, by what the others say
+        tool.write_text("exit 0")
+        bench.world.links["n1"].agent.has_file = lambda path: path != str(tool)  # type: ignore[method-assign]
+        bench.job("a", "sh", str(tool))
+        await bench.order(Start(0, "a", spread("n1")))
+        refused = await bench.ended("a", 0)
+        assert refused.only_on == ("n0", "n2")
+        assert refused.error.endswith("; it is on nodes n0, n2")
+
+    tell(tmp_path, story, apart=True)
 
 
 def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):

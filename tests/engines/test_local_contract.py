@@ -22,6 +22,7 @@ class LocalBench(EngineBench):
     cannot: ClassVar = {
         "node loss": "the engine ends with its only node",
         "progress": "the controller fills in how far a job is",
+        "reports": "its jobs reach the controller themselves",
     }
 
     def __init__(self, root: Path) -> None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.server.memory_views import ViewsInMemory
+from treadle.core.job_report import Report
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
@@ -26,7 +27,6 @@ from treadle.wire.jobs import (
     JobView,
     LogPiece,
     Progress,
-    Report,
     State,
     Submitted,
     Why,

@@ -25,6 +25,7 @@ from treadle.client.answer_types import (
 )
 
 if TYPE_CHECKING:
+    from treadle.core.job_report import Report
     from treadle.core.machine import NodeView
     from treadle.wire.history import JobHistory
     from treadle.wire.job_orders import JobsOrder, JobsOrdered
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         JobRequest,
         JobView,
         LogPiece,
-        Report,
         Submitted,
         Why,
     )

@@ -9,6 +9,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import (
     DeviceOrder,
@@ -122,6 +123,10 @@ class Controls(Protocol):
 
     def tell(self, *facts: Event) -> None:
         """Report facts, in the order in which they happened."""
+        ...
+
+    def report(self, *reports: JobReport) -> None:
+        """Hand on what jobs said that cannot reach the controller; it checks their tokens."""
         ...
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, with_config
 
+from treadle.core.job_report import Report
 from treadle.server.access import JOB, OPEN, TABLE
 from treadle.server.machine_routes import DeviceOrder, NodeOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
 from treadle.wire.job_orders import JobSelection, JobsOrder
-from treadle.wire.jobs import Code, JobChange, JobRequest, Report
+from treadle.wire.jobs import Code, JobChange, JobRequest
 from treadle.wire.machine import PolicyChange, TokenRequest
 from treadle.wire.retention import PruneRequest
 from treadle.wire.sessions import SessionRequest

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
+from treadle.core.job_report import Report
 from treadle.server.answers import answer
 from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown, shown_why
@@ -22,7 +23,6 @@ from treadle.wire.jobs import (
     JobRequest,
     JobView,
     LogPiece,
-    Report,
     State,
     Submitted,
     Why,

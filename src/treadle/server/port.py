@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from inspect import isawaitable
 from typing import Protocol, TypeAlias, TypeVar
 
+from treadle.core.job_report import Report
 from treadle.core.machine import NodeView
 from treadle.wire.decisions import DecisionPage, WhyNot
 from treadle.wire.history import JobHistory
@@ -21,7 +22,6 @@ from treadle.wire.jobs import (
     JobRequest,
     JobView,
     LogPiece,
-    Report,
     Submitted,
     Why,
 )

@@ -23,6 +23,7 @@ from treadle.core.events import (
     JobStopped,
 )
 from treadle.core.job import Job, JobId
+from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Engine
@@ -41,6 +42,7 @@ class Recorder:
 
     commands: Commands
     facts: list[Event] = field(default_factory=list)
+    reports: list[JobReport] = field(default_factory=list)
     attempts: dict[tuple[JobId, int], int] = field(default_factory=dict)  # by (job, order)
     time_limit_s: float | None = None  # of every job
     nonce: str = ""  # of every attempt that is launched from now on
@@ -56,6 +58,8 @@ class Recorder:
             command=self.commands[job],
             workdir="/",
             ranks=allocation.size if job == "flexible" else 2 if job == "talker" else 1,
+            env={"TREADLE_API_URL": "unix:/nowhere"},
+            secrets={"TREADLE_JOB_TOKEN": f"the token of {job}"},
             uid=os.geteuid(),
             # `slow` does not end by this signal.
             stop_signal="SIGCONT" if job == "slow" else "SIGTERM",
@@ -69,6 +73,10 @@ class Recorder:
 
     def tell(self, *facts: Event) -> None:
         self.facts.extend(facts)
+        self.arrived.set()
+
+    def report(self, *reports: JobReport) -> None:
+        self.reports.extend(reports)
         self.arrived.set()
 
 
@@ -86,6 +94,8 @@ class EngineBench(ABC):
         flood     keeps 1024 bytes of output, writes 8192 bytes and ends
         flexible  runs until it is stopped, and announces that it can change its size
         missing   has a command that cannot be executed
+        reporter  calls treadle.report(3, 10), runs until `release`, calls treadle.report(10, 10)
+                  and exits with 0
     """
 
     # What the engine cannot be put to, and why; the contract names the abilities.
@@ -157,6 +167,17 @@ class EngineBench(ABC):
                 await self.more()
             except TimeoutError:
                 raise AssertionError(f"the fact did not come; these did: {self.facts}") from None
+
+    async def reported(self, step: float) -> JobReport:
+        """The first report of so many steps."""
+        while True:
+            found = next((each for each in self.controls.reports if each.report.step == step), None)
+            if found is not None:
+                return found
+            try:
+                await self.more()
+            except TimeoutError:
+                raise AssertionError(f"no such report: {self.controls.reports}") from None
 
     async def started(self, name: JobId, action: int) -> JobStarted:
         """The answer to a Start or a Change."""

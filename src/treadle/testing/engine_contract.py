@@ -2,7 +2,7 @@
 
 It holds an engine to every rule of docs/add-an-engine.md; tests are named by the number of the
 rule. A rule that an engine cannot be put to is skipped with the reason that its bench gives in
-`cannot`. Rules 1 to 7 are in engine_order_rules.py, rules 10 to 12 in engine_machine_rules.py.
+`cannot`. Rules 1 to 7 are in engine_order_rules.py, rules 10 to 13 in engine_machine_rules.py.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Rules 10 to 12 of docs/add-an-engine.md: devices and nodes. Part of EngineContract."""
+"""Rules 10 to 13 of docs/add-an-engine.md: devices, nodes, reports. Part of EngineContract."""
 
 import pytest
 
@@ -15,8 +15,10 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceOrder, NodeOrder
-from treadle.testing.engine_bench import HERE, THERE, BenchTests, EngineBench, on
+from treadle.testing.engine_bench import HERE, THERE, BenchTests, EngineBench, on, row
 
 DEVICE = Device("n0", 0)
 
@@ -175,3 +177,29 @@ class MachineRules(BenchTests):
                 await bench.engine.order_node("elsewhere", NodeOrder.DRAIN)
 
         self.tell(story)
+
+    # -- rule 13: reports -----------------------------------------------------------------------
+
+    def test_13_what_a_job_reports_is_handed_on_before_its_end(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "reporter", HERE))
+            found = await bench.reported(3)
+            assert (found.job, found.token) == ("reporter", "the token of reporter")
+            assert (found.report.total, found.report.loss) == (10, 0.5)
+            await bench.release("reporter")
+            await bench.end("reporter", 0)
+            assert bench.controls.reports[-1].report.step == 10
+
+        self.tell(story, "reports")
+
+    def test_13_a_job_goes_on_reporting_to_the_next_controller(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "reporter", HERE))
+            await bench.reported(3)
+            await bench.crash()
+            running = row("reporter", Phase.RUNNING, HERE)
+            await bench.engine.adopt([running], [AttemptId("reporter", 1)])
+            await bench.release("reporter")
+            await bench.reported(10)
+
+        self.tell(story, "reports")

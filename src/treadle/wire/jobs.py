@@ -338,19 +338,6 @@ class JobChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Progress that a running job reports."""
-
-    step: float
-    total: float | None = None
-    loss: float | None = None
-    checkpoint: float | None = None  # the step of the newest checkpoint
-    # Seconds of a step: in `load`, `prepare`, `compute`, `sync`, of all of it (`step`), waiting for
-    # `turns` of a shared device. None: as before; empty: not known any more.
-    stages: dict[str, float] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LogPiece:
     """Bytes of one rank's output."""
 

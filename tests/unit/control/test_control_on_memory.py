@@ -12,12 +12,13 @@ from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobFinished, JobProgressed
+from treadle.core.job_report import Report
 from treadle.core.scheduler import Scheduler
 from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.store.rows import JobFilter
-from treadle.wire.jobs import Estimate, JobChange, JobRequest, Report, State
+from treadle.wire.jobs import Estimate, JobChange, JobRequest, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, NotAllowedError
 

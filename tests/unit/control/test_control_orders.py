@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.control.memory import ME, Bench, play
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.core.job_report import Report
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError
 

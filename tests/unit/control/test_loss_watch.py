@@ -4,7 +4,8 @@ from pathlib import Path
 
 from tests.unit.control.memory import Bench, play
 from treadle.control.learning.loss_watch import POINTS_MAX, LossWatch
-from treadle.wire.jobs import Report, State
+from treadle.core.job_report import Report
+from treadle.wire.jobs import State
 from treadle.wire.machine import Role, Who
 
 

@@ -15,13 +15,14 @@ from treadle.core.events import (
     TrainingEnded,
 )
 from treadle.core.job import JobSpec
+from treadle.core.job_report import Report
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.policies.wrappers.steady import OVER_S
-from treadle.wire.jobs import Report, State
+from treadle.wire.jobs import State
 
 OVER_AT = 1000.0
 

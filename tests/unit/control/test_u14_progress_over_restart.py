@@ -14,9 +14,10 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device, Node
 from treadle.core.events import Event
 from treadle.core.job import Job, JobSpec
+from treadle.core.job_report import Report
 from treadle.core.lifecycle import Phase
 from treadle.engines.memory_world import MemoryWorld
-from treadle.wire.jobs import Report, State
+from treadle.wire.jobs import State
 
 
 def world() -> MemoryWorld:

@@ -9,9 +9,10 @@ from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
+from treadle.core.job_report import Report
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from tests.unit.control.memory import HOME, ME, Bench, play
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
-from treadle.wire.jobs import JobRequest, Report, State
+from treadle.core.job_report import Report
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 
 DDP = ("ddp.py",)

@@ -84,6 +84,7 @@ class Parts:
     """What a service is made of."""
 
     context: Context
+    link: EngineLink
     progress: ProgressWatch
     restored: Restored
     token_key: bytes
@@ -150,7 +151,11 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         diffs=Diffs(settings.root / "code"),
     )
     return Parts(
-        context=context, progress=_progress(context), restored=restored, token_key=token_key
+        context=context,
+        link=link,
+        progress=_progress(context),
+        restored=restored,
+        token_key=token_key,
     )
 
 

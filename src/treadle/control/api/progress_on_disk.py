@@ -22,11 +22,16 @@ class ProgressOnDisk:
 
     async def keep(self) -> None:
         """Return once everything that was heard is on disk, or the store takes too long."""
+        if (writing := self.begin()) is not None:
+            await asyncio.wait({writing}, timeout=WITHIN_S)
+
+    def begin(self) -> "asyncio.Task[None] | None":
+        """Begin to write what was heard; None: it is written once the store takes it."""
         if self._context.condition.store_error:
-            return  # It is written once the store takes it.
+            return None
         if self._following is None:
             self._following = asyncio.create_task(self._write(self._writing))
-        await asyncio.wait({self._following}, timeout=WITHIN_S)
+        return self._following
 
     async def close(self) -> None:
         """Nothing is written from now on."""

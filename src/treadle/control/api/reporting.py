@@ -1,14 +1,29 @@
 """Reports of running jobs about themselves: checked, then heard."""
 
+import asyncio
+import logging
+from collections.abc import Callable
+
 from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.progress_on_disk import ProgressOnDisk
 from treadle.control.learning import ProgressWatch
+from treadle.core.job import JobId
+from treadle.core.job_report import JobReport, Report
 from treadle.core.lifecycle import Phase
-from treadle.wire.jobs import Report
 from treadle.wire.machine import Who
-from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError, NotFoundError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotAllowedError,
+    NotFoundError,
+    NotKnownError,
+    RequestError,
+)
 
+logger = logging.getLogger("treadle")
+
+EARLY_S = 1.0  # a start that was told is on record by then, or the report is heard later
 STAGES = ("load", "prepare", "compute", "sync", "step", "turns")
 SECONDS_MAX = 1e6
 STEPS_MAX = 1e15  # up to here a step more can be told from a step less
@@ -17,13 +32,50 @@ STEPS_MAX = 1e15  # up to here a step more can be told from a step less
 class Reporting:
     """Takes reports in."""
 
-    def __init__(self, context: Context, progress: ProgressWatch, disk: ProgressOnDisk) -> None:
+    def __init__(
+        self,
+        context: Context,
+        progress: ProgressWatch,
+        disk: ProgressOnDisk,
+        who_of_token: Callable[[str], Who | None],
+    ) -> None:
         self._context = context
         self._progress = progress
         self._disk = disk
+        self._who_of_token = who_of_token
+        self._early: dict[JobId, JobReport] = {}  # of jobs whose start is not on record yet
+        self._again: asyncio.TimerHandle | None = None
 
     async def report(self, who: Who, identity: str, report: Report) -> None:
         """A job says how far it is."""
+        self._take(who, identity, report)
+        await self._disk.keep()
+
+    def hear(self, given: JobReport) -> None:
+        """The same through the engine: what is wrong with it can only be written to the log."""
+        row = self._context.row(given.job)
+        if row is not None and row.phase is Phase.STARTING:
+            self._early[given.job] = given
+            if self._again is None:
+                self._again = asyncio.get_running_loop().call_later(EARLY_S, self._hear_early)
+            return
+        try:
+            who = self._who_of_token(given.token)
+            if who is None or not who.job:
+                raise NotKnownError("it does not come with the token of a job")  # noqa: TRY301
+            self._take(who, given.job, given.report, given.at)
+            self._disk.begin()
+        except RequestError as error:
+            logger.info("a report of job %s was refused: %s", given.job, error)
+        except Exception:  # What one job says must not cost its node the others.
+            logger.exception("a report of job %s", given.job)
+
+    def _hear_early(self) -> None:
+        early, self._early, self._again = self._early, {}, None
+        for given in early.values():
+            self.hear(given)
+
+    def _take(self, who: Who, identity: str, report: Report, at: float | None = None) -> None:
         if who.job and who.job != identity:
             raise NotAllowedError(f"this token reports on job {who.job}, not on {identity}")
         record = self._context.jobs.records.get(identity)
@@ -50,10 +102,10 @@ class Reporting:
             total,
             loss=report.loss,
             source="report",
+            at=at,
             checkpoint=checkpoint,
             stages=None if report.stages is None else tuple(sorted(report.stages.items())),
         )
-        await self._disk.keep()
 
 
 def _check(report: Report) -> None:

@@ -20,6 +20,7 @@ from treadle.control.api.retention import Retention, keeping_of
 from treadle.control.api.service_lifecycle import Life
 from treadle.control.api.usage_running import with_running
 from treadle.control.loop import wall
+from treadle.core.job_report import Report
 from treadle.core.machine import NodeView
 from treadle.store.store import Store
 from treadle.wire.decisions import DecisionPage, WhyNot
@@ -33,7 +34,6 @@ from treadle.wire.jobs import (
     JobRequest,
     JobView,
     LogPiece,
-    Report,
     Submitted,
     Why,
 )
@@ -82,7 +82,8 @@ class LiveService:
         )
         self._looks = Looks(self.context, self._queries)
         disk = ProgressOnDisk(self.context)
-        self._reporting = Reporting(self.context, parts.progress, disk)
+        self._reporting = Reporting(self.context, parts.progress, disk, self._accounts.who_of_token)
+        parts.link.hear = self._reporting.hear
         self._life = Life(parts, self._accounts, self._retention, disk, self._looks)
         self._administration = Administration(
             self.context, self._commands, self._queries, self._life.stopped

@@ -117,16 +117,19 @@ class ProgressWatch:
         *,
         loss: float | None,
         source: str,
+        at: float | None = None,
         checkpoint: float | None = None,
         stages: tuple[tuple[str, float], ...] | None = None,
     ) -> None:
         """A running job is so far.
 
-        checkpoint: the share of the work that is safe, if it said. stages: seconds of a step; None:
-        as it said before.
+        at: when it said so; None: now. checkpoint: the share of the work that is safe, if it said.
+        stages: seconds of a step; None: as it said before.
         """
         now = self._clock.now()
         gauge_before = self._learner.gauge(row.id)
+        if at is not None:  # It does not go back: its output may have been read since then.
+            now = max(min(now, at), 0.0 if gauge_before is None else gauge_before.seen_at)
         gauge_before = None if gauge_before is None else replace(gauge_before)
         if loss is not None:
             self._losses.see(row.id, step, loss)

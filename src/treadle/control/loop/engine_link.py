@@ -5,6 +5,7 @@ that is not UTF-8 would be written to the store and could not be read back.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
 from math import isfinite
 from typing import get_args
@@ -14,6 +15,7 @@ from treadle.control.loop.inbox import Inbox
 from treadle.core.allocation import Allocation
 from treadle.core.events import Event
 from treadle.core.job import JobId
+from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
 
 logger = logging.getLogger("treadle")
@@ -28,6 +30,8 @@ class EngineLink:
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
         self.launcher: Launcher | None = None  # set before the first order is given
+        # Takes the reports of jobs that come through the engine; set before it begins.
+        self.hear: Callable[[JobReport], None] | None = None
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         assert self.launcher is not None, "orders come after the launcher"
@@ -39,6 +43,11 @@ class EngineLink:
                 logger.error("the engine reported %r, which is not a fact; ignored", fact)
                 continue
             self._inbox.tell(_sound(fact))
+
+    def report(self, *reports: JobReport) -> None:
+        assert self.hear is not None, "jobs run after the engine has begun"
+        for report in reports:
+            self.hear(report)
 
 
 def _sound(fact: Event) -> Event:

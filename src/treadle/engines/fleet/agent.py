@@ -6,6 +6,7 @@ closed, which leaves its supervisors running, and the fresh one adopts them as o
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import replace as with_fields
@@ -16,6 +17,7 @@ from uuid import uuid4
 from treadle.core.actions import Start
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.job import JobId
 from treadle.core.launch import Part
 from treadle.core.machine import Leftovers
 from treadle.engines.fleet import messages
@@ -23,6 +25,7 @@ from treadle.engines.fleet.copies.agent_copies import AgentCopies
 from treadle.engines.fleet.copies.own_folders import discard_own
 from treadle.engines.fleet.lease import NodeLease
 from treadle.engines.fleet.port import LEASE_S, StaleEpochError
+from treadle.engines.fleet.report_relay import ReportRelay
 from treadle.engines.fleet.session import NodeControls, Session, job_of
 from treadle.engines.local import adoption
 from treadle.engines.local.engine import LocalEngine
@@ -32,7 +35,6 @@ from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
-from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
 from treadle.files import is_folder, replace
 
@@ -87,6 +89,7 @@ class Agent:
         self._epoch = self._read_epoch()
         self._session: Session | None = None
         self._taking = asyncio.Lock()
+        self._relay = ReportRelay(root, self._token_of)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
             "take-charge": self._take_charge,
@@ -100,7 +103,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
-            **AgentCopies(self._roots, self.has_folder).verbs,
+            **AgentCopies(self._roots, self).verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -143,8 +146,13 @@ class Agent:
         """Whether an attempt is alive here."""
         return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
 
+    def has_file(self, path: str) -> bool:
+        """Whether there is something at a path on this node."""
+        return os.path.exists(path)  # noqa: PTH110  (it never raises)
+
     async def close(self) -> None:
         """Leave; what runs keeps running."""
+        self._relay.close()
         async with self._taking:
             await self._end_session()
 
@@ -192,6 +200,7 @@ class Agent:
                     retryable=True,
                 )
             await self._end_session()
+            await self._relay.open()
             session = self._begin_session(asked)
             try:
                 session.controls.allow(asked.launches)
@@ -213,8 +222,7 @@ class Agent:
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
         )
-        here = bool(asked.machine) and asked.machine == boot_id()
-        controls = NodeControls(self.root, here=here)
+        controls = NodeControls(self.root, lambda: self._relay.address)
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -258,6 +266,9 @@ class Agent:
             raise messages.LostPlaceError(f"no controller is in charge of node {self.node.name}")
         self._session.check(session)
         return self._session
+
+    def _token_of(self, job: JobId) -> str | None:
+        return None if self._session is None else self._session.controls.token_of(job)
 
     def _answered(self, session: Session) -> messages.Answered:
         return messages.Answered(session=session.id, upto=session.controls.outbox.upto)
@@ -307,12 +318,16 @@ class Agent:
         await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
         session = self._of(asked.session)
         (view,) = session.engine.view()
+        await self._relay.open()  # If it could not before.
+        reports, reports_upto = self._relay.given(asked.reports_after)
         return messages.FactsGiven(
             facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
             upto=outbox.upto,
             view=view,
             measurements=tuple(session.engine.measurements()),
             now=fence.now(),
+            reports=reports,
+            reports_upto=reports_upto,
         )
 
     async def _order_device(self, asked: messages.DeviceAsked) -> messages.Answered:

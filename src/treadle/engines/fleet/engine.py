@@ -57,7 +57,6 @@ from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
-from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
@@ -284,12 +283,16 @@ class FleetEngine:
             launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
-            machine=boot_id(),
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
         self._views.seen[node] = seen.view
-        self._sightings[node] = Sightings(seen.measurements, self._clock.now() - seen.now)
+        behind_s = self._clock.now() - seen.now
+        self._sightings[node] = Sightings(seen.measurements, behind_s)
+        for each in seen.reports:
+            course = self._courses.get(each.job)
+            if course is not None and course.gang is not None and node in course.gang.seats:
+                self._controls.report(replace_fields(each, at=max(0.0, each.at + behind_s)))
 
     def hear(self, node: str, fact: Event) -> None:
         match fact:

@@ -17,6 +17,7 @@ from treadle.core.cluster import Device
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import JobId
+from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch, Part
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import (
@@ -137,7 +138,6 @@ class TakeCharge:
     # controller's folder of checkpoints.
     shared: str = ""
     probe: str = ""
-    machine: str = ""  # of the controller: another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +203,7 @@ class FactsAsked:
     session: str
     after: int  # all up to this one have been taken
     wait_s: float
+    reports_after: int = 0  # the same of reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +212,9 @@ class FactsGiven:
     upto: int  # the number of the last one
     view: NodeView
     measurements: tuple[Measurement, ...]
-    now: float  # by the agent's clock, as `Measurement.at`
+    now: float  # by the agent's clock, as `Measurement.at` and `JobReport.at`
+    reports: tuple[JobReport, ...] = ()  # the newest of each job
+    reports_upto: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

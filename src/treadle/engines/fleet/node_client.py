@@ -53,7 +53,7 @@ class NodeClient:
         self._more = asyncio.Event()
         self._session = ""
         self._number = 0  # of the newest batch
-        self._upto = 0  # facts up to this one were taken
+        self._upto = self._reports_upto = 0  # facts and reports up to these were taken
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._in_charge = asyncio.Event()
         self._left = False
@@ -170,7 +170,7 @@ class NodeClient:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
-        self._session, self._number, self._upto = answered.session, 0, 0
+        self._session, self._number, self._upto, self._reports_upto = answered.session, 0, 0, 0
         self.shared, self.root = answered.shared, answered.root
         await self._poll(0.0)
         while self._upto < answered.upto:
@@ -215,12 +215,17 @@ class NodeClient:
             await self._poll(FACTS_WAIT_S)
 
     async def _poll(self, wait_s: float) -> None:
-        asked = messages.FactsAsked(session=self._session, after=self._upto, wait_s=wait_s)
+        asked = messages.FactsAsked(
+            session=self._session,
+            after=self._upto,
+            wait_s=wait_s,
+            reports_after=self._reports_upto,
+        )
         found = await self.patiently("facts", asked, messages.FactsGiven)
-        self._desk.see(self.name, found)
+        self._desk.see(self.name, found)  # What jobs said before they ended is heard before that.
         for each in found.facts:
             self._desk.hear(self.name, messages.fact_of(each))
-        self._upto = found.upto
+        self._upto, self._reports_upto = found.upto, found.reports_upto
         for upto, waiter in self._waiting:
             if upto <= self._upto and not waiter.done():
                 waiter.set_result(None)

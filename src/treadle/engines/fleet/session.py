@@ -4,7 +4,7 @@ A session ends when another controller takes charge, when the same one does so a
 lease has run out. The local engine that is made for the next session finds what runs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,23 +12,25 @@ from treadle.core.allocation import Allocation
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
+from treadle.engines.fleet.copies.command_paths import led_to
 from treadle.engines.fleet.copies.own_folders import own_folder
 from treadle.engines.fleet.messages import LostPlaceError, Ordered, Row
 from treadle.engines.fleet.outbox import Outbox
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.checkpoint_folders import folder_name
 
-API_URL = "TREADLE_API_URL"
+API_URL, JOB_TOKEN = "TREADLE_API_URL", "TREADLE_JOB_TOKEN"
 
 
 class NodeControls:
     """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
 
-    def __init__(self, root: Path, *, here: bool) -> None:
-        """root: of the agent. here: the controller is on this machine."""
+    def __init__(self, root: Path, reports: Callable[[], str]) -> None:
+        """root: of the agent. reports: where jobs of this node report; empty: nowhere."""
         self.outbox = Outbox()
-        self._root, self._here = root, here
+        self._root, self._reports = root, reports
         self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
 
     def allow(self, launches: Sequence[Ordered]) -> None:
@@ -48,21 +50,29 @@ class NodeControls:
     def _fitted(self, launch: Launch) -> Launch:
         """As it is launched on this node: in the job's own folder, if it was given one here.
 
-        A socket of the controller's machine leads nowhere on another one, or to another server.
+        It reports to the agent: a socket of the controller's machine leads nowhere on another.
         """
         if (own := own_folder(self._root, folder_name(launch.job, launch.submission))) is not None:
-            launch = replace(launch, workdir=str(own))
-        scheme, _, path = launch.env.get(API_URL, "").partition(":")
-        if scheme == "unix" and not (self._here and Path(path).is_socket()):
-            env = {name: value for name, value in launch.env.items() if name != API_URL}
-            launch = replace(launch, env=env)
-        return launch
+            launch = _moved(launch, str(own))
+        env = {name: value for name, value in launch.env.items() if name != API_URL}
+        if API_URL in launch.env and (address := self._reports()):
+            env[API_URL] = address
+        return replace(launch, env=env)
+
+    def token_of(self, job: JobId) -> str | None:
+        """What a job that was to be launched here reports with."""
+        launches = self._launches.get(job)
+        return launches[max(launches)].secrets.get(JOB_TOKEN) if launches else None
 
     def tell(self, *facts: Event) -> None:
         for fact in facts:
             self.outbox.put(fact)
             if isinstance(fact, AttemptEnded):
                 self._forget(fact)
+
+    def report(self, *reports: JobReport) -> None:
+        """Jobs of a local engine report by themselves."""
+        raise AssertionError(reports)
 
     def _forget(self, ended: AttemptEnded) -> None:
         """Launches hold secrets; those for orders before this end are not asked for again."""
@@ -90,6 +100,20 @@ class Session:
             raise LostPlaceError("this session has ended")
         if self.over or self.controls.outbox.overflowed:
             raise LostPlaceError(self.over or "the controller has not taken facts for too long")
+
+
+def _moved(launch: Launch, own: str) -> Launch:
+    """In a copy of its folder: its command and variables name files there."""
+
+    def led(text: str) -> str:
+        return led_to(text, launch.workdir, own)
+
+    return replace(
+        launch,
+        workdir=own,
+        command=tuple(map(led, launch.command)),
+        env={name: led(value) for name, value in launch.env.items()},
+    )
 
 
 def job_of(row: Row) -> Job:

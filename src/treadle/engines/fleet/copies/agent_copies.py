@@ -9,11 +9,12 @@ import re
 import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.engines.fleet.copies import copy_messages as messages
+from treadle.engines.fleet.copies.command_paths import led_to
 from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
 from treadle.engines.fleet.copies.own_folders import give, keep_newest
 from treadle.engines.fleet.copies.tree import FILE, Listing, UncopyableError, listing, read
@@ -32,15 +33,19 @@ T = TypeVar("T")
 Roots = Callable[[str], "dict[str, Path]"]  # where the folders of each kind are, for a session
 
 
+class Paths(Protocol):
+    """Which paths there are on this node."""
+
+    def has_folder(self, path: str) -> bool: ...
+    def has_file(self, path: str) -> bool: ...
+
+
 class AgentCopies:
     """What an agent answers."""
 
-    def __init__(self, roots: Roots, has_folder: Callable[[str], bool]) -> None:
-        """roots: raises LostPlaceError if the session is not the present one.
-
-        has_folder: whether a path on this node is that of a folder.
-        """
-        self._roots, self._has_folder = roots, has_folder
+    def __init__(self, roots: Roots, here: Paths) -> None:
+        """roots: raises LostPlaceError if the session is not the present one."""
+        self._roots, self._here = roots, here
         # Those in use: the last call that wants a folder lets go of its lock.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self.verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
@@ -128,7 +133,14 @@ class AgentCopies:
         own = self._work_folder(asked.session, asked.name)
 
         def look() -> messages.Sight:
-            return messages.Sight(there=own.is_dir() or self._has_folder(asked.path))
+            given = own.is_dir()
+            missing = [path for path in asked.files if not has(path, given)]
+            there = given or self._here.has_folder(asked.path)
+            return messages.Sight(there=there, missing=tuple(missing))
+
+        def has(path: str, given: bool) -> bool:
+            led = led_to(path, asked.path, str(own)) if given else path
+            return os.path.exists(led) if led != path else self._here.has_file(path)  # noqa: PTH110
 
         return await asyncio.to_thread(look)
 

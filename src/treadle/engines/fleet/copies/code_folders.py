@@ -20,9 +20,10 @@ import msgspec
 
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
-from treadle.core.wording import gib_text
+from treadle.core.wording import gib_text, listed
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
+from treadle.engines.fleet.copies.command_paths import files_run
 from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy
 from treadle.engines.fleet.copies.incoming import digest
 from treadle.engines.fleet.copies.tree import (
@@ -94,8 +95,21 @@ class CodeFolders:
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
     ) -> None:
-        """Have all these nodes see the job's folder. Raises StrandedError, or EngineError."""
-        blind = [node for node in nodes if not await self._sees(launch, node)]
+        """Have all these nodes see the job's folder and what it runs.
+
+        Raises StrandedError, or EngineError.
+        """
+        sights = {node: await self._sight(launch, node) for node in nodes}
+        blind = [node for node, sight in sights.items() if not sight.there]
+        await self._bring(launch, blind, wanted)
+        sights |= {node: await self._sight(launch, node) for node in blind}
+        for node, sight in sights.items():
+            for path in sight.missing:
+                await self._miss(launch, node, path)
+
+    async def _bring(
+        self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
+    ) -> None:
         folder = Path(launch.workdir)
         if not blind or not await asyncio.to_thread(os.path.isdir, folder):
             return  # If it is nowhere, the launch says so.
@@ -119,15 +133,20 @@ class CodeFolders:
                     await copy(what, [Source(FolderHere(folder), code.entries)], target)
                     await self._unpack(launch, code.name, target)
 
-    async def _sees(self, launch: Launch, node: str) -> bool:
+    async def _sight(self, launch: Launch, node: str) -> messages.Sight:
         client = self._clients.get(node)
         if client is None:
-            return True  # It has left, which is noticed elsewhere.
+            return messages.Sight(there=True)  # It has left, which is noticed elsewhere.
 
         def asked(session: str) -> messages.SightAsked:
-            return messages.SightAsked(session=session, path=launch.workdir, name=_name(launch))
+            return messages.SightAsked(
+                session=session,
+                path=launch.workdir,
+                name=_name(launch),
+                files=files_run(launch.command, launch.workdir),
+            )
 
-        return (await client.within_session("copy-sees", asked, messages.Sight)).there
+        return await client.within_session("copy-sees", asked, messages.Sight)
 
     async def _unpack(self, launch: Launch, code: str, target: Asked) -> None:
         def asked(session: str) -> messages.Unpack:
@@ -142,8 +161,24 @@ class CodeFolders:
         await target.within_session("copy-unpack", asked, messages.Done)
 
     async def _refuse(self, launch: Launch, why: str) -> None:
-        seeing = [node for node in list(self._clients) if await self._sees(launch, node)]
+        sights = {node: await self._sight(launch, node) for node in list(self._clients)}
+        seeing = [node for node, sight in sights.items() if sight.there]
         raise StrandedError(f"its folder {launch.workdir} {why}", seeing)
+
+    async def _miss(self, launch: Launch, node: str, path: str) -> None:
+        """A file that it runs is not there; if it is nowhere, the launch says so."""
+        sights = {each: await self._sight(launch, each) for each in list(self._clients)}
+        having = [each for each, sight in sights.items() if path not in sight.missing]
+        if not having and not await asyncio.to_thread(os.path.exists, path):
+            return
+        why = f"and only its folder {launch.workdir} is copied"
+        if Path(path).is_relative_to(launch.workdir):
+            why = "though its folder is there: copies leave out what git ignores, and environments"
+        nodes = f"{'node' if len(having) == 1 else 'nodes'} {listed(having, 3)}"
+        where = nodes if having else "the daemon's machine alone"
+        raise StrandedError(
+            f"it runs {path}, which is not on node {node}, {why}; it is on {where}", having
+        )
 
 
 class FolderHere:

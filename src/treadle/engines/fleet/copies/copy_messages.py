@@ -137,11 +137,13 @@ class SightAsked:
     session: str
     path: str  # as it was submitted
     name: str  # of the job's own folder, if it has been given one
+    files: tuple[str, ...] = ()  # that its command runs, as they were submitted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     there: bool
+    missing: tuple[str, ...] = ()  # of the files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
