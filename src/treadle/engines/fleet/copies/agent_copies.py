@@ -128,7 +128,9 @@ class AgentCopies:
         own = self._work_folder(asked.session, asked.name)
 
         def look() -> messages.Sight:
-            return messages.Sight(there=own.is_dir() or self._has_folder(asked.path))
+            if own.is_dir():
+                return messages.Sight(there=True, own=str(own))
+            return messages.Sight(there=self._has_folder(asked.path))
 
         return await asyncio.to_thread(look)
 

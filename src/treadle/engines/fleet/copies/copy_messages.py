@@ -142,6 +142,7 @@ class SightAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     there: bool
+    own: str = ""  # the folder that the job was given on that node, if it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
