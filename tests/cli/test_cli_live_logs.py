@@ -14,8 +14,8 @@ from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import cut, log_text, plain, width_of
 from treadle.client.errors import UnreachableError
 from treadle.core.wording import short_span
-from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
-from treadle.wire.problems import TooManyError
+from treadle.wire.jobs import CALLED_OFF, AttemptView, JobDetail, LogPiece, State
+from treadle.wire.problems import LostOutputError, TooManyError
 
 DONE = replace(running("9", name="big"), state=State.SUCCEEDED)
 
@@ -96,6 +96,62 @@ def test_several_ranks_have_their_number_before_each_line(capsys) -> None:
     assert capsys.readouterr().out == "a\nb\nc\nlast"
     assert treadle(client, "logs", "9", "--rank", "1") == 0
     assert capsys.readouterr().out == "c\nlast"
+
+
+class LostClient(ValueClient):
+    """The first attempt wrote on a node that is lost; of the second, rank 1 did."""
+
+    def log(self, identity: str, **which: object) -> LogPiece:
+        if which["attempt"] == 1:
+            raise LostOutputError("the output of attempt 1 of job 9 is on node c, which is lost")
+        if (which["attempt"], which["rank"]) == (2, 1):
+            raise LostOutputError("the output of rank 1 of attempt 2 of job 9 is on node c, ...")
+        return super().log(identity, **which)  # type: ignore[arg-type]
+
+
+def lost_client() -> LostClient:
+    runs = attempts(NOW - 200, NOW - 100, NOW - 50, NOW - 40)
+    runs = (*runs[:1], replace(runs[1], ranks=2), runs[2], replace(runs[3], told=CALLED_OFF))
+    client = LostClient(details={"9": detail(DONE, attempts=runs, ranks=3)})
+    client.logs = {(2, 0): "second\n", (3, 0): "third\n", (3, 1): "", (3, 2): ""}
+    return client
+
+
+def test_output_on_a_lost_node_does_not_hide_what_can_be_read(capsys) -> None:
+    assert treadle(lost_client(), "logs", "9", "--since", "10m") == 0
+    out, err = capsys.readouterr()
+    assert out == "[0] second\n[0] third\n"
+    assert err.splitlines()[1:] == [
+        "treadle: attempt 1 of job 9",
+        "treadle: the output of attempt 1 of job 9 is on node c, which is lost",
+        "treadle: attempt 2 of job 9",
+        "treadle: the output of rank 1 of attempt 2 of job 9 is on node c, ...",
+        "treadle: attempt 3 of job 9",
+    ]
+    assert treadle(lost_client(), "logs", "9", "--attempt", "1") == 1
+    assert "attempt 1 of job 9 is on node c, which is lost" in capsys.readouterr().err
+
+
+def test_an_attempt_that_was_called_off_is_not_the_newest_that_is_shown(capsys) -> None:
+    assert treadle(lost_client(), "logs", "9") == 0
+    assert capsys.readouterr().out == "[0] third\n"
+    assert treadle(lost_client(), "logs", "9", "--json") == 0
+    assert {piece["attempt"] for piece in json.loads(capsys.readouterr().out)} == {3}
+
+
+def test_the_ranks_are_those_of_the_attempt_that_is_shown(capsys) -> None:
+    runs = (replace(attempts(NOW - 100)[0], ranks=2), replace(attempts(None, None)[1], ranks=3))
+    client = ValueClient(details={"9": detail(DONE, attempts=runs, ranks=3, uses_train=True)})
+    client.logs = {(1, 0): "a\n", (2, 0): "b\n"}
+    assert treadle(client, "logs", "9", "--attempt", "1") == 0
+    assert "only rank 0 of 2 is shown" in capsys.readouterr().err
+
+
+def test_a_follower_passes_output_on_a_lost_node_and_says_so_once(capsys) -> None:
+    client = lost_client()
+    session = Session(connect=lambda: client, pause=lambda _: None)
+    Follower(session, "9", Printer(raw=True), attempt=1).run()
+    assert capsys.readouterr().err.count("is on node c, which is lost") == 1
 
 
 def test_attempts_by_number_and_by_time(capsys) -> None:

@@ -1,6 +1,10 @@
 """What `treadle describe` says of the time that a job shared its devices."""
 
+from dataclasses import replace
+
 import pytest
+from tests.cli.live_session import ValueClient, running, treadle
+from tests.cli.live_session import detail as described
 
 from treadle.cli.live.describe import _failure, _sharing
 from treadle.wire.jobs import (
@@ -59,3 +63,19 @@ def test_u14_a_retry_that_was_decided_against_is_not_advised(
         kind="transient", rule="r", sentence="s", evidence="", advice=advice, retried=retried
     )
     assert dict(_failure(failure))["advice"] == text
+
+
+def test_describe_says_what_attempts_began_with_and_where_they_ran(capsys) -> None:
+    found = described(running("7"))
+    run = replace(
+        found.attempts[0],
+        number=2,
+        fallback="it began anew: those of attempt 1 are lost",
+        workdirs=("b:/state/nodes/b/work/7-abc",),
+    )
+    client = ValueClient(details={"7": replace(found, attempts=(run,))})
+    assert treadle(client, "describe", "7") == 0
+    shown = capsys.readouterr().out.splitlines()
+    place = shown.index("  workdir      /home/anna/code")
+    assert shown[place + 1].strip() == "run in a copy: b:/state/nodes/b/work/7-abc"
+    assert "  checkpoints  attempt 2: it began anew: those of attempt 1 are lost" in shown

@@ -5,6 +5,7 @@ TreadleError
  ├── PolicyError         a policy's: the decision is dropped, the last good schedule stays
  │    └── DoubleBookingError
  └── EngineError         the world's: retryable or not
+      └── NodeAwayError  what is asked for is on a node that is not there
 
 Our own mistakes are asserts, not errors.
 """
@@ -32,3 +33,10 @@ class EngineError(TreadleError):
     def __init__(self, message: str, *, retryable: bool) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class NodeAwayError(EngineError):
+    """What is asked for is on a node that is not there now; it may return."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)

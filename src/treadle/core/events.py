@@ -6,7 +6,7 @@ earlier attempt from a report of this one.
 
 from dataclasses import replace
 
-from treadle.core.attempt import How, LastProgress, Verdict
+from treadle.core.attempt import Fallback, How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.sighting import Sighting
@@ -78,6 +78,9 @@ class JobStarted:
     started_at: float | None = None  # seconds since 1970; None: when the fact is taken
     # For a change without a restart: for how long the processes that went on stood still.
     stall_s: float | None = None
+    fallback: Fallback | None = None  # where its newest checkpoints were lost with a node
+    # Nodes and their folders in which it runs in place of the one it was submitted from.
+    workdirs: tuple[tuple[str, str], ...] = ()
 
 
 @value

@@ -110,7 +110,7 @@ _KINDS: Mapping[str, type] = {
 # Fields that a line has only where they say something; a simulation writes none of them.
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
-    "JobStarted": ("changes", "attempt", "started_at", "stall_s"),
+    "JobStarted": ("changes", "attempt", "started_at", "stall_s", "fallback", "workdirs"),
     "JobProgressed": ("progress",),
     "DeviceClosed": ("cause",),
     "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost"),

@@ -33,9 +33,11 @@ def shown(who: Who, detail: JobDetail) -> JobDetail:
     code = None if detail.code is None else replace(detail.code, diff="", cut=False)
     failure = None if detail.failure is None else replace(detail.failure, evidence="")
     attempts = tuple(
-        attempt
-        if attempt.failure is None
-        else replace(attempt, failure=replace(attempt.failure, evidence=""))
+        replace(
+            attempt,
+            failure=None if attempt.failure is None else replace(attempt.failure, evidence=""),
+            workdirs=(),
+        )
         for attempt in detail.attempts
     )
     env = dict.fromkeys(detail.env, HIDDEN)

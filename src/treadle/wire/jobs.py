@@ -38,6 +38,7 @@ class State(StrEnum):
 
 
 COMMAND_SHOWN_MAX = 2000
+CALLED_OFF = "called off"  # AttemptView.told: nothing of the attempt ran
 _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMEOUT})
 
 
@@ -191,6 +192,14 @@ class AttemptView:
     memory_peak_gib: float | None = None  # host memory, where it was measured
     changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
     company: tuple[CompanyView, ...] = described((), "With which jobs it shared its devices.")
+    lost: tuple[str, ...] = described((), "Nodes of it that were lost before it had ended.")
+    fallback: str = described(
+        "", "What it began with, if the newest checkpoints were lost with a node."
+    )
+    workdirs: tuple[str, ...] = described(
+        (), "NODE:FOLDER where it ran in a copy of the folder it was submitted from."
+    )
+    ranks: int = described(0, "Its processes; 0 if the server does not say.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,12 @@ class ConflictError(RequestError):
     status, code = 409, "conflict"
 
 
+class LostOutputError(ConflictError):
+    """The output is on a node that was lost; it can be read if that node returns."""
+
+    code = "lost-output"
+
+
 class TooLargeError(RequestError):
     status, code = 413, "too-large"
 

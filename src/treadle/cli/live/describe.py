@@ -1,5 +1,7 @@
 """`treadle describe`: all details of a job except its secrets."""
 
+from collections.abc import Callable, Iterable
+
 import click
 
 from treadle.cli.live.job_rows import devices_text, progress_text
@@ -152,9 +154,10 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         retries += " of transient failures"
     return [
         ("command", command_text(view.command)),
-        ("workdir", plain(detail.workdir)),
+        ("workdir", _workdir(detail)),
         ("code", _code(detail)),
         ("changed", _changed(detail)),
+        ("checkpoints", _of_attempts(detail, lambda run: [run.fallback] if run.fallback else [])),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("model", plain(view.model)),
@@ -237,12 +240,20 @@ def _code(detail: JobDetail) -> str:
     return f"{plain(code.commit[:12])}{branch}{changed}"
 
 
+def _workdir(detail: JobDetail) -> str:
+    """The folder it was submitted from, and copies of it in which attempts ran."""
+    copies = dict.fromkeys(folder for run in detail.attempts for folder in run.workdirs)
+    return "\n".join([plain(detail.workdir), *(f"run in a copy: {plain(each)}" for each in copies)])
+
+
 def _changed(detail: JobDetail) -> str:
     """What the attempts ran that is not what was submitted."""
+    return _of_attempts(detail, lambda run: run.changed)
+
+
+def _of_attempts(detail: JobDetail, said: Callable[[AttemptView], Iterable[str]]) -> str:
     return "\n".join(
-        f"attempt {run.number}: {plain(change)}"
-        for run in detail.attempts
-        for change in run.changed
+        f"attempt {run.number}: {plain(text)}" for run in detail.attempts for text in said(run)
     )
 
 

@@ -18,7 +18,13 @@ from treadle.cli.show.wording import log_text, plain
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobDetail, JobView, LogPiece, State
-from treadle.wire.problems import NotFoundError, RequestError, TooManyError, UnavailableError
+from treadle.wire.problems import (
+    LostOutputError,
+    NotFoundError,
+    RequestError,
+    TooManyError,
+    UnavailableError,
+)
 
 PIECE = 1 << 16  # bytes of the first request
 PIECE_MAX = 1 << 20  # bytes of further requests
@@ -72,19 +78,34 @@ def show(
     ranks: Sequence[int],
     tail: int,
 ) -> None:
-    """Print the output of one attempt so far, without waiting for more."""
+    """Print the output of one attempt so far, without waiting for more.
+
+    Raises LostOutputError if no rank of it can be read.
+    """
     if printer.prefix is None:
         printer.prefix = len(ranks) > 1
+    lost: dict[str, LostOutputError] = {}  # by their sentences
+    read = False
     for rank in ranks:
-        if len(ranks) == 1:
-            # A single rank that does not exist is an error; of all ranks, some may not run yet.
-            session.client.log(identity, attempt=attempt, rank=rank, limit=64)
-        offset = (
-            tail_offset(session, identity, attempt=attempt, rank=rank, lines=tail) if tail else 0
-        )
-        for piece in _pieces(session, identity, attempt=attempt, rank=rank, offset=offset):
-            printer.write(rank, piece.text)
+        try:
+            if len(ranks) == 1:
+                # A single rank that does not exist is an error; of all ranks, some may not run yet.
+                session.client.log(identity, attempt=attempt, rank=rank, limit=64)
+            offset = (
+                tail_offset(session, identity, attempt=attempt, rank=rank, lines=tail)
+                if tail
+                else 0
+            )
+            for piece in _pieces(session, identity, attempt=attempt, rank=rank, offset=offset):
+                printer.write(rank, piece.text)
+            read = True
+        except LostOutputError as error:
+            lost.setdefault(str(error), error)
     printer.finish()
+    if lost and not read and len(lost) == 1:
+        raise next(iter(lost.values()))
+    for sentence in lost:
+        note(sentence)
 
 
 def tail_offset(session: Session, identity: str, *, attempt: int, rank: int, lines: int) -> int:
@@ -188,6 +209,7 @@ class Follower:
         self._pause_s = SHORTEST_S
         self._patience = Patience(session)
         self._never_runs = NeverRuns(session)
+        self._lost: set[str] = set()  # sentences about output that cannot be read
 
     def follow(self) -> int:
         """Print until the job has ended, then say how; Ctrl-C detaches. Returns the exit code."""
@@ -258,20 +280,31 @@ class Follower:
             self._printer.prefix = len(ranks) > 1
         new = False
         for rank in ranks:
-            if rank not in self._offsets:
-                self._offsets[rank] = self._first_offset(rank)
-            pieces = _pieces(
-                self._session,
-                self._identity,
-                attempt=self._attempt,
-                rank=rank,
-                offset=self._offsets[rank],
-            )
-            for piece in pieces:
-                # Noted piece by piece: the daemon may go away before the next one.
-                self._printer.write(rank, piece.text)
-                new = new or piece.next > self._offsets[rank]
-                self._offsets[rank] = piece.next
+            try:
+                new = self._print_rank(rank) or new
+            except LostOutputError as error:
+                if str(error) not in self._lost:
+                    self._lost.add(str(error))
+                    self._printer.finish()
+                    note(str(error))
+        return new
+
+    def _print_rank(self, rank: int) -> bool:
+        new = False
+        if rank not in self._offsets:
+            self._offsets[rank] = self._first_offset(rank)
+        pieces = _pieces(
+            self._session,
+            self._identity,
+            attempt=self._attempt,
+            rank=rank,
+            offset=self._offsets[rank],
+        )
+        for piece in pieces:
+            # Noted piece by piece: the daemon may go away before the next one.
+            self._printer.write(rank, piece.text)
+            new = new or piece.next > self._offsets[rank]
+            self._offsets[rank] = piece.next
         return new
 
     def _first_offset(self, rank: int) -> int:

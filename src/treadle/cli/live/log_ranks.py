@@ -8,7 +8,7 @@ import click
 from treadle.cli.live.session import Session, note
 from treadle.cli.show.wording import plain
 from treadle.wire.jobs import JobDetail
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import LostOutputError, NotFoundError
 
 ALL = "all"
 SHORTEST = 4  # bytes of the shortest piece
@@ -33,14 +33,16 @@ class RankChoice:
         """The ranks to show of an attempt (0: the newest); says once that there are others."""
         if self.wanted not in (None, ALL):
             return [int(self.wanted)]
+        own = [run.ranks for run in detail.attempts if run.number == attempt]
+        count = sum(own) or detail.ranks
         if self.wanted == ALL and detail.uses_train:  # It may have had more than it has now.
             there = _with_output(session, detail.job.id, attempt)
-            return range(max(1, detail.ranks, there))
-        if self.wanted == ALL or not detail.uses_train or detail.ranks <= 1:
-            return range(max(1, detail.ranks))
+            return range(max(1, count, there))
+        if self.wanted == ALL or not detail.uses_train or count <= 1:
+            return range(max(1, count))
         if not self.noted:
             self.noted = True
-            note(f"only rank 0 of {detail.ranks} is shown: all run the same script (--rank all)")
+            note(f"only rank 0 of {count} is shown: all run the same script (--rank all)")
         return [0]
 
 
@@ -48,5 +50,5 @@ def _with_output(session: Session, job: str, attempt: int) -> int:
     """How many ranks of an attempt have output."""
     try:
         return session.client.log(job, attempt=attempt, rank=0, limit=SHORTEST).ranks
-    except NotFoundError:
-        return 0  # It has not run yet.
+    except (NotFoundError, LostOutputError):
+        return 0  # It has not run yet, or its node is lost.

@@ -18,9 +18,9 @@ from treadle.cli.live.session import echo_json as as_json_text
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.wording import plain
 from treadle.core.wording import ago, several, short_span
-from treadle.wire.jobs import JobDetail
+from treadle.wire.jobs import CALLED_OFF, AttemptView, JobDetail
 from treadle.wire.notation import duration
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import LostOutputError, NotFoundError
 from treadle.wire.retention import size_text
 
 
@@ -65,7 +65,8 @@ def logs(
     if attempt and (not follow or detail.job.state.ended):
         _check_attempt(detail, attempt)
     if as_json:
-        _print_json(here, identity, attempt or 0, choice.of(here, detail, attempt or 0))
+        number = attempt or max((run.number for run in _that_ran(detail)), default=0)
+        _print_json(here, identity, number, choice.of(here, detail, number))
         return 0
     printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
     if follow and not detail.job.state.ended:
@@ -74,15 +75,34 @@ def logs(
         )
         return follower.follow()
     numbers = _attempts(here, detail, attempt, since_s)
-    ended = follow and detail.job.state.ended
+    _show_all(here, detail, numbers, choice, printer, tail=tail or 0)
+    if not (follow and detail.job.state.ended):
+        return 0
+    note(end_sentence(detail.job))
+    return exit_code(detail.job)
+
+
+def _show_all(
+    here: Session,
+    detail: JobDetail,
+    numbers: Sequence[int],
+    choice: RankChoice,
+    printer: Printer,
+    *,
+    tail: int,
+) -> None:
+    """Print these attempts; of several, those that can be read."""
+    identity = detail.job.id
     for number in numbers:
         if len(numbers) > 1:
             note(f"attempt {number} of job {plain(identity)}")
         ranks = choice.of(here, detail, number)
-        show(here, identity, printer, attempt=number, ranks=ranks, tail=tail or 0)
-    if ended:
-        note(end_sentence(detail.job))
-    return exit_code(detail.job) if ended else 0
+        try:
+            show(here, identity, printer, attempt=number, ranks=ranks, tail=tail)
+        except LostOutputError as error:
+            if len(numbers) == 1:
+                raise
+            note(str(error))
 
 
 def _check_attempt(detail: JobDetail, attempt: int) -> None:
@@ -108,13 +128,17 @@ def _attempts(
             note(f"job {plain(view.id)} has not run yet{reason}")
         return []
     if since_s is None:
-        return [detail.attempts[-1].number]
+        return [(_that_ran(detail) or detail.attempts)[-1].number]
     begun_at = here.now() - since_s
-    ran = [run for run in detail.attempts if run.ended_at is None or run.ended_at >= begun_at]
+    ran = [run for run in _that_ran(detail) if run.ended_at is None or run.ended_at >= begun_at]
     count = several(len(ran), "attempt")
     first = f", the first started {ago(ran[0].started_at, here.now())}" if ran else ""
     note(f"lines have no timestamps: {count} ran in the last {short_span(since_s)}{first}")
     return [run.number for run in ran]
+
+
+def _that_ran(detail: JobDetail) -> list[AttemptView]:
+    return [run for run in detail.attempts if run.told != CALLED_OFF]
 
 
 def _print_json(here: Session, identity: str, attempt: int, ranks: Sequence[int]) -> None:

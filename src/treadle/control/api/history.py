@@ -11,8 +11,17 @@ import msgspec
 
 from treadle.control.api.retention import EVENTS_PRUNED
 from treadle.control.api.usage_sums import UsageSums
-from treadle.control.jobs import ARRAY, COMPANY, DEPENDENCY, MACHINE, USER, first_cluster
+from treadle.control.jobs import (
+    ARRAY,
+    COMPANY,
+    DEPENDENCY,
+    MACHINE,
+    USER,
+    fallback_text,
+    first_cluster,
+)
 from treadle.control.loop import PolicyInCharge, StoreReads
+from treadle.core.attempt import Fallback
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
@@ -286,7 +295,7 @@ _HOLDERS = {
 }
 
 # What only the owner of a job may see, or what is shown in other words.
-_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run")
+_PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run", "workdirs")
 
 
 def _start_sentence(job: str, body: Mapping[str, object]) -> str:
@@ -294,6 +303,10 @@ def _start_sentence(job: str, body: Mapping[str, object]) -> str:
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     if body.get("changes"):  # It says so after it has started.
         return f"job {job} runs and can be changed without a restart"
+    if isinstance(said := body.get("fallback"), dict):
+        began_at = body.get("started_at")
+        started_at = began_at if isinstance(began_at, int | float) else None
+        return f"job {job} runs; {fallback_text(Fallback(**said), started_at)}"
     return f"job {job} runs"
 
 

@@ -11,6 +11,7 @@ import msgspec
 from treadle.control.api.context import Context
 from treadle.control.api.device_load import with_busy
 from treadle.control.api.job_lookup import array_called, found
+from treadle.control.api.job_output import JobOutput
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
@@ -29,18 +30,14 @@ from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why_array import why_array, why_ended
 from treadle.control.api.why_waiting import Reasons, reasons, why
 from treadle.control.jobs import (
-    AttemptKey,
     JobRecord,
-    id_of,
     record_of,
     stored_state,
 )
-from treadle.control.loop import date_text, worked_for
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.control.loop import worked_for
 from treadle.core.job import JobId
-from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import NodeView, Output
+from treadle.core.machine import NodeView
 from treadle.policies.registry import names as policy_names
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
@@ -73,6 +70,7 @@ class Queries:
         self._snapshots = Snapshots()
         self._order = InOrder(context)
         self._said = LastReasons()
+        self._outputs = JobOutput(context)
 
     def listening(self, url: str, fingerprint: str = "") -> None:
         """The API is reachable there too."""
@@ -249,46 +247,9 @@ class Queries:
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
         record = await self.record(identity)
-        newest = max(record.attempts, 1)
-        number = newest if attempt == 0 else attempt
-        if not 0 < number <= newest:
-            raise NotFoundError(
-                f"job {identity} has had {record.attempts} attempts; there is no attempt {attempt}"
-            )
-        attempt_id = await self._attempt_id(record.id, number)
-        await self._refuse_pruned(record)
-        # Asked first: what is read afterwards is then all there will be.
-        ended = self._attempt_ended(record, number)
-        found = await self._output(attempt_id, rank, offset=offset, limit=limit)
-        text, used = _whole_text(found.data, ended and found.offset + len(found.data) >= found.size)
-        return LogPiece(
-            attempt=number,
-            rank=rank,
-            offset=found.offset,
-            next=found.offset + used,
-            text=text,
-            ended=ended and found.offset + used >= found.size,
-            size=found.size,
-            lost=found.lost,
-            ranks=found.ranks,
+        return await self._outputs.piece(
+            record, attempt=attempt, rank=rank, offset=offset, limit=limit
         )
-
-    async def _refuse_pruned(self, record: JobRecord) -> None:
-        if not record.state.ended:
-            return
-        left = await self._context.reads.ask(lambda store: store.output(record.id))
-        if left is not None and left.pruned_at is not None:
-            raise NotFoundError(
-                f"the log of job {record.id} was pruned on {date_text(left.pruned_at)}"
-            )
-
-    async def _output(self, attempt: AttemptId, rank: int, *, offset: int, limit: int) -> Output:
-        try:
-            return await self._context.engine.output(attempt, rank, offset=offset, limit=limit)
-        except InvalidInputError as error:
-            raise NotFoundError(str(error)) from None
-        except EngineError as error:
-            raise UnavailableError(f"the output cannot be read now: {error}") from None
 
     def nodes(self) -> tuple[NodeView, ...]:
         return with_busy(self._context.engine.view(), self._context.learner.seen.busy_now())
@@ -385,19 +346,6 @@ class Queries:
         shown = self._context.jobs.shown_state
         return [record for record in found if shown(record) in wanted.states]
 
-    async def _attempt_id(self, job: JobId, number: int) -> AttemptId:
-        """The attempt as an engine knows it; without a nonce if there is no such attempt."""
-        row = self._context.jobs.open.get(AttemptKey(job, number))
-        if row is None:
-            row = await self._context.reads.ask(lambda store: store.attempt(job, number))
-        return AttemptId(job, number) if row is None else id_of(row)
-
-    def _attempt_ended(self, record: JobRecord, number: int) -> bool:
-        jobs = self._context.jobs
-        if jobs.shown_state(record).ended:
-            return True
-        return record.attempts > 0 and AttemptKey(record.id, number) not in jobs.open
-
 
 class StatusFacts(msgspec.Struct, frozen=True):
     """What the daemon knows of itself."""
@@ -451,18 +399,3 @@ def _cursor(text: str) -> tuple[str, int, tuple[int, int] | None]:
     except ValueError:
         pass
     raise InvalidRequestError(f"cursor is {text[:40]!r}; expected one that an earlier page gave")
-
-
-def _whole_text(data: bytes, last: bool) -> tuple[str, int]:
-    """As much as is whole characters; the beginning of one waits for its rest."""
-    cut = len(data)
-    if not last:
-        for back in range(1, min(4, len(data)) + 1):
-            byte = data[-back]
-            if byte >= 0xC0:
-                needs = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-                cut = len(data) - back if needs > back else cut
-                break
-            if byte < 0x80:
-                break
-    return data[:cut].decode("utf-8", errors="replace"), cut

@@ -8,7 +8,8 @@ from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, progress_of
 from treadle.control.api.queue_order import held_devices
 from treadle.control.api.why_ended import advised, how_it_ended
-from treadle.control.api.why_waiting import ENDING, Reasons, beside, brief, reason
+from treadle.control.api.why_holding import beside
+from treadle.control.api.why_waiting import ENDING, Reasons, brief, reason
 from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
 from treadle.control.loop import wall
 from treadle.core.job import Job, JobId
@@ -182,7 +183,10 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         after=record.after,
         after_any=record.after_any,
         code=None if record.code is None else replace(record.code, diff=kept.diff),
-        attempts=tuple(attempts[number] for number in sorted(attempts)),
+        attempts=tuple(
+            replace(run, ranks=rank_count(record, len(run.devices)))
+            for _, run in sorted(attempts.items())
+        ),
         failure=advised(record),
         ranks=rank_count(record, record.size or 1),
         logs_pruned_at=kept.logs_pruned_at,

@@ -1,7 +1,8 @@
 """Why a job is not on a device: what is true of the device first, then of the job."""
 
 from treadle.control.api.context import Context
-from treadle.control.api.why_waiting import NAMED_MAX, reason
+from treadle.control.api.why_holding import NAMED_MAX
+from treadle.control.api.why_waiting import reason
 from treadle.control.jobs import JobRecord
 from treadle.core.cluster import Device
 from treadle.core.job import Job

@@ -7,11 +7,10 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
-from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
+from treadle.control.api.job_progress import end_of, expectation, length_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import (
     STOPPING,
@@ -22,12 +21,11 @@ from treadle.control.api.queue_order import (
     idle_devices,
     in_queue,
     position,
-    sharers,
     usable,
 )
 from treadle.control.api.remedies import despite, released, remedy
-from treadle.control.api.sizes import scaling_doubt, why_small
 from treadle.control.api.why_ended import how_it_ended
+from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_text, holding
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
@@ -42,32 +40,20 @@ from treadle.core.wording import (
     listed,
     named_jobs,
     several,
-    share,
     span,
     times,
 )
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
-from treadle.policies.wrappers.steady import OVER_S
 from treadle.wire.jobs import Why
 
-NAMED_MAX = 4
 ENDING = ("ending", "it has ended; that is being written to the store")
 _FOLLOWS = ("dependency", "array")
 _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
 
 Reasons = Mapping[JobId, tuple[str, str]]  # a word and a sentence
-
-
-class Finding(NamedTuple):
-    """A reason, and what is known to help without trying."""
-
-    cause: str
-    because: str
-    change: str = ""
-    never: bool = False  # waiting does not help
 
 
 def why(context: Context, record: JobRecord) -> Why:
@@ -152,8 +138,8 @@ def brief(
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
             # That it runs, the state says.
-            return "running", _company_text(row.size, beside(context, row)).removeprefix("it ")
-        found = _holding(context, record, row)
+            return "running", company_text(row.size, beside(context, row)).removeprefix("it ")
+        found = holding(context, record, row)
         return found.cause, found.because
     known = (
         _hopeless(context, record, row)
@@ -192,7 +178,7 @@ def _host_reason(context: Context, row: Job) -> Reason | None:
 def reason(context: Context, record: JobRecord, row: Job) -> Finding:
     """The dominant reason for where a job stands."""
     if row.phase is not Phase.WAITING:
-        return _holding(context, record, row)
+        return holding(context, record, row)
     return (
         _hopeless(context, record, row)
         or _gated(context, record)
@@ -394,79 +380,6 @@ def _queued(context: Context, row: Job) -> Finding:
     # A policy does not see closed devices, and takes those that are idle for taken.
     taken = free_of(0, context.cluster.device_count)
     return Finding(found.cause, found.sentence.replace(taken, _none_free(context)))
-
-
-# -- holding --------------------------------------------------------------------------------------
-
-
-def _holding(context: Context, record: JobRecord, row: Job) -> Finding:
-    match row.phase:
-        case Phase.STARTING:
-            return _starting(context, record, row)
-        case Phase.STOPPING | Phase.CANCELLING:
-            return _stopping(context, record, row)
-        case _:
-            return _running(context, record, row)
-
-
-def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
-    others = context.scheduler.in_the_way(row.id)
-    if others:
-        whose = named_jobs(others, NAMED_MAX)
-        return Finding("starting", f"it waits for {whose} to release {_the(row.size)}")
-    if record.resizing:
-        return Finding("resizing", f"it is restarting on {devices(row.size)}")
-    if stuck := context.stuck(row.id):
-        return Finding("starting", stuck)
-    return Finding("starting", f"its processes are being launched on {devices(row.size)}")
-
-
-def _stopping(context: Context, record: JobRecord, row: Job) -> Finding:
-    how = "it is preempted and will resume later"
-    if row.phase is Phase.CANCELLING:
-        how = "it was cancelled"
-    elif USER in context.scheduler.blocked.get(record.id, ()):
-        how = "its user holds it"
-    if stuck := context.stuck(row.id):
-        return Finding("stopping", f"{how}; {stuck}")
-    left_s = record.grace_s - (context.clock.now() - row.since_at)
-    if left_s > 0:
-        return Finding("stopping", f"{how}; it has {span(left_s)} left to end by itself")
-    return Finding(
-        "stopping", f"{how}; its {record.grace_s:g} s of grace are over, and it is killed"
-    )
-
-
-def _running(context: Context, record: JobRecord, row: Job) -> Finding:
-    now = context.clock.now()
-    if row.over_at is not None:
-        since = span(now - row.over_at)
-        now_is = "is about to end" if now < row.over_at + OVER_S else "still runs"
-        return Finding("running", f"it ended its training {since} ago and {now_is}")
-    text = f"it has run on {devices(row.size)} for {span(now - row.since_at)}"
-    if row.spec.elastic and row.size < row.spec.sizes[-1]:
-        text += f" and could use up to {row.spec.sizes[-1]}: {why_small(context, row)}"
-    progress = progress_of(context, record, row)
-    if progress is not None and progress.total:
-        text += f"; {share(min(1.0, progress.step / progress.total))} is done"
-    if others := beside(context, row):
-        text += f"; {_company_text(row.size, others)}"
-    if choice := context.scheduler.why(row.id, now).choice:
-        text += f"; {choice}{scaling_doubt(row)}"
-    return Finding("running", text)
-
-
-def beside(context: Context, row: Job) -> tuple[JobId, ...]:
-    """The other jobs on its devices."""
-    return tuple(name for name in sharers(context.scheduler, row) if name != row.id)
-
-
-def _company_text(size: int, others: Sequence[JobId]) -> str:
-    return f"it shares {_the(size)} with {named_jobs(others, NAMED_MAX)}" if others else ""
-
-
-def _the(count: int) -> str:
-    return "its device" if count == 1 else "its devices"
 
 
 # -- all ------------------------------------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
+from treadle.control.jobs.attempts import fallback_text
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
 from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.end_completion import EndCompletion
-from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of, jobs_of
+from treadle.control.jobs.fact_subjects import Fact, core_facts, job_of, jobs_of
+from treadle.control.jobs.facts_to_records import Reducer
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
 from treadle.control.jobs.job_table import (
     AttemptKey,
@@ -79,6 +81,7 @@ __all__ = [
     "attempt_of",
     "check_fits",
     "core_facts",
+    "fallback_text",
     "first_cluster",
     "fits_at_most",
     "id_of",

@@ -6,10 +6,12 @@ from hashlib import blake2b
 from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
-from treadle.core.events import AttemptEnded
+from treadle.core.attempt import Fallback
+from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.job import JobId
+from treadle.core.wording import span
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import AttemptView, FailureView
+from treadle.wire.jobs import CALLED_OFF, AttemptView, FailureView
 
 NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
@@ -45,9 +47,26 @@ def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
     )
 
 
-def started(row: AttemptRow, at: float) -> AttemptRow:
-    view = replace(attempt_of(row.body), started_at=at)
+def started(row: AttemptRow, fact: JobStarted, at: float) -> AttemptRow:
+    view = replace(
+        attempt_of(row.body),
+        started_at=at,
+        fallback="" if fact.fallback is None else fallback_text(fact.fallback, at),
+        workdirs=tuple(f"{node}:{folder}" for node, folder in fact.workdirs),
+    )
     return row._replace(started_at=at, body=attempt_body(view))
+
+
+def fallback_text(fallback: Fallback, started_at: float | None) -> str:
+    """What an attempt began with; the end of a sentence."""
+    lost = f"attempt {fallback.attempt} are on node {fallback.lost}, which was lost"
+    if not fallback.copy_on:
+        return f"it began anew: no other node has checkpoints of it, and those of {lost}"
+    age = ""
+    if fallback.written_at is not None and started_at is not None:
+        age = f", written {span(started_at - fallback.written_at)} before it started"
+    copy = f"the copy of its checkpoints on node {fallback.copy_on}{age}"
+    return f"it went on from {copy}; those of {lost}"
 
 
 def changed(row: AttemptRow, changes: tuple[str, ...]) -> AttemptRow:
@@ -60,6 +79,12 @@ def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
     """An attempt that changed its devices without a restart."""
     view = replace(attempt_of(row.body), devices=devices, started_at=row.started_at or 0.0)
     return row._replace(devices=devices, body=attempt_body(view))
+
+
+def with_loss(row: AttemptRow, node: str) -> AttemptRow:
+    """An attempt of which a node was lost."""
+    view = attempt_of(row.body)
+    return row._replace(body=attempt_body(replace(view, lost=(*view.lost, node))))
 
 
 def closed(
@@ -83,6 +108,9 @@ def closed(
         memory_peak_gib=_peak_gib(ended),
         company=as_shown(before.company, ended.seen),
         changed=ended.changed or before.changed,
+        lost=before.lost,
+        fallback=before.fallback,
+        workdirs=before.workdirs,
     )
     return row._replace(
         busy=ended.busy,
@@ -105,7 +133,7 @@ def called_off(row: AttemptRow, at: float) -> AttemptRow:
         devices=row.devices,
         started_at=at,
         ended_at=at,
-        told="called off",
+        told=CALLED_OFF,
         company=attempt_of(row.body).company,
     )
     return row._replace(ended_at=at, body=attempt_body(view))

@@ -4,12 +4,21 @@ It runs after the scheduler has taken the same facts, live and when a journal is
 moments that the journal has. It reads no clock and no file, so both give the same records.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from treadle.control.jobs.attempts import called_off, changed, closed, moved, opened, started
+from treadle.control.jobs.attempts import (
+    called_off,
+    changed,
+    closed,
+    moved,
+    opened,
+    started,
+    with_loss,
+)
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
+from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
@@ -28,16 +37,14 @@ from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.events import (
     AttemptEnded,
-    Event,
     JobCancelled,
     JobFailed,
     JobFinished,
     JobProgressed,
-    JobsLearned,
     JobStarted,
     JobStopped,
-    JobSubmitted,
     JobUpdated,
+    NodeLost,
 )
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -49,15 +56,12 @@ from treadle.journal.facts import (
     DependencyBroken,
     JobAccepted,
     JobEdited,
-    RecordFact,
 )
 from treadle.models.learning.spread import spread_of
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import FailureView, Progress, State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
-
-Fact = Event | RecordFact
 
 
 class Reducer:
@@ -92,7 +96,7 @@ class Reducer:
         for record in over if facts else ():
             end = facts[ends[record.id]] if record.id in ends else None
             self._learner.profiles.forget(record.id)
-            self._over(record, self._scheduler.ended[record.id], _moment_of(end, at))
+            self._over(record, self._scheduler.ended[record.id], moment_of(end, at))
         for action in actions:
             self._ordered(action, now)
         follow_company(self._jobs, self._scheduler, self._moves)
@@ -131,6 +135,9 @@ class Reducer:
         if isinstance(fact, CodeChanged):
             self._code_changed(fact)
             return
+        if isinstance(fact, NodeLost):
+            self._lost(fact.node)
+            return
         record = self._jobs.records.get(job_of(fact))
         if record is None:
             return
@@ -156,6 +163,12 @@ class Reducer:
         attempt = self._jobs.attempt(AttemptKey(fact.job, fact.attempt))
         if attempt is not None:
             self._jobs.put_attempt(changed(attempt, fact.changes))
+
+    def _lost(self, node: str) -> None:
+        """What ran there may run on until its engine says that it has ended."""
+        for row in list(self._jobs.open.values()):
+            if node in nodes_in(row.devices):
+                self._jobs.put_attempt(with_loss(row, node))
 
     def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
         number = fact.attempt or record.launched.get(fact.action, 0)
@@ -184,8 +197,10 @@ class Reducer:
             record.starts += 1
             if record.starts == 1:
                 self._predict(record, len(attempt.devices))
+            if fact.fallback is not None and not fact.fallback.copy_on:
+                record.safe, record.checkpoint = 0.0, None
             record.progress = _to_build_on(record.progress, record.safe)
-            attempt = started(attempt, started_at)
+            attempt = started(attempt, fact, started_at)
             self._jobs.put_attempt(attempt)
             self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
         self._changed_live(record, attempt, now=now, at=at)
@@ -421,29 +436,6 @@ def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
             return State.RUNNING
         case _:
             return State.STOPPING
-
-
-def job_of(fact: Fact) -> JobId:
-    """The job that a fact is about; empty if it is about none."""
-    if isinstance(fact, JobSubmitted | JobUpdated):
-        return fact.spec.id
-    return getattr(fact, "job", "")
-
-
-def jobs_of(fact: Fact) -> tuple[JobId, ...]:
-    """All jobs that a fact changes."""
-    return fact.jobs if isinstance(fact, JobsLearned) else (job_of(fact),)
-
-
-def core_facts(facts: Iterable[Fact]) -> list[Event]:
-    """Those that the scheduler takes."""
-    return [fact for fact in facts if not isinstance(fact, RecordFact)]
-
-
-def _moment_of(fact: Fact | None, at: float) -> float:
-    """When it happened, which may be long before the controller heard of it, at `at`."""
-    told = fact.ended_at if isinstance(fact, AttemptEnded) else None
-    return at if told is None else told
 
 
 def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import get_args
 
-from treadle.control.jobs.facts_to_records import Reducer, core_facts
+from treadle.control.jobs.fact_subjects import core_facts
+from treadle.control.jobs.facts_to_records import Reducer
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner

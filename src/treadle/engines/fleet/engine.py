@@ -44,9 +44,15 @@ from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
 from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
 from treadle.engines.fleet.fleet_output import FleetOutput
-from treadle.engines.fleet.fleet_views import NodeViews, Sightings, holders, measured
+from treadle.engines.fleet.fleet_views import (
+    NodeViews,
+    Sightings,
+    holders,
+    measured,
+    waiting_for_fences,
+)
 from treadle.engines.fleet.gang import Gang
-from treadle.engines.fleet.launches import Launches
+from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
@@ -104,8 +110,10 @@ class FleetEngine:
 
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self._courses.values())
+        fenced = waiting_for_fences(self._courses.values(), self._lost.closing_in_s())
+        doing = {**self.copies.doing, **self.code.doing, **fenced}
         return tuple(
-            self._views.view(member.node, jobs, self._closed, self.copies.doing)
+            self._views.view(member.node, jobs, self._closed, doing)
             for member in self.members.values()
         )
 
@@ -309,12 +317,15 @@ class FleetEngine:
     def _hear_replaced(self, node: str, fact: AttemptEnded) -> None:
         """The end of an earlier attempt, of one that was given up, or of one that goes on anew."""
         unseen = self._unseen.get(node, set())
-        unseen -= {each for each in unseen if (each.job, each.number) == (fact.job, fact.attempt)}
+        owed = {each for each in unseen if (each.job, each.number) == (fact.job, fact.attempt)}
+        unseen -= owed
         course = self._courses.get(fact.job)
         gang = None if course is None else course.gang
         seat = None if gang is None else gang.seats.get(node)
         if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
-            self._tell(fact)
+            # What was given up with its node is found dead when that returns; its end was told.
+            if owed or (gang is not None and fact.attempt > gang.attempt.number):
+                self._tell(fact)
         else:
             self.do(course, course.hear(node, fact))
 
@@ -447,6 +458,8 @@ class FleetEngine:
             if fact.node_lost and (bound := self.copies.bound(fact.job)):
                 fact = replace_fields(fact, only_on=bound)
             self._ends.add(fact)
+        elif isinstance(fact, JobStarted):
+            fact = with_origin(fact, self.copies, self.code)
         elif isinstance(fact, DeviceClosed):
             self._closed[fact.device] = fact
         elif isinstance(fact, DeviceOpened):

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.errors import EngineError, InvalidInputError, NodeAwayError
 from treadle.core.launch import AttemptId, Part
 from treadle.core.machine import Output
 from treadle.core.ports import Clock
@@ -71,10 +71,8 @@ class FleetOutput:
         place = await self._place(attempt, rank, gang)
         client = self._clients.get(place.node)
         if client is None:
-            raise EngineError(
-                f"rank {rank} of job {attempt.job} ran on node {place.node}, which is not there "
-                "now",
-                retryable=True,
+            raise NodeAwayError(
+                f"rank {rank} of job {attempt.job} ran on node {place.node}, which is not there now"
             )
         asked = messages.OutputAsked(attempt=attempt, rank=place.rank, offset=offset, limit=limit)
         try:
@@ -146,7 +144,5 @@ def _place_in(parts: Mapping[str, Part | None], attempt: AttemptId, rank: int) -
             return Place(node, rank - part.first_rank, part.world_size)
     world = max((part.world_size for part in parts.values() if part is not None), default=0)
     if 0 <= rank < world:
-        raise EngineError(
-            f"the node of rank {rank} of job {attempt.job} is not there now", retryable=True
-        )
+        raise NodeAwayError(f"the node of rank {rank} of job {attempt.job} is not there now")
     raise InvalidInputError(f"there is no output of rank {rank}")

@@ -13,6 +13,7 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.machine import DeviceView, Measurement, NodeView
 from treadle.core.sighting import Load
+from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
 
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
@@ -35,6 +36,28 @@ def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
     return {device: tuple(job for _, job in sorted(jobs)) for device, jobs in found.items()}
 
 
+def waiting_for_fences(
+    courses: Iterable[Course], closing_in_s: Mapping[str, float]
+) -> dict[JobId, str]:
+    """Jobs that may still run on nodes that were lost: until when, in a sentence for people.
+
+    closing_in_s: when each fence closes. There is none for a node that is expected to answer.
+    """
+    found = {}
+    for course in courses:
+        seats = {} if course.gang is None else course.gang.seats
+        lost = [node for node, seat in seats.items() if seat.lost and not seat.settled]
+        if not lost:
+            continue
+        if all(node in closing_in_s for node in lost):
+            what = "its lease there has run out"
+            what += f", in {span(max(closing_in_s[node] for node in lost))} at the latest"
+        else:
+            what = "that node answers, or is lost to the cluster too"
+        found[course.job] = f"it waits until {what}"
+    return found
+
+
 class NodeViews:
     """Views of nodes, each made again only if something there has changed."""
 
@@ -51,14 +74,14 @@ class NodeViews:
         node: Node,
         jobs: Mapping[Device, tuple[JobId, ...]],
         closed: Mapping[Device, DeviceClosed],
-        copying: Mapping[JobId, str],
+        waiting: Mapping[JobId, str],
     ) -> NodeView:
-        """jobs: on each device, by turn. closed: devices that take no new work. copying: what is
-        copied for jobs that begin."""
+        """jobs: on each device, by turn. closed: devices that take no new work. waiting: jobs that
+        neither begin nor end yet, and why."""
         devices = [Device(node.name, number) for number in range(node.device_count)]
         held = [jobs.get(device, ()) for device in devices]
         shut = [closed.get(device) for device in devices] if closed else []
-        basis = node, self.seen.get(node.name), held, shut, dict(copying)
+        basis = node, self.seen.get(node.name), held, shut, dict(waiting)
         kept = self._kept.get(node.name)
         if kept is None or kept[0] != basis:
             kept = self._kept[node.name] = basis, _node_view(*basis)
@@ -70,7 +93,7 @@ def _node_view(
     seen: NodeView | None,
     held: Sequence[tuple[JobId, ...]],
     shut: Sequence[DeviceClosed | None],
-    copying: Mapping[JobId, str],
+    waiting: Mapping[JobId, str],
 ) -> NodeView:
     def shown(device: Device) -> DeviceView:
         jobs = held[device.number]
@@ -85,7 +108,7 @@ def _node_view(
         NodeView.of(node, shown),
         containment="" if seen is None else seen.containment,
         enforced=() if seen is None else seen.enforced,
-        stuck={**({} if seen is None else seen.stuck), **copying},
+        stuck={**({} if seen is None else seen.stuck), **waiting},
         drained=seen is not None and seen.drained,
     )
 

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
+from treadle.core.events import JobStarted
 from treadle.core.launch import Launch
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
 from treadle.engines.fleet.copies.code_folders import CodeFolders
@@ -34,6 +36,18 @@ class LaunchDesk(Protocol):
     def ask(self, order: Launching) -> Launch: ...
     def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
     def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+def with_origin(fact: JobStarted, copies: CheckpointCopies, code: CodeFolders) -> JobStarted:
+    """The start of an attempt, with what it began with and where it runs."""
+    fallback = copies.fallbacks.pop(fact.job, None)
+    workdirs = code.given.pop(fact.job, {})
+    if fallback is None and not workdirs:
+        return fact
+    anew = fallback is not None and not fallback.copy_on
+    done = 0.0 if anew else fact.iterations_done
+    folders = tuple(sorted(workdirs.items()))
+    return replace(fact, fallback=fallback, workdirs=folders, iterations_done=done)
 
 
 class Launches:

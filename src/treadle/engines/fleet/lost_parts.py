@@ -67,6 +67,13 @@ class LostParts:
         self._stop_clock(client.name)
         self._desk.keep(self._ask(client))
 
+    def closing_in_s(self) -> dict[str, float]:
+        """How long it takes until nothing of these nodes runs any more."""
+        if not self._clocks:
+            return {}
+        now = asyncio.get_running_loop().time()
+        return {node: max(0.0, clock.when() - now) for node, clock in self._clocks.items()}
+
     def close(self) -> None:
         for node in list(self._clocks):
             self._stop_clock(node)

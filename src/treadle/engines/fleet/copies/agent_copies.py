@@ -136,7 +136,9 @@ class AgentCopies:
             given = own.is_dir()
             missing = [path for path in asked.files if not has(path, given)]
             there = given or self._here.has_folder(asked.path)
-            return messages.Sight(there=there, missing=tuple(missing))
+            return messages.Sight(
+                there=there, missing=tuple(missing), own=str(own) if given else ""
+            )
 
         def has(path: str, given: bool) -> bool:
             led = led_to(path, asked.path, str(own)) if given else path

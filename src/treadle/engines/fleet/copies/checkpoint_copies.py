@@ -21,13 +21,23 @@ from operator import attrgetter
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from treadle.core.attempt import Fallback
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.wording import gib_text, share
+from treadle.core.wording import gib_text
 from treadle.core.wording import listed as named
 from treadle.engines.fleet.copies import copy_messages as messages
-from treadle.engines.fleet.copies.copier import Asked, Copy, Source, asking, copy, listed, merged
+from treadle.engines.fleet.copies.copier import (
+    Asked,
+    Copy,
+    Source,
+    asking,
+    copy,
+    listed,
+    merged,
+    part_of,
+)
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.node.checkpoint_folders import folder_name
 
@@ -84,6 +94,8 @@ class CheckpointCopies:
         self._copied: dict[JobId, tuple[str, int, int]] = {}  # what the second copy holds
         self._large: dict[JobId, tuple[str, ...]] = {}  # nodes of checkpoints above the limit
         self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
+        # What jobs that are being launched begin with, where their newest checkpoints were lost.
+        self.fallbacks: dict[JobId, Fallback] = {}
 
     @property
     def apart(self) -> bool:
@@ -243,12 +255,11 @@ class CheckpointCopies:
             self._refuse(origin, f"hold {gib_text(total / 2**30)}, and at most {limit} are copied")
         for target in targets:
             whither = f"from node {origin.client.name} to node {target.client.name}"
+            self.doing[launch.job] = f"its checkpoints are about to be copied {whither}"
 
             def progress(done: int, of: int, whither: str = whither) -> None:
-                part = f", {share(done / of)} is done" if of else ""
-                self.doing[launch.job] = (
-                    f"its checkpoints are being copied {whither}: {gib_text(of / 2**30)}{part}"
-                )
+                part = part_of(done, of)
+                self.doing[launch.job] = f"its checkpoints are being copied {whither}: {part}"
 
             what = self._copy_of(launch, origin.stock.attempt, wanted, progress)
             self._traces.also(launch.job, target.client.name)
@@ -296,10 +307,13 @@ class CheckpointCopies:
 
     def _tell_of_loss(self, launch: Launch, origin: Held | None) -> None:
         """Say so if the newest checkpoints are not there any more."""
-        known = self._known.get(launch.job)
+        known, before = self._known.get(launch.job), self.fallbacks.get(launch.job)
+        if before is not None and origin is not None and origin.stock.attempt >= before.attempt:
+            self.fallbacks.pop(launch.job)  # The node has returned.
         if known is None or known.nodes[0] in self._clients:
             return
         lost = f"those of attempt {known.attempt} are on node {known.nodes[0]}, which is lost"
+        self.fallbacks[launch.job] = _fallback(known, origin)
         if origin is None or origin.is_empty:
             logger.warning("job %s begins anew: there are no checkpoints; %s", launch.job, lost)
         else:
@@ -313,6 +327,15 @@ class CheckpointCopies:
         self._known.pop(job, None)
         self._copied.pop(job, None)
         self._large.pop(job, None)
+        self.fallbacks.pop(job, None)
+
+
+def _fallback(known: Known, origin: Held | None) -> Fallback:
+    lost = known.nodes[0]
+    if origin is None or origin.is_empty:
+        return Fallback(known.attempt, lost)
+    written_at = origin.stock.newest_ns / 1e9
+    return Fallback(known.attempt, lost, origin.client.name, written_at)
 
 
 def _folder(launch: Launch) -> messages.Folder:

@@ -12,6 +12,7 @@ import base64
 import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -19,12 +20,13 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from treadle.core.errors import EngineError
+from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.wording import gib_text, listed
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
 from treadle.engines.fleet.copies.command_paths import files_run
-from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy
+from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy, part_of
 from treadle.engines.fleet.copies.incoming import digest
 from treadle.engines.fleet.copies.tree import (
     FILE,
@@ -91,6 +93,9 @@ class CodeFolders:
         self._clients, self._limit_gib = clients, limit_gib
         # Of each node and content: members of an array are sent the same at the same time.
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
+        # Folders that jobs which are being launched run in, by node, in place of their own.
+        self.given: dict[JobId, dict[str, str]] = {}
 
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
@@ -100,16 +105,18 @@ class CodeFolders:
         Raises StrandedError, or EngineError.
         """
         sights = {node: await self._sight(launch, node) for node in nodes}
+        self.given[launch.job] = {node: sight.own for node, sight in sights.items() if sight.own}
         blind = [node for node, sight in sights.items() if not sight.there]
-        await self._bring(launch, blind, wanted)
+        try:
+            await self._send(launch, blind, wanted)
+        finally:
+            self.doing.pop(launch.job, None)
         sights |= {node: await self._sight(launch, node) for node in blind}
         for node, sight in sights.items():
             for path in sight.missing:
                 await self._miss(launch, node, path)
 
-    async def _bring(
-        self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
-    ) -> None:
+    async def _send(self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]) -> None:
         folder = Path(launch.workdir)
         if not blind or not await asyncio.to_thread(os.path.isdir, folder):
             return  # If it is nowhere, the launch says so.
@@ -125,13 +132,23 @@ class CodeFolders:
             limit = gib_text(self._limit_gib)
             why = f"holds {gib_text(code.bytes / 2**30)}, and at most {limit} are copied"
             await self._refuse(launch, f"is not on node {blind[0]}; it {why}")
-        what = Copy(folder=messages.Folder(kind="code", name=code.name), attempt=1, wanted=wanted)
         for node in blind:
             if (target := self._clients.get(node)) is not None:
+                what = Copy(
+                    folder=messages.Folder(kind="code", name=code.name),
+                    attempt=1,
+                    wanted=wanted,
+                    progress=partial(self._say, launch.job, node),
+                )
+                self.doing[launch.job] = f"its folder is about to be copied to node {node}"
                 lock = self._locks.setdefault((node, code.name), asyncio.Lock())
                 async with lock:
                     await copy(what, [Source(FolderHere(folder), code.entries)], target)
-                    await self._unpack(launch, code.name, target)
+                    own = await self._unpack(launch, code.name, target)
+                self.given.setdefault(launch.job, {})[node] = own
+
+    def _say(self, job: JobId, node: str, done: int, of: int) -> None:
+        self.doing[job] = f"its folder is being copied to node {node}: {part_of(done, of)}"
 
     async def _sight(self, launch: Launch, node: str) -> messages.Sight:
         client = self._clients.get(node)
@@ -148,7 +165,9 @@ class CodeFolders:
 
         return await client.within_session("copy-sees", asked, messages.Sight)
 
-    async def _unpack(self, launch: Launch, code: str, target: Asked) -> None:
+    async def _unpack(self, launch: Launch, code: str, target: Asked) -> str:
+        """The folder of its own that the job has there then."""
+
         def asked(session: str) -> messages.Unpack:
             return messages.Unpack(
                 session=session,
@@ -158,7 +177,7 @@ class CodeFolders:
                 gid=launch.gid,
             )
 
-        await target.within_session("copy-unpack", asked, messages.Done)
+        return (await target.within_session("copy-unpack", asked, messages.Done)).path
 
     async def _refuse(self, launch: Launch, why: str) -> None:
         sights = {node: await self._sight(launch, node) for node in list(self._clients)}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from treadle.core.errors import EngineError
+from treadle.core.wording import gib_text, share
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.tree import ChangedError, Entry
 
@@ -110,6 +111,11 @@ async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: b
         messages.Commit, folder=what.folder, entries=entries, attempt=what.attempt, **owner
     )
     return (await target.within_session("copy-commit", commit, messages.Done)).path
+
+
+def part_of(done: int, total: int) -> str:
+    """How far a copy is, for people."""
+    return gib_text(total / 2**30) + (f", {share(done / total)} is done" if total else "")
 
 
 async def _pass_on(what: Copy, entry: Entry, offset: int, source: Asked, target: Asked) -> int:

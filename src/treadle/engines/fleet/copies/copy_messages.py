@@ -144,6 +144,7 @@ class SightAsked:
 class Sight:
     there: bool
     missing: tuple[str, ...] = ()  # of the files
+    own: str = ""  # the folder that the job was given on that node, if it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
