@@ -202,12 +202,14 @@ def _attempt_ended(state: SchedulerState, event: facts.AttemptEnded, now: float)
 def _joined(state: SchedulerState, event: facts.NodeJoined, now: float) -> None:
     if event.node in state.cluster.nodes:
         return  # A repeated report.
+    state.drained.pop(event.node.name, None)
     state.cluster = state.cluster.without([event.node.name]).with_node(event.node)
     state.tenancy.add(event.node)
     _recheck_fit(state, now)
 
 
 def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None:
+    state.drained.pop(event.node, None)
     _retire(state, event.node, now)
     for job in state.rows.values():
         if job.allocation is not None and event.node in job.allocation.nodes():
@@ -216,6 +218,7 @@ def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None
 
 def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
     """Jobs that can have another size leave for other nodes, if there are any; others run on."""
+    state.drained |= {node.name: node for node in state.cluster.nodes if node.name == event.node}
     _retire(state, event.node, now)
     for job in state.rows.values():
         if job.allocation is None or event.node not in job.allocation.nodes():

@@ -4,7 +4,7 @@ A report about a job carries the id of the order it answers, which tells a late 
 earlier attempt from a report of this one.
 """
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
@@ -189,6 +189,8 @@ class NodeJoined:
 @value
 class NodeLost:
     node: str
+    # In one sentence, for people: two reports of one loss are the same.
+    why: str = field(default="", compare=False)
 
 
 @value

@@ -112,6 +112,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
     "JobStarted": ("changes", "attempt", "started_at", "stall_s"),
     "JobProgressed": ("progress",),
+    "NodeLost": ("why",),
     "DeviceClosed": ("cause",),
     "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost"),
     "Start": ("beside",),

@@ -317,7 +317,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         head = "would wait"
     limit = "" if request.time_limit_s is None else exact_span(request.time_limit_s)
     lines = [
-        ("because", plain(answer.never_fits)),
+        ("because", plain(answer.never_fits or answer.because)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
         ("devices", sizes(answer.sizes)),
         ("start", "" if answer.starts_now else estimate_text(answer.estimate)),

@@ -13,8 +13,10 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.nodes_away import in_drained, on_drained, waits_for_nodes, whole_cluster
 from treadle.control.api.queue_order import (
     STOPPING,
+    all_devices,
     closed_devices,
     closed_idle,
     free_devices,
@@ -24,6 +26,7 @@ from treadle.control.api.queue_order import (
     position,
     sharers,
     usable,
+    waiting_jobs,
 )
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.sizes import scaling_doubt, why_small
@@ -152,7 +155,8 @@ def brief(
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
             # That it runs, the state says.
-            return "running", _company_text(row.size, beside(context, row)).removeprefix("it ")
+            company = _company_text(row.size, beside(context, row)).removeprefix("it ")
+            return "running", "; ".join(filter(None, (company, on_drained(context, row))))
         found = _holding(context, record, row)
         return found.cause, found.because
     known = (
@@ -174,12 +178,12 @@ def brief(
 
 
 def _free(context: Context) -> str:
+    return _free_of(context, free_devices(context.scheduler))
+
+
+def _free_of(context: Context, free: int) -> str:
     scheduler = context.scheduler
-    return free_of(free_devices(scheduler), scheduler.cluster.device_count, usable(scheduler))
-
-
-def _none_free(context: Context) -> str:
-    return free_of(0, context.cluster.device_count, usable(context.scheduler))
+    return free_of(free, all_devices(scheduler), usable(scheduler)) + in_drained(context)
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -216,15 +220,21 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         )
     if record.id not in context.scheduler.unfit:
         return None
-    drained = context.drained
-    used = context.cluster.device_count
-    if used < row.spec.sizes[0] <= used + sum(drained.values()):
-        because = f"it needs devices of nodes that are drained: {', '.join(drained)}"
-        return Finding("drained", because, f"treadle nodes undrain {min(drained)} (for admins)")
-    fewer = fits_at_most(row.spec, context.cluster)
+    cause, because = waits_for_nodes(context, row.spec)
+    if cause:
+        return Finding(cause, because, _undrain(context) if cause == "drained" else "")
+    whole = whole_cluster(context)
+    never = context.scheduler.policy.never_fits(row.spec, whole)
+    never = never or context.scheduler.unfit[record.id]
+    if record.wait_for_capacity:
+        return Finding("never fits", f"it waits until there is room for it: {never}")
+    fewer = fits_at_most(row.spec, whole)
     change = f"submit it with --devices {fewer}" if fewer else ""
-    because = f"it can never run here: {context.scheduler.unfit[record.id]}"
-    return Finding("never fits", because, change, never=True)
+    return Finding("never fits", f"it can never run here: {never}", change, never=True)
+
+
+def _undrain(context: Context) -> str:
+    return f"treadle nodes undrain {min(context.scheduler.drained)} (for admins)"
 
 
 def _gated(context: Context, record: JobRecord, *, whole: bool = True) -> Finding | None:
@@ -391,9 +401,13 @@ def _cause(context: Context, device: Device) -> str:
 
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
-    # A policy does not see closed devices, and takes those that are idle for taken.
-    taken = free_of(0, context.cluster.device_count)
-    return Finding(found.cause, found.sentence.replace(taken, _none_free(context)))
+    # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
+    # nodes.
+    sentence, free = found.sentence, free_devices(context.scheduler)
+    for count in dict.fromkeys((0, free)):
+        seen = free_of(count, context.cluster.device_count)
+        sentence = sentence.replace(seen, _free_of(context, count))
+    return Finding(found.cause, sentence)
 
 
 # -- holding --------------------------------------------------------------------------------------
@@ -451,6 +465,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {share(min(1.0, progress.step / progress.total))} is done"
     if others := beside(context, row):
         text += f"; {_company_text(row.size, others)}"
+    if drained := on_drained(context, row):
+        text += f"; {drained}"
     if choice := context.scheduler.why(row.id, now).choice:
         text += f"; {choice}{scaling_doubt(row)}"
     return Finding("running", text)
@@ -481,16 +497,17 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     ]
     starting = [job for job in held if job.phase is Phase.STARTING]
     next_up = [job for job in starting if scheduler.in_the_way(job.id)]
-    total, holding = context.cluster.device_count, len(held) - len(next_up)
+    total, holding = all_devices(scheduler), len(held) - len(next_up)
     hold = jobs(holding, "holds devices", "hold devices") if holding else "no job holds devices"
     if stopping := sum(1 for job in held if job.phase in STOPPING):
         hold += f" ({stopping} of them {are(stopping)} being stopped)"
     if next_up:
         hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler))
-    queued = len(scheduler.ranking.queue)
-    wait = jobs(queued, "waits", "wait") if queued else "no job waits"
-    if limited := sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY}):
+    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + in_drained(context)
+    limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
+    waiting = waiting_jobs(scheduler) - limited
+    wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"
+    if limited:
         wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
     lines = [f"{hold}, {free}, {wait}"]
     if row.failures:
