@@ -150,6 +150,7 @@ class AttemptEnded:
     # Nodes that have its files, which cannot be copied: it can go on only there. Empty: that
     # is not known, or not so.
     only_on: tuple[str, ...] = ()
+    only_because: str = ""  # why they cannot be copied
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work

@@ -114,7 +114,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobProgressed": ("progress",),
     "NodeLost": ("why",),
     "DeviceClosed": ("cause",),
-    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost"),
+    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost", "only_because"),
     "Start": ("beside",),
     "Change": ("beside",),
 }

@@ -51,7 +51,7 @@ def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
         await here.settle()
         assert here.state(job) is State.PENDING
         why = await here.live.why(job)
-        assert (why.cause, why.never) == ("never fits", False)
+        assert (why.cause, why.never) == ("capacity", False)
         assert why.because == (
             "it waits until there is room for it: it asks for 5 devices and the cluster has 4"
         )

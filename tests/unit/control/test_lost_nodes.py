@@ -63,7 +63,9 @@ def test_a_lost_node_is_listed_and_waited_for_until_it_is_back(tmp_path: Path) -
         ]
         status = here.live.status()
         assert (status.devices, status.nodes, status.lost_nodes) == (1, 1, 1)
-        with pytest.raises(ConflictError, match="node b was lost .* ago; it takes no orders until"):
+        with pytest.raises(
+            ConflictError, match=r"node b was lost .* ago; it takes no orders until"
+        ):
             await here.live.order_node(ME, "b", "drain")
         jobs.append(await here.submit("true", devices="3"))
 

@@ -41,15 +41,13 @@ def on_drained(context: Context, row: Job) -> str:
 
 
 def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:
-    """Why none of these nodes is used, as a cause and words behind their names.
-
-    Both are empty if one is used.
-    """
+    """Why none of these nodes takes jobs: a cause and a sentence; both are empty if one does."""
     if any(node.name in names for node in context.cluster.nodes):
         return "", ""
-    if any(name in context.scheduler.drained for name in names):
-        return "drained", "drained"
-    return "lost", "lost"
+    drained = [name for name in names if name in context.scheduler.drained]
+    cause, away = ("drained", drained) if drained else ("lost", list(names))
+    verb = "is" if len(away) == 1 else "are"
+    return cause, f"{listed(away, NAMED_MAX)} {verb} {cause}"
 
 
 def in_drained(context: Context) -> str:

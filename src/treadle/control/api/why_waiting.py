@@ -13,7 +13,13 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of, progress_of
 from treadle.control.api.machine_trouble import machine_trouble
-from treadle.control.api.nodes_away import in_drained, on_drained, waits_for_nodes, whole_cluster
+from treadle.control.api.nodes_away import (
+    in_drained,
+    on_drained,
+    waits_for_nodes,
+    whole_cluster,
+    why_away,
+)
 from treadle.control.api.queue_order import (
     STOPPING,
     all_devices,
@@ -49,6 +55,7 @@ from treadle.core.wording import (
     span,
     times,
 )
+from treadle.policies.wrappers.bound import only_there
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
@@ -58,7 +65,8 @@ from treadle.wire.jobs import Why
 NAMED_MAX = 4
 ENDING = ("ending", "it has ended; that is being written to the store")
 _FOLLOWS = ("dependency", "array")
-_NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
+# No job is started, or it cannot be before an admin or a node acts.
+_NOT_DECIDED = ("draining", "store", "policy", "machine", "drained", "lost")
 
 
 Reasons = Mapping[JobId, tuple[str, str]]  # a word and a sentence
@@ -201,6 +209,7 @@ def reason(context: Context, record: JobRecord, row: Job) -> Finding:
         _hopeless(context, record, row)
         or _gated(context, record)
         or _backing_off(context, row)
+        or _bound(context, row)
         or _closed(context, row)
         or _queued(context, row)
     )
@@ -227,7 +236,7 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
     never = context.scheduler.policy.never_fits(row.spec, whole)
     never = never or context.scheduler.unfit[record.id]
     if record.wait_for_capacity:
-        return Finding("never fits", f"it waits until there is room for it: {never}")
+        return Finding("capacity", f"it waits until there is room for it: {never}")
     fewer = fits_at_most(row.spec, whole)
     change = f"submit it with --devices {fewer}" if fewer else ""
     return Finding("never fits", f"it can never run here: {never}", change, never=True)
@@ -343,6 +352,15 @@ def _backing_off(context: Context, row: Job) -> Finding | None:
         return None
     failed = f"it failed {times(row.failures)} and is tried again in {span(left_s)}"
     return Finding("backing off", f"{failed}, or as soon as a job of lower priority would start")
+
+
+def _bound(context: Context, row: Job) -> Finding | None:
+    """It has to go on where its files are, and none of these nodes is in use."""
+    cause, state = why_away(context, row.only_on) if row.only_on else ("", "")
+    if not cause:
+        return None
+    change = f"treadle nodes undrain {row.only_on[0]} (for admins)" if cause == "drained" else ""
+    return Finding(cause, f"{only_there(row)}; {state}", change)
 
 
 def _closed(context: Context, row: Job) -> Finding | None:

@@ -437,8 +437,9 @@ class FleetEngine:
 
     def _tell(self, fact: Event) -> None:
         if isinstance(fact, AttemptEnded):
-            if fact.node_lost and (bound := self.copies.bound(fact.job)):
-                fact = replace_fields(fact, only_on=bound)
+            nodes, why = self.copies.bound(fact.job)
+            if fact.node_lost and nodes:
+                fact = replace_fields(fact, only_on=nodes, only_because=why)
             self._ends.add(fact)
         elif isinstance(fact, DeviceClosed):
             self._closed[fact.device] = fact
