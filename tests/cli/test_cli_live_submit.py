@@ -346,6 +346,22 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     )
 
 
+def test_a_dry_run_does_not_say_that_a_job_waits_and_starts_at_once(capsys) -> None:
+    start = StartEstimate(earliest_s=0.0, latest_s=0.0, runs=4, sentence="4 runs")
+    client = ValueClient(would=DryRun(jobs=1, sizes=(5, 6), starts_now=False, estimate=start))
+    assert treadle(client, "submit", "--dry-run", "--", "x") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("would start once other jobs have made way; nothing was submitted\n")
+    assert "  start    at once (4 runs)\n" in said
+
+
+def test_a_dry_run_says_which_nodes_a_job_would_wait_for(capsys) -> None:
+    waits = DryRun(jobs=1, sizes=(4,), starts_now=False, because="it needs nodes")
+    assert treadle(ValueClient(would=waits), "submit", "--dry-run", "--", "x") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("would wait; nothing was submitted\n  because  it needs nodes\n")
+
+
 def test_attach_prints_what_the_job_prints_and_ends_as_it_did(capsys) -> None:
     failed = replace(running("12", name="big"), state=State.FAILED, code=3, because="a bug")
     client = ValueClient(details={"12": detail(failed)}, logs={(1, 0): "one\ntwo"})

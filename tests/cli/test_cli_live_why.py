@@ -121,7 +121,7 @@ ANSWERS = {
             "job 11 waits (rank)\n"
             "  because   111 jobs go before it\n"
             "  position  112th of 1,400 in the queue\n"
-            "  start     not within the simulated time\n"
+            "  start     unknown\n"
         ),
     ),
     "running": (

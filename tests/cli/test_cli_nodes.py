@@ -1,6 +1,7 @@
 """`treadle nodes`: which nodes are drained, and orders about them."""
 
-from tests.cli.live_session import ValueClient, printed
+import pytest
+from tests.cli.live_session import NOW, ValueClient, printed
 
 from treadle.core.machine import NodeView
 
@@ -23,3 +24,31 @@ def test_nodes_says_in_which_rack_they_are(capsys) -> None:
     node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=(), rack="r1")
     client = ValueClient(machines=(node,))
     assert printed(capsys, client, "nodes").startswith("box: 0 x gpu, 8 cores, 64 GiB, rack r1\n")
+
+
+@pytest.mark.parametrize(
+    ("health", "quiet_s", "because", "line"),
+    [
+        ("answers", None, "", "its agent answers"),
+        ("joining", None, "", "its agent has not answered yet"),
+        ("slow", 8.0, "", "its agent is slow: its last answer was 8s ago"),
+        ("silent", 40.0, "", "its agent is silent: its last answer was 40s ago"),
+        ("silent", None, "", "its agent is silent: it has not answered yet"),
+        ("lost", 180.0, "Ray says it died", "it was lost 3m ago: Ray says it died"),
+        ("lost", 180.0, "", "it was lost 3m ago"),
+    ],
+)
+def test_nodes_says_how_their_agents_do(capsys, health, quiet_s, because, line) -> None:
+    node = NodeView(
+        name="box",
+        device_type="gpu",
+        cores=8,
+        memory_gib=64,
+        devices=(),
+        health=health,
+        since_at=None if quiet_s is None else NOW - quiet_s,
+        because=because,
+    )
+    client = ValueClient(machines=(node,))
+    for verb in ("nodes", "top"):
+        assert line in printed(capsys, client, verb).splitlines()

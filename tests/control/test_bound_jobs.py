@@ -43,10 +43,18 @@ def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(tmp_path:
                 while (why := await live.why(job)).cause != "devices":
                     await asyncio.sleep(0.01)
                 assert why.because == (
-                    f"it can run only on {home}, which has its files: they cannot be copied to "
-                    "other nodes; it needs 1 device, and 0 are free there"
+                    f"it can run only on {home}, which has its files: its checkpoints hold "
+                    "1.91 MiB, and at most 1 MiB are copied; it needs 1 device, and 0 are free "
+                    "there"
                 )
+                await live.order_node(ME, home, "drain")
                 await live.manage(ME, device, "manage")
+                while (why := await live.why(job)).cause != "drained":
+                    await asyncio.sleep(0.01)
+                assert why.because.endswith(f"at most 1 MiB are copied; {home} is drained")
+                assert why.change == f"treadle nodes undrain {home} (for admins)"
+                assert why.estimate is None
+                await live.order_node(ME, home, "undrain")
                 (view,) = await ended(live, job)
                 assert view.state is State.SUCCEEDED
                 attempts = (await live.job(job)).attempts

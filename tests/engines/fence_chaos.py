@@ -19,6 +19,7 @@ from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobStarted, NodeLost
 from treadle.core.job import Job
+from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.engines.fleet.engine import FleetEngine
@@ -184,6 +185,9 @@ class Scheduler:
     def tell(self, *facts: Event) -> None:
         for fact in facts:
             self.inbox.put_nowait(fact)
+
+    def report(self, *reports: JobReport) -> None:
+        raise AssertionError(f"no job reports here: {reports}")
 
     def take(self, fact: Event, members: Sequence[str]) -> list[Action]:
         match fact:

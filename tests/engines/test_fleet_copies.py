@@ -84,9 +84,9 @@ def test_checkpoints_above_the_limit_stay_and_the_job_with_them(tmp_path):
         refused = await bench.ended("a", 2)
         assert (refused.how, refused.only_on) == (How.MACHINE_ERROR, ("n0",))
         assert refused.error == (
-            "its checkpoints on node n0 hold 2 MiB, and at most 1 MiB are copied; it can go on "
-            "only there"
+            "its checkpoints hold 2 MiB, and at most 1 MiB are copied; it can go on only on node n0"
         )
+        assert refused.only_because == "its checkpoints hold 2 MiB, and at most 1 MiB are copied"
         assert not folder(bench, "n1").exists()
         await runs(bench, 3, 3, "n0")
         assert found(bench, 3) == ["1-0", "weights"]

@@ -1,6 +1,7 @@
 """Nodes that are cut off and return, controllers that die, orders that arrive twice."""
 
 import asyncio
+import time
 
 import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
@@ -385,5 +386,35 @@ def test_an_agent_that_dies_is_followed_by_one_that_finds_what_runs(tmp_path):
             assert (end.attempt, end.how) == (1, How.STOPPED)
         assert launches(bench) == ["one 1 0", "wide 1 0", "wide 1 1"]
         assert not any(isinstance(fact, NodeLost | NodeJoined) for fact in bench.jobs.facts)
+
+    tell(tmp_path, story)
+
+
+# -- health ---------------------------------------------------------------------------------------
+
+
+def test_a_view_says_how_the_agent_of_each_node_does(tmp_path):
+    """1. All answer. 2. One does not, and the cluster does not say that it left."""
+
+    async def story(bench: FleetStory) -> None:
+        await bench.order()
+        await bench.until(lambda: {each.health for each in bench.engine.view()} == {"answers"})
+        client = bench.engine.clients["n1"]
+        bench.world.links["n1"].cut = True
+        now = time.monotonic()
+        slow, silent = (client.health(now + quiet_s) for quiet_s in (10.0, 30.0))
+        assert (slow.word, silent.word) == ("slow", "silent")
+        assert slow.since_at == silent.since_at == pytest.approx(time.time(), abs=30.0)
+        assert client.health(now) == ("answers", None)
+
+    tell(tmp_path, story)
+
+
+def test_a_lost_node_is_told_with_the_reason(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await bench.order()
+        bench.world.cut("n1")
+        (lost,) = [fact for fact in bench.jobs.facts if isinstance(fact, NodeLost)]
+        assert (lost.node, lost.why) == ("n1", "it was cut off by the bench")
 
     tell(tmp_path, story)

@@ -177,8 +177,10 @@ def _failed(state: SchedulerState, event: facts.JobFailed, now: float) -> None:
         state.end(job, Phase.CANCELLED)
         return
     job = job._replace(failures=job.failures + 1)
-    answer = state.retry(_failure(job, event.reason, now))
-    job = job._replace(ready_at=now + answer.wait_s, avoid=answer.avoid)
+    failure = _failure(job, event.reason, now)
+    answer = state.retry(failure)
+    ready_at = now + answer.wait_s
+    job = job._replace(ready_at=ready_at, avoid=answer.avoid, failed_on=failure.devices)
     outcome = "JobRetried" if answer.again else "JobFailed"
     phase = TRANSITIONS[job.phase, outcome]
     if phase.ended:
@@ -191,7 +193,7 @@ def _failed(state: SchedulerState, event: facts.JobFailed, now: float) -> None:
 def _attempt_ended(state: SchedulerState, event: facts.AttemptEnded, now: float) -> None:
     meaning = event.meaning
     if event.only_on and (job := _current(state, event)) is not None:
-        state.rows[job.id] = job._replace(only_on=event.only_on)
+        state.rows[job.id] = job._replace(only_on=event.only_on, only_because=event.only_because)
     if meaning is not None:
         _APPLY[type(meaning)](state, meaning, now)
 
@@ -202,12 +204,14 @@ def _attempt_ended(state: SchedulerState, event: facts.AttemptEnded, now: float)
 def _joined(state: SchedulerState, event: facts.NodeJoined, now: float) -> None:
     if event.node in state.cluster.nodes:
         return  # A repeated report.
+    state.drained.pop(event.node.name, None)
     state.cluster = state.cluster.without([event.node.name]).with_node(event.node)
     state.tenancy.add(event.node)
     _recheck_fit(state, now)
 
 
 def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None:
+    state.drained.pop(event.node, None)
     _retire(state, event.node, now)
     for job in state.rows.values():
         if job.allocation is not None and event.node in job.allocation.nodes():
@@ -216,6 +220,7 @@ def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None
 
 def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
     """Jobs that can have another size leave for other nodes, if there are any; others run on."""
+    state.drained |= {node.name: node for node in state.cluster.nodes if node.name == event.node}
     _retire(state, event.node, now)
     for job in state.rows.values():
         if job.allocation is None or event.node not in job.allocation.nodes():

@@ -4,7 +4,7 @@ A report about a job carries the id of the order it answers, which tells a late 
 earlier attempt from a report of this one.
 """
 
-from dataclasses import replace
+from dataclasses import field, replace
 
 from treadle.core.attempt import Fallback, How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
@@ -153,6 +153,7 @@ class AttemptEnded:
     # Nodes that have its files, which cannot be copied: it can go on only there. Empty: that
     # is not known, or not so.
     only_on: tuple[str, ...] = ()
+    only_because: str = ""  # why they cannot be copied
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work
@@ -192,6 +193,8 @@ class NodeJoined:
 @value
 class NodeLost:
     node: str
+    # In one sentence, for people: two reports of one loss are the same.
+    why: str = field(default="", compare=False)
 
 
 @value

@@ -160,6 +160,8 @@ class Job(NamedTuple):
     # Nodes that have its files, which cannot be copied: it can go on only there. Empty: it
     # can run anywhere.
     only_on: tuple[str, ...] = ()
+    only_because: str = ""  # why they cannot be copied
+    failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start
 
     @property
     def id(self) -> JobId:
@@ -210,7 +212,17 @@ class Job(NamedTuple):
         begun = (action, action, now, waited_s, self.starts + 1)
         row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
         return tuple.__new__(
-            Job, (*row, *self[9:11], *begun, *self[16:19], None, self.waited_s + waited_s, self[21])
+            Job,
+            (
+                *row,
+                *self[9:11],
+                *begun,
+                *self[16:19],
+                None,
+                self.waited_s + waited_s,
+                *self[21:23],
+                (),
+            ),
         )
 
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":

@@ -76,7 +76,7 @@ class DeviceView:
     number: int
     uuid: str = ""
     model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided, paused
+    state: str = "free"  # free, held, foreign, quarantined, avoided, paused, lost
     because: str = ""
     jobs: tuple[str, ...] = ()
     memory_gib: float | None = None
@@ -114,6 +114,11 @@ class NodeView:
     stuck: Mapping[JobId, str] = field(default_factory=dict)
     drained: bool = False  # it takes no new work
     rack: str = ""
+    # Of its agent: "answers", "slow", "silent", "joining"; "lost" if the node is; empty on one
+    # machine, which has none.
+    health: str = ""
+    since_at: float | None = None  # its last answer, or its loss; seconds since 1970
+    because: str = ""  # why it is lost
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

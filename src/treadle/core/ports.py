@@ -143,6 +143,10 @@ class Engine(Protocol):
         """The nodes it has now. Later changes are facts."""
         ...
 
+    def address(self) -> str:
+        """Of the cluster that it attached to, for people; empty if it runs on this machine."""
+        ...
+
     def view(self) -> tuple[NodeView, ...]:
         """The same for people: what runs on each device, and what was seen there last."""
         ...

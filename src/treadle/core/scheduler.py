@@ -16,7 +16,7 @@ from typing import Self
 from treadle.core.actions import Action, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.apply import apply
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import impossible
 from treadle.core.difference import difference
 from treadle.core.errors import PolicyError
@@ -77,6 +77,11 @@ class Scheduler:
     def closed(self) -> Mapping[Device, str]:
         """Devices that take no new work, with the reason."""
         return self.state.closed
+
+    @property
+    def drained(self) -> Mapping[str, Node]:
+        """Nodes that take no new work, by name; they are not in the cluster meanwhile."""
+        return self.state.drained
 
     @property
     def decisions(self) -> int:

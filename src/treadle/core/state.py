@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import TRANSITIONS, Phase
 from treadle.core.ports import Policy
@@ -58,6 +58,7 @@ class SchedulerState:
         self.unfit: dict[JobId, str] = {}
         self.blocked: dict[JobId, tuple[str, ...]] = {}  # why they may not start; not queued either
         self.closed: dict[Device, str] = {}  # devices that take no new work, and why
+        self.drained: dict[str, Node] = {}  # nodes that take no new work and may come back
         self.leaving: dict[JobId, Leaving] = {}
         self.ended: dict[JobId, Phase] = {}  # by the facts applied last, with their final phase
         self.must_stop: list[JobId] = []  # jobs to stop whatever the policy decides
@@ -111,6 +112,7 @@ class SchedulerState:
         twin.unfit = self.unfit.copy()
         twin.blocked = self.blocked.copy()
         twin.closed = self.closed.copy()
+        twin.drained = self.drained.copy()
         twin.leaving = self.leaving.copy()
         twin.must_stop = self.must_stop.copy()
         twin.ended = self.ended.copy()

@@ -188,18 +188,23 @@ def ago(moment_at: float | None, now: float) -> str:
 def between(earliest_s: float | None, latest_s: float | None) -> str:
     """When an estimated start is expected: "in 5m to 20m"."""
     if earliest_s is None:
-        return "not within the simulated time"
+        return "unknown"
     first = expected_span(earliest_s)
     if latest_s is None:
         return f"in {first} or much later"
     last = expected_span(latest_s)
     if earliest_s >= YEAR_S:
         return f"in {first}"
-    if latest_s < 1:
+    if is_at_once(latest_s):
         return "at once"
     if earliest_s < 1:
         return f"within {last}"
     return f"in about {first}" if first == last else f"in {first} to {last}"
+
+
+def is_at_once(latest_s: float | None) -> bool:
+    """Whether that is too soon to wait for."""
+    return latest_s is not None and latest_s < 1
 
 
 def from_to(low_s: float | None, high_s: float | None) -> str:

@@ -97,6 +97,9 @@ class MemoryEngine:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(self.world.nodes.values())
 
+    def address(self) -> str:
+        return ""
+
     def view(self) -> tuple[NodeView, ...]:
         return self.world.view({**self.world.closed, **self._ordered})
 
@@ -236,7 +239,7 @@ class MemoryEngine:
         """Lose a node and all that runs there."""
         del self.world.nodes[name]
         self.world.drained.discard(name)
-        self._tell(NodeLost(name))
+        self._tell(NodeLost(name, "the test lost it"))
         for attempt in self.world.running():
             if name in attempt.allocation.nodes():
                 self._finish(attempt, How.LOST)

@@ -112,8 +112,9 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
     "JobStarted": ("changes", "attempt", "started_at", "stall_s", "fallback", "workdirs"),
     "JobProgressed": ("progress",),
+    "NodeLost": ("why",),
     "DeviceClosed": ("cause",),
-    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost"),
+    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost", "only_because"),
     "Start": ("beside",),
     "Change": ("beside",),
 }

@@ -97,6 +97,9 @@ class SimulatedWorld:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(self._nodes.values())
 
+    def address(self) -> str:
+        return ""
+
     def view(self) -> tuple[NodeView, ...]:
         jobs: dict[Device, list[JobId]] = {}
         for job, (_, allocation) in self._engine.running().items():

@@ -139,6 +139,7 @@ class DryRun:
     starts_now: bool
     beside: tuple[str, ...] = described((), "The jobs with which it would share its devices.")
     never_fits: str = ""  # why it could never run here, if it could not
+    because: str = ""  # why it would wait, if it needs nodes that are drained or lost
     estimate: StartEstimate | None = None
     length: Estimate | None = None  # of the whole job, with the devices it asks for
     spec: Mapping[str, object] = field(default_factory=dict)  # as it would be kept

@@ -99,7 +99,7 @@ class Status:
     socket: str
     url: str  # over TCP; empty if it does not listen there
     policy: str
-    devices: int
+    devices: int  # also those of drained nodes
     free: int
     running: int
     waiting: int
@@ -112,6 +112,11 @@ class Status:
     state_folder: str = ""
     engine: str = "local"
     fingerprint: str = ""  # of the key of its certificate; empty without TLS
+    drained_devices: int = 0  # of devices, in nodes that take no new jobs
+    nodes: int = 1  # also those that are drained
+    drained_nodes: int = 0
+    lost_nodes: int = 0  # that have not come back; not among nodes
+    cluster: str = ""  # the address of the cluster that the engine attached to
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

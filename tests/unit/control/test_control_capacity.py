@@ -42,10 +42,19 @@ def test_more_gpu_memory_than_any_gpu_has_is_said_in_one_sentence() -> None:
 
 
 def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
+    """It is not said that it can never run: it is queued until there is room."""
+
     async def story(here: Bench) -> None:
+        await here.submit("forever", devices="4")
+        await here.submit("true")
         job = await here.submit("true", devices="5", wait_for_capacity=True)
         await here.settle()
         assert here.state(job) is State.PENDING
-        assert (await here.live.why(job)).cause == "never fits"
+        why = await here.live.why(job)
+        assert (why.cause, why.never) == ("capacity", False)
+        assert why.because == (
+            "it waits until there is room for it: it asks for 5 devices and the cluster has 4"
+        )
+        assert why.evidence == ("1 job holds devices, all 4 devices are taken, 2 jobs wait",)
 
     play(story, tmp_path)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
-from treadle.wire.jobs import State
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 
@@ -66,3 +66,55 @@ def test_orders_that_make_no_sense_are_refused(tmp_path: Path) -> None:
             await here.live.order_node(ME, "here", "close")
 
     play_on(MemoryWorld.of(Node("here", 1, "none")), story, tmp_path)
+
+
+FOUR = (Node("a", 1, "none"), Node("b", 2, "none"), Node("c", 2, "none"), Node("delta", 3, "none"))
+
+
+def test_devices_of_drained_nodes_are_counted_and_said(tmp_path: Path) -> None:
+    """1. Jobs hold two nodes. 2. One of these and an idle one are drained. 3. The rest is taken."""
+
+    async def story(here: Bench) -> None:
+        first = [await here.submit("forever", devices=size) for size in ("3", "2")]
+        for job in first:
+            await here.reached(job, State.RUNNING)
+        for node in ("c", "delta"):
+            await here.live.order_node(ME, node, "drain")
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        status = here.live.status()
+        assert (status.devices, status.free, status.drained_devices) == (8, 0, 5)
+        assert (status.nodes, status.drained_nodes, status.lost_nodes) == (4, 2, 0)
+        last = await here.submit("true")
+        why = await here.live.why(last)
+        assert why.because == "it asks for 1 device and none of 8 is free (5 in drained nodes)"
+        assert why.evidence[0] == (
+            "3 jobs hold devices, none of 8 devices is free (5 in drained nodes), 1 job waits"
+        )
+        (running,) = (await here.live.jobs(states=("RUNNING",), limit=1)).jobs
+        assert running.because == "node delta is drained"
+        assert (await here.live.why(first[0])).because.endswith("; node delta is drained")
+
+    play_on(MemoryWorld.of(*FOUR), story, tmp_path)
+
+
+def test_a_job_that_fits_only_with_drained_nodes_is_queued_and_names_them(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for node in ("c", "delta"):
+            await here.live.order_node(ME, node, "drain")
+        asked = JobRequest(command=("true",), devices="4")
+        dry = await here.live.dry_run(ME, asked)
+        assert (dry.never_fits, dry.starts_now, dry.estimate) == ("", False, None)
+        assert dry.because == "it needs devices of nodes that are drained: c, delta"
+        job = await here.submit("true", devices="4")
+        why = await here.live.why(job)
+        assert (why.cause, why.because, why.never) == ("drained", dry.because, False)
+        assert why.change == "treadle nodes undrain c (for admins)"
+        assert why.evidence[0] == (
+            "no job holds devices, 3 of 8 devices are free (5 in drained nodes), 1 job waits"
+        )
+        with pytest.raises(InvalidRequestError, match="asks for 9 devices and the cluster has 8"):
+            await here.submit("true", devices="9")
+        await here.live.order_node(ME, "delta", "undrain")
+        await here.reached(job, State.SUCCEEDED)
+
+    play_on(MemoryWorld.of(*FOUR), story, tmp_path)

@@ -3,11 +3,15 @@
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.unit.control.memory import ME, Bench, play_on
+from treadle.control.jobs.lost_nodes import KEPT_S, NODES_MAX, LostNodes
 from treadle.core.cluster import Node
 from treadle.core.events import NodeLost
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
+from treadle.wire.problems import ConflictError
 
 
 def test_a_node_that_was_lost_before_a_restart_is_not_used_after_it(tmp_path: Path) -> None:
@@ -38,3 +42,53 @@ def test_a_node_that_was_lost_before_a_restart_is_not_used_after_it(tmp_path: Pa
 
     play_on(world, first, tmp_path)
     play_on(world, second, tmp_path)
+
+
+def test_a_lost_node_is_listed_and_waited_for_until_it_is_back(tmp_path: Path) -> None:
+    """1. A node is lost. 2. Jobs that need it wait. 3. The daemon restarts. 4. It joins again."""
+    node = Node("b", 2, "none")
+    world = MemoryWorld.of(Node("a", 1, "none"), node)
+    jobs: list[str] = []
+
+    async def first(here: Bench) -> None:
+        here.memory.lose_node("b")
+        await here.settle()
+        lost = here.live.nodes()[1]
+        assert (lost.name, lost.health, lost.because) == ("b", "lost", "the test lost it")
+        assert lost.since_at is not None
+        assert abs(time.time() - lost.since_at) < 60
+        assert [(each.name, each.state) for each in lost.devices] == [
+            ("b:0", "lost"),
+            ("b:1", "lost"),
+        ]
+        status = here.live.status()
+        assert (status.devices, status.nodes, status.lost_nodes) == (1, 1, 1)
+        with pytest.raises(
+            ConflictError, match=r"node b was lost .* ago; it takes no orders until"
+        ):
+            await here.live.order_node(ME, "b", "drain")
+        jobs.append(await here.submit("true", devices="3"))
+
+    async def second(here: Bench) -> None:
+        assert [each.health for each in here.live.nodes()] == ["", "lost"]
+        why = await here.live.why(jobs[0])
+        assert (why.cause, why.never) == ("lost", False)
+        assert why.because == "it needs devices of nodes that are lost: b"
+        here.memory.add_node(node)
+        await here.reached(jobs[0], State.SUCCEEDED)
+        assert [each.health for each in here.live.nodes()] == ["", ""]
+        (said,) = [e.text for e in (await here.live.events(limit=500)).events if "lost" in e.text]
+        assert said == "node b was lost: the test lost it"
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_of_many_lost_nodes_the_last_are_remembered_for_a_while() -> None:
+    nodes = [Node(f"n{number}", 1) for number in range(NODES_MAX + 1)]
+    lost = LostNodes(nodes)
+    for at, node in enumerate(nodes):
+        lost.lost(node.name, "", float(at))
+        lost.lost(node.name, "again", 1e9)
+    assert [each.node for each in lost.all(100.0)] == nodes[1:]
+    assert [each.node.name for each in lost.all(KEPT_S + 63.5)] == ["n64"]

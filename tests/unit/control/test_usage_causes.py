@@ -58,3 +58,19 @@ def test_what_runs_is_used_and_idle_before_it_ends(tmp_path: Path) -> None:
         assert row.used_h <= whole.used_h < 0.25 * whole.allocated_h, "asked a moment later"
 
     play(story, tmp_path)
+
+
+def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.memory.lose_node("here")
+        await here.reached(job, State.PENDING)
+        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+        assert whole.allocated_h > 0.0
+        assert row.failed_h == whole.failed_h == 0.0
+        (attempt,) = (await here.live.job(job)).attempts
+        assert attempt.failure is not None
+        assert attempt.failure.sentence == "A node was lost; run again."
+
+    play(story, tmp_path)

@@ -84,6 +84,29 @@ def test_one_of_the_same_priority_may_pass_it() -> None:
     assert places(told.tell(35.0)) == {"a": "n0"}
 
 
+def devices(actions: list[Action]) -> dict[str, list[str]]:
+    held = {a.job: a.allocation.devices for a in actions if isinstance(a, Start)}
+    return {name: [str(device) for device in found] for name, found in held.items()}
+
+
+def test_after_any_failure_the_next_try_is_on_other_devices_if_some_are_free() -> None:
+    """Nothing is suspected: it waits for no others, and goes on no more nodes than before."""
+    told = story(Answer(again=True), cluster="2x2")
+    assert devices(told.tell(0.0, JobSubmitted(job("a", size=1)))) == {"a": ["n0:0"]}
+    assert devices(fails(told, "a", 5.0)) == {"a": ["n0:1"]}
+    assert devices(fails(told, "a", 9.0, job("b", size=2))) == {
+        "a": ["n0:0"],
+        "b": ["n1:0", "n1:1"],
+    }
+    told.runs(10.0, "b")
+    told.tell(10.0, JobSubmitted(job("c", size=1)))
+    assert devices(fails(told, "a", 12.0)) == {"a": ["n0:0"]}, "it is the only one"
+    assert told.scheduler.jobs["a"].failed_on == ()
+    wide = story(Answer(again=True), cluster="2x2")
+    assert devices(wide.tell(0.0, JobSubmitted(job("d", size=1)), JobSubmitted(job("e", size=2))))
+    assert devices(fails(wide, "e", 5.0)) == {"e": ["n1:0", "n1:1"]}
+
+
 def test_a_patience_below_nothing_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="patience_s must be 0 or more, not -1"):
         policy("fifo+elsewhere?patience_s=-1")

@@ -1,5 +1,7 @@
 """weave says why a running job has its size, company and place, and names the next best."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
@@ -80,6 +82,27 @@ def test_a_place_is_named_beside_another(name: str) -> None:
     )
     world.step(1.0, submitted("b", 1000, (2,)))
     assert choice(world, "a", 2.0) == f"{alone}, as no other node has 2 devices free"
+
+
+@BOTH
+def test_a_job_that_cannot_move_is_not_said_to_be_able_to(name: str) -> None:
+    """1. One cannot resume. 2. One is bound to the node that has its files."""
+    world = World(name, 2, 2)
+    fact = submitted("a", 1000, (1,))
+    world.step(0.0, replace(fact, spec=replace(fact.spec, resumable=False)))
+    assert choice(world, "a").endswith("; on node n0, where it stays, as it cannot resume")
+    world = World(name, 2, 2)
+    world.step(0.0, submitted("a", 1000, (1,)))
+    rows = world.scheduler.state.rows
+    rows["a"] = rows["a"]._replace(only_on=("n0",))
+    assert choice(world, "a").endswith("; on node n0, which has its files")
+
+
+@BOTH
+def test_a_job_that_no_node_is_large_enough_for_says_so(name: str) -> None:
+    world = World(name, 2, 2)
+    world.step(0.0, submitted("a", 1000, (3,)))
+    assert choice(world, "a").endswith("; on nodes n0, n1, as no node in use has 3 devices")
 
 
 @BOTH

@@ -6,7 +6,7 @@ from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.core.machine import DeviceView, NodeView
-from treadle.core.wording import several, share
+from treadle.core.wording import ago, several, share
 
 _COLOURS = {
     "free": "green",
@@ -38,7 +38,8 @@ def nodes(context: click.Context, as_json: bool) -> None:
         echo_json(found)
         return
     for place, node in enumerate(found):
-        click.echo(("\n" if place else "") + node_text(node, width=here.width, colour=here.colour))
+        text = node_text(node, here.now(), width=here.width, colour=here.colour)
+        click.echo(("\n" if place else "") + text)
 
 
 @nodes.command()
@@ -85,13 +86,18 @@ def device(name: str, order: str) -> None:
         click.echo(f"device {plain(each.name)} is {plain(each.state)}{because}")
 
 
-def node_text(node: NodeView, *, width: int, colour: bool) -> str:
+def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
+    """now: seconds since 1970."""
     models = sorted({plain(each.model) for each in node.devices if each.model})
     kind = ", ".join(models) or plain(node.device_type)
     memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
     cores = several(node.cores, "core")
     rack = f", rack {plain(node.rack)}" if node.rack else ""
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}{rack}"
+    if node.health:
+        head += f"\n{_health(node, now)}"
+    if node.health == "lost":
+        return head
     if node.drained:
         head += "\nit is drained: it takes no new jobs"
     rows = [_row(each) for each in node.devices]
@@ -99,6 +105,21 @@ def node_text(node: NodeView, *, width: int, colour: bool) -> str:
         limits = " and ".join(node.enforced) or "no limits"
         head += f"\njobs are contained by {plain(node.containment)}, which enforces {limits}"
     return f"{head}\n{table(_COLUMNS, rows, width=width, colour=colour)}"
+
+
+def _health(node: NodeView, now: float) -> str:
+    """How its agent does, or that it is lost."""
+    since = ago(node.since_at, now)
+    match node.health:
+        case "lost":
+            return f"it was lost {since}" + (f": {plain(node.because)}" if node.because else "")
+        case "joining":
+            return "its agent has not answered yet"
+        case "slow" | "silent":
+            last = f"its last answer was {since}" if since else "it has not answered yet"
+            return f"its agent is {node.health}: {last}"
+        case other:
+            return f"its agent {plain(other)}"
 
 
 def _row(each: DeviceView) -> list[str]:

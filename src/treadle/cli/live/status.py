@@ -32,10 +32,11 @@ def status(as_json: bool) -> None:
 def status_lines(found: Status) -> list[tuple[str, str]]:
     draining = "; draining: no more jobs start" if found.draining else ""
     return [
-        ("devices", f"{found.devices:,}, of which {found.free:,} free"),
+        ("devices", f"{found.devices:,}, of which {found.free:,} free{drained_text(found)}"),
+        ("nodes", _nodes(found)),
         ("jobs", jobs_line(found) + draining),
         ("policy", plain(found.policy)),
-        ("engine", "" if found.engine == "local" else plain(found.engine)),
+        ("engine", "" if found.engine == "local" else _engine(found)),
         ("store", plain(found.store)),
         ("state", plain(found.state_folder)),
         ("socket", plain(found.socket)),
@@ -43,6 +44,24 @@ def status_lines(found: Status) -> list[tuple[str, str]]:
         ("fingerprint", plain(found.fingerprint)),
         ("problem", plain(found.problem)),
     ]
+
+
+def drained_text(found: Status) -> str:
+    """How many devices are in drained nodes, behind a count of free ones."""
+    count = found.drained_devices
+    return f", {count:,} in drained nodes" if count else ""
+
+
+def _nodes(found: Status) -> str:
+    if found.engine == "local":
+        return ""  # This machine.
+    parts = [(found.drained_nodes, "drained"), (found.lost_nodes, "lost")]
+    others = [f"{count:,} {word}" for count, word in parts if count]
+    return f"{found.nodes:,}" + (f"; {', '.join(others)}" if others else "")
+
+
+def _engine(found: Status) -> str:
+    return plain(found.engine) + (f" at {plain(found.cluster)}" if found.cluster else "")
 
 
 def jobs_line(found: Status) -> str:

@@ -27,7 +27,7 @@ from treadle.client.gitstate import code_state
 from treadle.client.jobfile import Draft, Given, complete, read_head, read_job_file, read_text
 from treadle.client.jobfile_script import read_script
 from treadle.core.errors import InvalidInputError, TreadleError
-from treadle.core.wording import gib_text, named_jobs, several, sizes
+from treadle.core.wording import gib_text, is_at_once, named_jobs, several, sizes
 from treadle.wire.jobs import (
     DryRun,
     Estimate,
@@ -313,11 +313,13 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         head = "could never run here"
     elif answer.starts_now:
         head = "would start now" + (f", beside {_named(answer.beside)}" if answer.beside else "")
+    elif answer.estimate is not None and is_at_once(answer.estimate.latest_s):
+        head = "would start once other jobs have made way"
     else:
         head = "would wait"
     limit = "" if request.time_limit_s is None else exact_span(request.time_limit_s)
     lines = [
-        ("because", plain(answer.never_fits)),
+        ("because", plain(answer.never_fits or answer.because)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
         ("devices", sizes(answer.sizes)),
         ("start", "" if answer.starts_now else estimate_text(answer.estimate)),

@@ -13,7 +13,7 @@ import click
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.nodes import node_text
 from treadle.cli.live.session import Session, echo_json, json_option, session
-from treadle.cli.live.status import jobs_line
+from treadle.cli.live.status import drained_text, jobs_line
 from treadle.cli.numbers import Number
 from treadle.cli.show.screen import full_screen
 from treadle.cli.show.wording import plain
@@ -54,10 +54,11 @@ def screen(here: Session, *, colour: bool = False) -> str:
     head = (
         f"treadle {plain(status.version)}, up {short_span(here.now() - status.since_at)}, "
         f"policy {plain(status.policy)}: "
-        f"{status.free:,} of {several(status.devices, 'device')} free, "
+        f"{status.free:,} of {several(status.devices, 'device')} free{drained_text(status)}, "
         f"{jobs_line(status)}{draining}"
     )
-    nodes = [node_text(node, width=here.width, colour=colour) for node in here.client.nodes()]
+    now, found = here.now(), here.client.nodes()
+    nodes = [node_text(node, now, width=here.width, colour=colour) for node in found]
     jobs = here.client.job_page(limit=_JOBS).jobs
     queue = job_table(jobs, here.now(), width=here.width, colour=colour) if jobs else "no jobs"
     return "\n\n".join([head, *nodes, queue])

@@ -86,7 +86,7 @@ def place_text(answer: Why) -> str:
 def estimate_text(estimate: StartEstimate | None) -> str:
     if estimate is None:
         return ""
-    if not estimate.runs:  # Nothing was simulated: the sentence says why not.
+    if not estimate.runs or estimate.earliest_s is None:  # The sentence says why.
         return f"unknown: {plain(estimate.sentence)}" if estimate.sentence else "unknown"
     basis = plain(estimate.sentence)
     if estimate.coverage is not None and basis:

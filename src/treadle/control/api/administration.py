@@ -11,14 +11,15 @@ from treadle.control.api.commands import Commands
 from treadle.control.api.context import Context
 from treadle.control.api.history import History
 from treadle.control.api.queries import Queries
-from treadle.control.loop import Resting, on_disk
+from treadle.control.loop import Resting, on_disk, wall
 from treadle.core.cluster import Device
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
+from treadle.core.wording import span
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
 from treadle.wire.machine import Status, Who
-from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.problems import ConflictError, InvalidRequestError, NotFoundError
 
 EVENTS_IN_BUNDLE = 2000
 
@@ -50,6 +51,12 @@ class Administration:
         if order not in tuple(NodeOrder):
             raise InvalidRequestError(f"order is {order[:40]!r}; expected drain or undrain")
         names = [node.name for node in engine.nodes()]
+        gone = next((each for each in self._context.lost if each.node.name == name), None)
+        if name not in names and gone is not None:
+            since = span(wall() - gone.since_at)
+            raise ConflictError(
+                f"node {name} was lost {since} ago; it takes no orders until it is back"
+            )
         if name not in names:
             known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
             raise NotFoundError(f"there is no node {name[:80]!r}; expected one of {known}")

@@ -1,6 +1,7 @@
 """Makes the parts of a live controller and connects them."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -10,14 +11,18 @@ from treadle.control.api.context import Context
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
     COMPANY_RECORD,
+    LOST_NODES,
+    NODES,
     CodeCheck,
     Diffs,
     EndCompletion,
     Gates,
     JobTable,
     Launcher,
+    LostNodes,
     Restored,
     nodes_at_start,
+    nodes_of,
     restore,
 )
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
@@ -38,7 +43,7 @@ from treadle.control.loop import (
     belief_on,
     wall,
 )
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.scheduler import Scheduler
 from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
@@ -105,7 +110,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))
     belief = belief_on(Cluster(engine.nodes()), remembered)
     charge, condition = PolicyInCharge(), Condition()
-    state = _state(store, settings, charge, belief, cluster)
+    state = _state(store, settings, charge, belief, cluster, _lost_nodes(kept, engine.nodes()))
     scheduler, jobs, learner = state.scheduler, state.jobs, state.learner
     restored = restore(store, jobs, scheduler, learner, state.gates, clock.now())
     code = CodeCheck(partial(_code_changed, jobs, inbox))
@@ -149,6 +154,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         reads=StoreReads(store, condition),
         seal=seal,
         diffs=Diffs(settings.root / "code"),
+        lost_nodes=state.lost,
     )
     return Parts(
         context=context,
@@ -165,6 +171,7 @@ def _state(
     charge: PolicyInCharge,
     belief: LiveBelief,
     cluster: Cluster,
+    lost: LostNodes,
 ) -> Committed:
     """A scheduler under the policy that was asked for, and empty tables."""
     kept = store.settings()
@@ -184,7 +191,16 @@ def _state(
         gates=Gates(jobs.state_of),
         learner=JobLearner(reversed(store.profiles(PROFILES_MAX)), belief.plans),
         failures=failures,
+        lost=lost,
     )
+
+
+def _lost_nodes(kept: Mapping[str, str], nodes: Sequence[Node]) -> LostNodes:
+    """As the last controller left them; what it had and is not there now is about to be told."""
+    lost = LostNodes(nodes)
+    lost.restore(kept.get(LOST_NODES) or "[]")
+    lost.expect(nodes_of(kept.get(NODES) or "[]"))
+    return lost
 
 
 def _code_changed(jobs: JobTable, inbox: Inbox, fact: CodeChanged) -> None:

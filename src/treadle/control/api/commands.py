@@ -15,6 +15,7 @@ from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.job_progress import length_of
+from treadle.control.api.nodes_away import waits_for_nodes, whole_cluster
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position, sharers
 from treadle.control.api.views import enforced_limits, job_view
@@ -108,7 +109,9 @@ class Commands:
         over = await self._over(request)
         wanted = self._prepare(who, request)
         scheduler = self._context.scheduler
-        check_fits(request, wanted, policy=scheduler.policy, cluster=scheduler.cluster)
+        # A node that is drained or lost may come back: the job waits for it.
+        whole = whole_cluster(self._context)
+        check_fits(request, wanted, policy=scheduler.policy, cluster=whole)
         self._check_room(who, len(wanted.records))
         self._check_after(request, over)
         # The number is taken, also if the submission fails from here on.
@@ -296,9 +299,11 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
     twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
     twin.take([JobHeld(spec.id, why) for spec in wanted.specs for why in gates], now)
     first = wanted.specs[0]
-    never = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
+    unfit = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
+    _, away = waits_for_nodes(context, first) if unfit else ("", "")
+    never = "" if away else unfit
     row = twin.jobs[first.id]
-    if not never:
+    if not unfit:
         try:
             twin.decide(now)
             row = twin.jobs[first.id]
@@ -306,13 +311,14 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
             raise ConflictError(f"the policy fails on it: {error}") from None
     context.condition.orders.rest()
     starts = row.phase is Phase.STARTING
-    waits = not (never or starts or USER in gates)
+    waits = not (unfit or starts or USER in gates)
     spec: dict[str, object] = msgspec.to_builtins(first)
     return DryRun(
         jobs=len(wanted.specs),
         sizes=first.sizes,
         starts_now=starts,
         never_fits=never,
+        because=away,
         beside=tuple(name for name in sharers(twin, row) if name != first.id),
         estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
         length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),

@@ -3,9 +3,17 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from treadle.control.jobs import Diffs, Gates, JobTable
+from treadle.control.jobs import Diffs, Gates, JobTable, LostNode, LostNodes
 from treadle.control.learning import JobLearner
-from treadle.control.loop import Commit, Condition, Inbox, LiveBelief, PolicyInCharge, StoreReads
+from treadle.control.loop import (
+    Commit,
+    Condition,
+    Inbox,
+    LiveBelief,
+    PolicyInCharge,
+    StoreReads,
+    wall,
+)
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import DeviceClosed
 from treadle.core.job import Job, JobId
@@ -24,7 +32,7 @@ class Seen:
     closed: Mapping[Device, DeviceClosed]
     stuck: Mapping[JobId, str]
     states: Mapping[str, State | None]  # of jobs and arrays that an answer speaks of
-    drained: Mapping[str, int]
+    lost: tuple[LostNode, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +52,14 @@ class Context:
     reads: StoreReads
     seal: Seal
     diffs: Diffs
+    lost_nodes: LostNodes  # to be asked through `lost`
     seen: Seen | None = None  # None: look at the parts themselves, which only the loop may do
     all_stuck: Mapping[JobId, str] | None = None  # None: ask the engine, which looks at all devices
 
     def frozen(self) -> "Context":
         """A copy to be asked in another thread, of everything but the states of other jobs."""
         nodes = self.engine.view()
-        seen = Seen(dict(self.commit.closed), _stuck(nodes), {}, _drained(nodes))
+        seen = Seen(dict(self.commit.closed), _stuck(nodes), {}, self.lost)
         return replace(self, scheduler=self.scheduler.fork(), seen=seen)
 
     def for_many(self) -> "Context":
@@ -71,11 +80,9 @@ class Context:
         return self.commit.closed if self.seen is None else self.seen.closed
 
     @property
-    def drained(self) -> Mapping[str, int]:
-        """The nodes that are drained, with how many devices each has."""
-        if self.seen is not None:
-            return self.seen.drained
-        return _drained(self.engine.view())
+    def lost(self) -> tuple[LostNode, ...]:
+        """Nodes that were lost and have not come back."""
+        return self.lost_nodes.all(wall()) if self.seen is None else self.seen.lost
 
     def stuck(self, job: JobId) -> str:
         """What a process of the job waits for, if it does not begin or does not die."""
@@ -97,7 +104,3 @@ class Context:
 
 def _stuck(nodes: Iterable[NodeView]) -> Mapping[JobId, str]:
     return {job: text for node in nodes for job, text in node.stuck.items()}
-
-
-def _drained(nodes: Iterable[NodeView]) -> Mapping[str, int]:
-    return {node.name: len(node.devices) for node in nodes if node.drained}

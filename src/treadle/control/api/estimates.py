@@ -96,7 +96,7 @@ def forecast(
     begun = [answer for answer in answers if isinstance(answer, Begin)]
     moments = [answer.in_s if isinstance(answer, Begin) else answer for answer in answers]
     sooner = _sooner(scheduler, job, ahead)
-    found = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
+    found = _found(context, scheduler, ahead, moments, sooner=sooner, what="it started")
     compared = [] if sooner or ahead.limited else comparable(moments)
     found = _corrected(context, found, compared, now)
     if shown and compared:
@@ -136,7 +136,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     for job in jobs:
         moments = [answer if isinstance(answer, NotYet) else answer[job] for answer in answers]
         sooner = _sooner(scheduler, job, ahead)
-        one = _found(context, scheduler, ahead, moments, sooner=sooner, what="start of it")
+        one = _found(context, scheduler, ahead, moments, sooner=sooner, what="it started")
         one = _corrected(context, one, [] if sooner or ahead.limited else comparable(moments), now)
         begun = not all(isinstance(moment, NotYet) for moment in moments)
         found[job] = StartEstimate(
@@ -167,7 +167,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
 
     answers = simulated(steps, ask)
     sooner = _sooner(scheduler, "", ahead)
-    found = _found(context, scheduler, ahead, answers, sooner=sooner, what="end of all its jobs")
+    found = _found(context, scheduler, ahead, answers, sooner=sooner, what="all its jobs ended")
     if found.high_s is None:
         return Estimate(because=found.sentence)
     high_s = round(found.high_s, 1)
@@ -201,7 +201,7 @@ def _found(
         # The default length would give figures, and they would be invented.
         return Found(None, None, sure=False, sentence=_hindered(scheduler, ahead))
     if not known:
-        sentence = f"a simulation under {policy} came to no {what} within its limits"
+        sentence = f"a simulation under {policy} reached its limit before {what}"
         return Found(None, None, sure=False, sentence=sentence)
     sentence = f"{several(len(answers), 'simulation')} under {policy}, assuming no new jobs"
     if ahead.limited:
@@ -210,7 +210,7 @@ def _found(
     whole = len(known) == len(answers)
     if not whole:
         missing = several(len(answers) - len(known), "simulation")
-        sentence += f"; {missing} came to no {what} within the limits"
+        sentence += f"; {missing} reached the limit before {what}"
     low_s, high_s = as_simulated(known)
     sure = whole and not (sooner or ahead.limited)
     return Found(low_s, high_s if whole else None, sure=sure, sentence=sentence)

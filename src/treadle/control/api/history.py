@@ -214,6 +214,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
     facts["by"] = f" by {body['by']}" if body.get("by") else ""
+    facts["because"] = f": {body['why']}" if body.get("why") else ""
     facts |= _named(body)
     spec = body.get("spec")
     if isinstance(spec, dict):
@@ -270,7 +271,7 @@ _SENTENCES = {
     "TrainingEnded": "job {job} has ended its training and is about to end",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
-    "NodeLost": "node {node} was lost",
+    "NodeLost": "node {node} was lost{because}",
     "NodeDrained": "node {node} is drained: it takes no new jobs",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
@@ -322,6 +323,8 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
         return f"attempt {attempt} of job {job} ended to make way for the next"
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
+    if body.get("node_lost"):
+        return f"attempt {attempt} of job {job} was lost with its node, and it waits again"
     if how == "time-limit":
         return f"job {job} reached its time limit"
     code = body.get("code")

@@ -7,6 +7,7 @@ what runs was started with them.
 from dataclasses import replace
 
 from treadle.control.api.context import Context
+from treadle.control.api.nodes_away import whole_cluster
 from treadle.control.jobs import (
     NAME_MAX,
     SECONDS_MAX,
@@ -75,7 +76,7 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
     wanted = replace(
         resized, iterations=known.length_s, order_work=known.order_s, profile=known.profile
     )
-    never = context.scheduler.policy.never_fits(wanted, context.cluster)
+    never = context.scheduler.policy.never_fits(wanted, whole_cluster(context))
     if never is not None:
         raise InvalidRequestError(f"the job could never run here: {never}")
     return wanted

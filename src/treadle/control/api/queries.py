@@ -19,6 +19,7 @@ from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import (
     STOPPING,
     InOrder,
+    all_devices,
     held_back,
     idle_devices,
     waiting_jobs,
@@ -252,7 +253,11 @@ class Queries:
         )
 
     def nodes(self) -> tuple[NodeView, ...]:
-        return with_busy(self._context.engine.view(), self._context.learner.seen.busy_now())
+        """Those that are there, and those that were lost and have not come back."""
+        context = self._context
+        there = with_busy(context.engine.view(), context.learner.seen.busy_now())
+        names = {node.name for node in there}
+        return (*there, *(each.view() for each in context.lost if each.node.name not in names))
 
     def policy(self) -> PolicyView:
         charge = self._context.charge
@@ -281,8 +286,12 @@ class Queries:
             socket=facts.socket,
             url=facts.url,
             policy=context.charge.policy,
-            devices=context.cluster.device_count,
+            devices=all_devices(scheduler),
             free=idle_devices(scheduler),
+            drained_devices=all_devices(scheduler) - context.cluster.device_count,
+            nodes=len(context.cluster.nodes) + len(scheduler.drained),
+            drained_nodes=len(scheduler.drained),
+            lost_nodes=len(context.lost),
             running=phases[Phase.RUNNING],
             waiting=waiting_jobs(scheduler),
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
@@ -294,6 +303,7 @@ class Queries:
             state_folder=facts.state_folder,
             engine=facts.engine,
             fingerprint=facts.fingerprint,
+            cluster=context.engine.address(),
         )
 
     async def snapshot(self) -> Mapping[str, object]:

@@ -35,9 +35,18 @@ def closed_idle(scheduler: Scheduler) -> list[Device]:
     return [device for device in scheduler.closed if device not in tenants]
 
 
+def all_devices(scheduler: Scheduler) -> int:
+    """How many devices there are, in drained nodes too."""
+    drained = scheduler.drained.values()
+    return scheduler.cluster.device_count + sum(node.device_count for node in drained)
+
+
 def usable(scheduler: Scheduler) -> int:
     """How many devices are free or held."""
-    return scheduler.cluster.device_count - len(closed_idle(scheduler))
+    drained, tenants = scheduler.drained, scheduler.tenancy.tenants
+    shut = sum(1 for device in closed_idle(scheduler) if device.node not in drained)
+    held = sum(1 for device in tenants if device.node in drained) if drained else 0
+    return scheduler.cluster.device_count - shut + held
 
 
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:

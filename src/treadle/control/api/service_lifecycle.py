@@ -159,7 +159,9 @@ class Life:
         # devices there (`nodes_at_start`).
         known = dict.fromkeys(node.name for node in (*old, *context.scheduler.cluster.nodes))
         # The store follows when these are committed, so that the journal never misses one.
-        context.inbox.tell(*(NodeLost(name) for name in known if name not in names))
+        gone = [name for name in known if name not in names]
+        why = "it was not there when the daemon began"
+        context.inbox.tell(*(NodeLost(name, why) for name in gone))
         context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
         return {}
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import progress_of
+from treadle.control.api.nodes_away import on_drained
 from treadle.control.api.queue_order import sharers
 from treadle.control.api.sizes import scaling_doubt, why_small
 from treadle.control.jobs import USER, JobRecord, attempt_of
@@ -101,6 +102,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {share(min(1.0, progress.step / progress.total))} is done"
     if others := beside(context, row):
         text += f"; {company_text(row.size, others)}"
+    if drained := on_drained(context, row):
+        text += f"; {drained}"
     if choice := context.scheduler.why(row.id, now).choice:
         text += f"; {choice}{scaling_doubt(row)}"
     return Finding("running", text)

@@ -12,8 +12,16 @@ from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of
 from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.nodes_away import (
+    in_drained,
+    on_drained,
+    waits_for_nodes,
+    whole_cluster,
+    why_away,
+)
 from treadle.control.api.queue_order import (
     STOPPING,
+    all_devices,
     closed_devices,
     closed_idle,
     free_devices,
@@ -22,6 +30,7 @@ from treadle.control.api.queue_order import (
     in_queue,
     position,
     usable,
+    waiting_jobs,
 )
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.why_ended import how_it_ended
@@ -43,6 +52,7 @@ from treadle.core.wording import (
     span,
     times,
 )
+from treadle.policies.wrappers.bound import only_there
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
@@ -50,7 +60,8 @@ from treadle.wire.jobs import Why
 
 ENDING = ("ending", "it has ended; that is being written to the store")
 _FOLLOWS = ("dependency", "array")
-_NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
+# No job is started, or it cannot be before an admin or a node acts.
+_NOT_DECIDED = ("draining", "store", "policy", "machine", "drained", "lost")
 
 
 Reasons = Mapping[JobId, tuple[str, str]]  # a word and a sentence
@@ -138,7 +149,8 @@ def brief(
     if row.phase is not Phase.WAITING:
         if row.phase is Phase.RUNNING:
             # That it runs, the state says.
-            return "running", company_text(row.size, beside(context, row)).removeprefix("it ")
+            company = company_text(row.size, beside(context, row)).removeprefix("it ")
+            return "running", "; ".join(filter(None, (company, on_drained(context, row))))
         found = holding(context, record, row)
         return found.cause, found.because
     known = (
@@ -160,12 +172,12 @@ def brief(
 
 
 def _free(context: Context) -> str:
+    return _free_of(context, free_devices(context.scheduler))
+
+
+def _free_of(context: Context, free: int) -> str:
     scheduler = context.scheduler
-    return free_of(free_devices(scheduler), scheduler.cluster.device_count, usable(scheduler))
-
-
-def _none_free(context: Context) -> str:
-    return free_of(0, context.cluster.device_count, usable(context.scheduler))
+    return free_of(free, all_devices(scheduler), usable(scheduler)) + in_drained(context)
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -183,6 +195,7 @@ def reason(context: Context, record: JobRecord, row: Job) -> Finding:
         _hopeless(context, record, row)
         or _gated(context, record)
         or _backing_off(context, row)
+        or _bound(context, row)
         or _closed(context, row)
         or _queued(context, row)
     )
@@ -202,15 +215,21 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         )
     if record.id not in context.scheduler.unfit:
         return None
-    drained = context.drained
-    used = context.cluster.device_count
-    if used < row.spec.sizes[0] <= used + sum(drained.values()):
-        because = f"it needs devices of nodes that are drained: {', '.join(drained)}"
-        return Finding("drained", because, f"treadle nodes undrain {min(drained)} (for admins)")
-    fewer = fits_at_most(row.spec, context.cluster)
+    cause, because = waits_for_nodes(context, row.spec)
+    if cause:
+        return Finding(cause, because, _undrain(context) if cause == "drained" else "")
+    whole = whole_cluster(context)
+    never = context.scheduler.policy.never_fits(row.spec, whole)
+    never = never or context.scheduler.unfit[record.id]
+    if record.wait_for_capacity:
+        return Finding("capacity", f"it waits until there is room for it: {never}")
+    fewer = fits_at_most(row.spec, whole)
     change = f"submit it with --devices {fewer}" if fewer else ""
-    because = f"it can never run here: {context.scheduler.unfit[record.id]}"
-    return Finding("never fits", because, change, never=True)
+    return Finding("never fits", f"it can never run here: {never}", change, never=True)
+
+
+def _undrain(context: Context) -> str:
+    return f"treadle nodes undrain {min(context.scheduler.drained)} (for admins)"
 
 
 def _gated(context: Context, record: JobRecord, *, whole: bool = True) -> Finding | None:
@@ -321,6 +340,15 @@ def _backing_off(context: Context, row: Job) -> Finding | None:
     return Finding("backing off", f"{failed}, or as soon as a job of lower priority would start")
 
 
+def _bound(context: Context, row: Job) -> Finding | None:
+    """It has to go on where its files are, and none of these nodes is in use."""
+    cause, state = why_away(context, row.only_on) if row.only_on else ("", "")
+    if not cause:
+        return None
+    change = f"treadle nodes undrain {row.only_on[0]} (for admins)" if cause == "drained" else ""
+    return Finding(cause, f"{only_there(row)}; {state}", change)
+
+
 def _closed(context: Context, row: Job) -> Finding | None:
     """Enough devices are idle, but some of them are closed; or too few are left open."""
     scheduler, least = context.scheduler, row.spec.sizes[0]
@@ -377,9 +405,13 @@ def _cause(context: Context, device: Device) -> str:
 
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
-    # A policy does not see closed devices, and takes those that are idle for taken.
-    taken = free_of(0, context.cluster.device_count)
-    return Finding(found.cause, found.sentence.replace(taken, _none_free(context)))
+    # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
+    # nodes.
+    sentence, free = found.sentence, free_devices(context.scheduler)
+    for count in dict.fromkeys((0, free)):
+        seen = free_of(count, context.cluster.device_count)
+        sentence = sentence.replace(seen, _free_of(context, count))
+    return Finding(found.cause, sentence)
 
 
 # -- all ------------------------------------------------------------------------------------------
@@ -394,16 +426,17 @@ def _evidence(context: Context, row: Job) -> tuple[str, ...]:
     ]
     starting = [job for job in held if job.phase is Phase.STARTING]
     next_up = [job for job in starting if scheduler.in_the_way(job.id)]
-    total, holding = context.cluster.device_count, len(held) - len(next_up)
+    total, holding = all_devices(scheduler), len(held) - len(next_up)
     hold = jobs(holding, "holds devices", "hold devices") if holding else "no job holds devices"
     if stopping := sum(1 for job in held if job.phase in STOPPING):
         hold += f" ({stopping} of them {are(stopping)} being stopped)"
     if next_up:
         hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler))
-    queued = len(scheduler.ranking.queue)
-    wait = jobs(queued, "waits", "wait") if queued else "no job waits"
-    if limited := sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY}):
+    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + in_drained(context)
+    limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
+    waiting = waiting_jobs(scheduler) - limited
+    wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"
+    if limited:
         wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
     lines = [f"{hold}, {free}, {wait}"]
     if row.failures:

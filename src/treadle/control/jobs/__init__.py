@@ -19,6 +19,7 @@ from treadle.control.jobs.job_table import (
     stored_states,
 )
 from treadle.control.jobs.launching import Launcher, rank_count
+from treadle.control.jobs.lost_nodes import LOST_NODES, LostNode, LostNodes
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
     FIRST_NODES,
@@ -54,6 +55,7 @@ __all__ = [
     "COMPANY_RECORD",
     "DEPENDENCY",
     "FIRST_NODES",
+    "LOST_NODES",
     "MACHINE",
     "NAME_MAX",
     "NODES",
@@ -70,6 +72,8 @@ __all__ = [
     "JobRecord",
     "JobTable",
     "Launcher",
+    "LostNode",
+    "LostNodes",
     "Person",
     "Rebuilt",
     "Reducer",

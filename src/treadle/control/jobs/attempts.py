@@ -116,7 +116,7 @@ def closed(
         busy=ended.busy,
         started_at=started_at,
         ended_at=ended_at,
-        failed=failure is not None,
+        failed=failure is not None and not ended.node_lost,
         body=attempt_body(view),
     )
 

@@ -16,11 +16,13 @@ from functools import partial
 from typing import TypeVar
 
 from treadle.control.jobs import (
+    LOST_NODES,
     NODES,
     EndCompletion,
     Fact,
     Gates,
     JobTable,
+    LostNodes,
     Reducer,
     Respec,
     job_of,
@@ -84,6 +86,7 @@ class Committed:
     gates: Gates
     learner: JobLearner
     failures: FailureHistory  # of the scheduler's retry rule
+    lost: LostNodes
 
 
 class Commit:
@@ -162,6 +165,7 @@ class Commit:
         touched = [job for fact in facts for job in jobs_of(fact)]
         self._add_jobs(batch, [*touched, *(action.job for action in actions)], at)
         self._add_settings(batch, now, facts, actions)
+        self._add_nodes(batch, facts, at)
         try:
             if batch:
                 await self.write(batch)
@@ -303,8 +307,6 @@ class Commit:
             batch.settings[STARTS] = starts
         if any(_is_failure(fact) for fact in facts):
             batch.settings["failures"] = json.dumps(self._state.failures.saved())
-        if any(isinstance(fact, NodeJoined | NodeLost) for fact in facts):
-            batch.settings[NODES] = text_of(self._state.scheduler.cluster.nodes)
         for fact in facts:
             if isinstance(fact, DeviceClosed):
                 self.closed[fact.device] = fact
@@ -315,6 +317,18 @@ class Commit:
             batch.settings["closed"] = json.dumps(
                 [[d.node, d.number, f.reason, f.cause] for d, f in self.closed.items()]
             )
+
+    def _add_nodes(self, batch: Batch, facts: Sequence[Fact], at: float) -> None:
+        """Nodes that came and went."""
+        for fact in facts:
+            if isinstance(fact, NodeJoined):
+                self._state.lost.joined(fact.node)
+            elif isinstance(fact, NodeLost):
+                self._state.lost.lost(fact.node, fact.why, at)
+            else:
+                continue
+            batch.settings[NODES] = text_of(self._state.scheduler.cluster.nodes)
+            batch.settings[LOST_NODES] = self._state.lost.text()
 
 
 def _with_company(action: Action, scheduler: Scheduler) -> Action:

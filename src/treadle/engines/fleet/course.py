@@ -139,14 +139,20 @@ class Course:
         ]
 
     def not_launched(
-        self, order: Launching, how: How, error: str = "", only_on: tuple[str, ...] = ()
+        self,
+        order: Launching,
+        how: How,
+        error: str = "",
+        only_on: tuple[str, ...] = (),
+        only_because: str = "",
     ) -> list[Effect]:
         """Nothing was launched; nothing happens if the order was superseded."""
         if self.beginning is not order:
             return []
         self.beginning = None
         code = NOT_LAUNCHED_CODE if how is How.ENGINE_ERROR else None
-        ended = AttemptEnded(self.job, order.id, 0, how, code, error=error, only_on=only_on)
+        ended = AttemptEnded(self.job, order.id, 0, how, code, error=error)
+        ended = replace(ended, only_on=only_on, only_because=only_because)
         return [Tell(ended)]
 
     # -- facts ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ node (node_client.py), which has it done. The cluster says which nodes there are
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replace_fields
@@ -55,7 +56,7 @@ from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
-from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
+from treadle.engines.fleet.node_client import AGAIN_LAST_S, Health, NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.survey import WITHIN_S, surveyed
@@ -73,11 +74,17 @@ class FleetEngine:
     """Carries out orders on the nodes of a fleet."""
 
     def __init__(
-        self, context: EngineContext, fleet: Fleet, *, copy_every_s: float = EVERY_S
+        self,
+        context: EngineContext,
+        fleet: Fleet,
+        *,
+        address: str = "",
+        copy_every_s: float = EVERY_S,
     ) -> None:
-        """copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
+        """address: of the cluster, for people.
+        copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
-        self._fleet = fleet
+        self._fleet, self._address = fleet, address
         self.members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
         self.ever = set(self.members)  # names of all nodes that were ever there
         self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
@@ -108,14 +115,22 @@ class FleetEngine:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(member.node for member in self.members.values())
 
+    def address(self) -> str:
+        return self._address
+
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self._courses.values())
         fenced = waiting_for_fences(self._courses.values(), self._lost.closing_in_s())
         doing = {**self.copies.doing, **self.code.doing, **fenced}
         return tuple(
-            self._views.view(member.node, jobs, self._closed, doing)
+            self._with_health(self._views.view(member.node, jobs, self._closed, doing))
             for member in self.members.values()
         )
+
+    def _with_health(self, view: NodeView) -> NodeView:
+        client = self.clients.get(view.name)
+        found = Health("joining") if client is None else client.health(time.monotonic())
+        return replace_fields(view, health=found.word, since_at=found.since_at)
 
     async def adopt(
         self,
@@ -246,7 +261,7 @@ class FleetEngine:
         del self.clients[client.name]
         self._coming.add(client.name)
         logger.warning("node %s does not answer and is not used until it does", client.name)
-        self._tell(NodeLost(client.name))
+        self._tell(NodeLost(client.name, "its agent does not answer"))
 
         async def answered() -> None:
             while client.name in self._coming:  # Until it left, or another agent speaks for it.
@@ -405,7 +420,7 @@ class FleetEngine:
             if known is None or known.node != change.node:
                 self._tell(NodeJoined(change.node))
         elif self.members.pop(change.name, None) is not None:
-            self._tell(NodeLost(change.name))
+            self._tell(NodeLost(change.name, change.why))
 
     def _join(self, joined: Joined) -> None:
         """A node came, or its agent is another one."""
@@ -444,7 +459,7 @@ class FleetEngine:
         client = self.clients.pop(left.name, None)
         self._views.forget(left.name)
         self._sightings.pop(left.name, None)
-        self._tell(NodeLost(left.name))
+        self._tell(NodeLost(left.name, left.why))
         self._lost.away(left.name)
         for course in list(self._courses.values()):
             self.do(course, course.lose(left.name))
@@ -455,8 +470,9 @@ class FleetEngine:
 
     def _tell(self, fact: Event) -> None:
         if isinstance(fact, AttemptEnded):
-            if fact.node_lost and (bound := self.copies.bound(fact.job)):
-                fact = replace_fields(fact, only_on=bound)
+            nodes, why = self.copies.bound(fact.job)
+            if fact.node_lost and nodes:
+                fact = replace_fields(fact, only_on=nodes, only_because=why)
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
             fact = with_origin(fact, self.copies, self.code)

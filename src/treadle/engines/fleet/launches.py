@@ -128,7 +128,7 @@ class Launches:
 
     async def _provided(
         self, order: Launching, wanted: Callable[[], bool]
-    ) -> tuple[How, str, tuple[str, ...]] | None:
+    ) -> tuple[How, str, tuple[str, ...], str] | None:
         """None once the nodes have the job's files; else how and why it is not launched."""
         try:
             nodes, launch = order.allocation.nodes(), self._desk.ask(order)
@@ -136,12 +136,12 @@ class Launches:
             if self._desk.copies.apart:
                 await self._desk.code.provide(launch, nodes, wanted)
         except StrandedError as error:
-            return How.MACHINE_ERROR, str(error), error.nodes
+            return How.MACHINE_ERROR, str(error), error.nodes, error.why
         except EngineError as error:
             if error.retryable:  # A node does not answer, or has left: back to the queue.
-                return How.STOPPED, "", ()
-            return How.MACHINE_ERROR, str(error), ()
+                return How.STOPPED, "", (), ""
+            return How.MACHINE_ERROR, str(error), (), ""
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             logger.exception("job %s", order.job)
-            return How.ENGINE_ERROR, f"the engine failed: {error!r}", ()
+            return How.ENGINE_ERROR, f"the engine failed: {error!r}", (), ""
         return None

@@ -8,9 +8,10 @@ there too.
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Device
@@ -20,11 +21,13 @@ from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.messages import LostPlaceError
-from treadle.engines.fleet.port import Joined, StaleEpochError
+from treadle.engines.fleet.port import LEASE_S, Joined, StaleEpochError
 
 FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0
 WITHIN_S = 60.0  # for an answer that a person waits for
+SLOW_AFTER_S = 2.5 * FACTS_WAIT_S  # without an answer, though one is asked for all the time
+SILENT_AFTER_S = LEASE_S
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger("treadle")
@@ -39,6 +42,13 @@ class Desk(Protocol):
     def see(self, node: str, seen: messages.FactsGiven) -> None: ...
 
 
+class Health(NamedTuple):
+    """Whether an agent answers, for people (core.machine.NodeView)."""
+
+    word: str  # "joining", "answers", "slow", "silent"
+    since_at: float | None = None  # its last answer, if that was long ago; seconds since 1970
+
+
 class NodeClient:
     """One node, from when it joined until it left."""
 
@@ -48,6 +58,8 @@ class NodeClient:
         self.shared: bool | None = None
         self.root = ""  # where its jobs keep them, on that node
         self._link = joined.link
+        self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
+        self._heard_at = 0.0  # seconds since 1970
         self._desk = desk
         self._orders: list[tuple[Action, Launch | None]] = []
         self._more = asyncio.Event()
@@ -87,7 +99,19 @@ class NodeClient:
 
     async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """One call. Raises what the agent raised, or LinkLostError."""
-        return messages.opened(await self._link.call(verb, messages.encode(document)), kind)
+        answer = await self._link.call(verb, messages.encode(document))
+        self._heard, self._heard_at = time.monotonic(), time.time()
+        return messages.opened(answer, kind)
+
+    def health(self, now: float) -> Health:
+        """now: by the monotonic clock."""
+        quiet_s = now - (self._heard or self._joined)
+        since_at = self._heard_at or None
+        if quiet_s > SILENT_AFTER_S:
+            return Health("silent", since_at)
+        if not self._heard:
+            return Health("joining")
+        return Health("slow", since_at) if quiet_s > SLOW_AFTER_S else Health("answers")
 
     async def patiently(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """The same, again and again while that makes sense."""

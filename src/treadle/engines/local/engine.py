@@ -136,6 +136,9 @@ class LocalEngine:
     def nodes(self) -> tuple[Node, ...]:
         return (self._node,)
 
+    def address(self) -> str:
+        return ""
+
     def view(self) -> tuple[NodeView, ...]:
         return (
             node_view(self.gate, self._holders.by_slot, self.device_watch, self.groups.containment),

@@ -35,7 +35,7 @@ def ray_engine(context: EngineContext) -> Engine:
         own = head(context.root / "ray", node_name=context.options.node_name)
         address, environment = own.address, own.environment
     fleet = ray_fleet(context, partial(start_driver, address, environment))
-    return FleetEngine(context, fleet)
+    return FleetEngine(context, fleet, address=address)
 
 
 def ray_fleet(

@@ -320,6 +320,10 @@ def _place(asked: Asked, size: int) -> str:
     mine, taken = held.nodes(), asked.held_unseen
     free = Counter(device.node for device in asked.snapshot.free if device not in taken)
     where = f"on {'node' if len(mine) == 1 else 'nodes'} {listed(list(mine), _NAMED_MAX)}"
+    if fixed := _fixed(asked.job):
+        return f"{where}, {fixed}"
+    if size > asked.snapshot.cluster.largest_node:
+        return f"{where}, as no node in use has {several(size, 'device')}"
     others = [n.name for n in asked.snapshot.cluster.nodes if n.name not in mine]
     room = [name for name in others if free[name] >= size]
     if not room:
@@ -328,3 +332,10 @@ def _place(asked: Asked, size: int) -> str:
         f"{where}, because it is there: node {room[0]} has room for it as well, and a move "
         f"would cost it about {span(asked.restart_s)}"
     )
+
+
+def _fixed(job: Job) -> str:
+    """Why it cannot be moved; empty if it can."""
+    if job.only_on:
+        return f"which {'has' if len(job.only_on) == 1 else 'have'} its files"
+    return "" if job.spec.resumable else "where it stays, as it cannot resume"

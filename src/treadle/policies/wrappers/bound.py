@@ -69,16 +69,12 @@ class Bound(Wrapper):
         row = snapshot.jobs[job]
         if row.allocation is not None or not row.only_on:
             return self.inner.why(snapshot, job)
-        where = listed(row.only_on, NAMED_MAX)
         known = {node.name for node in snapshot.cluster.nodes}
         here = [name for name in row.only_on if name in known]
         free = len([device for device in snapshot.free if device.node in row.only_on])
-        state = f"{free} {are(free)} free there" if here else f"{where} is not in use now"
-        return Reason(
-            "devices",
-            f"it can run only on {where}, which has its files: they cannot be copied to other "
-            f"nodes; it needs {devices(row.spec.sizes[0])}, and {state}",
-        )
+        state = f"{free} {are(free)} free there" if here else "they are not in use now"
+        needs = f"it needs {devices(row.spec.sizes[0])}, and {state}"
+        return Reason("devices", f"{only_there(row)}; {needs}")
 
     def _there(self, free: FreeDevices, job: Job, wanted: Allocation) -> Allocation | None:
         """As many devices of its nodes as it was to have, or fewer."""
@@ -89,6 +85,13 @@ class Bound(Wrapper):
             if found is not None and (size == wanted.size or plain(job.spec)):
                 return Allocation(found, wanted.plan) if size == wanted.size else Allocation(found)
         return None
+
+
+def only_there(job: Job) -> str:
+    """That a job is bound to its nodes, and why."""
+    where, have = listed(job.only_on, NAMED_MAX), "has" if len(job.only_on) == 1 else "have"
+    why = job.only_because or "they cannot be copied to other nodes"
+    return f"it can run only on {where}, which {have} its files: {why}"
 
 
 def _leaves(job: Job, new: Allocation) -> bool:

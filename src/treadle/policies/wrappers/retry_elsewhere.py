@@ -4,7 +4,8 @@ The retry rule has said of a job that failed when another try makes sense and wh
 better not run on (`Job.ready_at` and `Job.avoid`). Until then it is kept out of the inner policy's
 sight; but no job of lower priority starts in its stead: rather than let one pass, it is tried at
 once. A start on a node or device to be avoided is moved to others, or waits for some; not for ever,
-because a suspicion is no proof, and not at all where there are no others.
+because a suspicion is no proof, and not at all where there are no others. Any other failure may
+have been a device's too: the next start is on others if some are free, and waits for none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -85,29 +86,39 @@ class Elsewhere(Wrapper):
 
     def _moved(self, snapshot: Snapshot, changes: Changes) -> tuple[Changes, Mapping[JobId, float]]:
         """The changes with better devices for starts, and who finds none yet."""
-        bad = {
-            identity: allocation
-            for identity, allocation in starts(snapshot, changes).items()
-            if self._patient(snapshot.jobs[identity], snapshot.now)
-            and any(_suspected(device, snapshot.jobs[identity]) for device in allocation.devices)
-            and self._has_others(snapshot, snapshot.jobs[identity])
-        }
-        if not bad:
-            return changes, {}
         moved, waits = dict(changes), dict[JobId, float]()
-        for identity, allocation in bad.items():
+        for identity, allocation in starts(snapshot, changes).items():
             job = snapshot.jobs[identity]
+            suspects = self._is_suspect(snapshot, job, allocation)
+            if not suspects and not any(str(each) in job.failed_on for each in allocation.devices):
+                continue
             others = {i: new for i, new in moved.items() if i != identity}
-            devices = self._elsewhere(free_after(snapshot, others), job, allocation.size)
-            if devices is None or _shares(snapshot, others, allocation.devices):
+            shares = _shares(snapshot, others, allocation.devices)
+            free = free_after(snapshot, others)
+            devices = None if shares else self._elsewhere(free, job, allocation.size)
+            better = devices and Allocation(devices, allocation.plan)  # Cores are of a node.
+            if better and (suspects or len(better.nodes()) <= len(allocation.nodes())):
+                moved[identity] = better
+            elif suspects:
                 waits[identity] = self._patient_until(job)
-            else:
-                moved[identity] = Allocation(devices, allocation.plan)  # Cores are of a node.
         return moved, waits
 
+    def _is_suspect(self, snapshot: Snapshot, job: Job, allocation: Allocation) -> bool:
+        """Whether it had better wait for others than start there."""
+        return (
+            self._patient(job, snapshot.now)
+            and any(_suspected(device, job) for device in allocation.devices)
+            and self._has_others(snapshot, job)
+        )
+
     def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
-        bad = [device for device in free if _suspected(device, job)]
-        return self._placement.place(free.withholding(bad), size)
+        """On devices that are neither suspected nor those on which it failed last; if they are too
+        few, only not suspected."""
+        left = free.withholding([device for device in free if _suspected(device, job)])
+        tried = [device for device in left if str(device) in job.failed_on]
+        if tried and (found := self._placement.place(left.withholding(tried), size)) is not None:
+            return found
+        return self._placement.place(left, size)
 
     def _has_others(self, snapshot: Snapshot, job: Job) -> bool:
         """Whether it could run on devices that are not suspected, if no job held any."""

@@ -51,9 +51,10 @@ logger = logging.getLogger("treadle")
 class StrandedError(EngineError):
     """The job can go on only on some nodes: its checkpoints are there and cannot be copied."""
 
-    def __init__(self, message: str, nodes: Sequence[str]) -> None:
-        super().__init__(message, retryable=False)
-        self.nodes = tuple(nodes)
+    def __init__(self, why: str, nodes: Sequence[str]) -> None:
+        where = f"{'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
+        super().__init__(f"{why}; it can go on only on {where}", retryable=False)
+        self.why, self.nodes = why, tuple(nodes)
 
 
 class Held(NamedTuple):
@@ -92,7 +93,8 @@ class CheckpointCopies:
         self._locks: WeakValueDictionary[JobId, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._copied: dict[JobId, tuple[str, int, int]] = {}  # what the second copy holds
-        self._large: dict[JobId, tuple[str, ...]] = {}  # nodes of checkpoints above the limit
+        # Nodes of checkpoints that cannot be copied, and why.
+        self._large: dict[JobId, tuple[tuple[str, ...], str]] = {}
         self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
         # What jobs that are being launched begin with, where their newest checkpoints were lost.
         self.fallbacks: dict[JobId, Fallback] = {}
@@ -114,9 +116,9 @@ class CheckpointCopies:
         known = self._known.get(job)
         return "" if known is None else known.nodes[0]
 
-    def bound(self, job: JobId) -> tuple[str, ...]:
-        """The nodes that a job cannot leave, as far as is known while it runs."""
-        return self._large.get(job, ())
+    def bound(self, job: JobId) -> tuple[tuple[str, ...], str]:
+        """The nodes that a job cannot leave, and why, as far as is known while it runs."""
+        return self._large.get(job, ((), ""))
 
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
@@ -155,8 +157,11 @@ class CheckpointCopies:
             state = (origin.stock.newest_ns, origin.stock.bytes)
             if self._copied.get(job, ("", 0, 0))[1:] == state:
                 return
-            if self._too_large(origin.stock.bytes) or origin.stock.objection:
-                self._large[job] = self._nodes_of(origin.store)
+            objection = origin.stock.objection
+            if self._too_large(origin.stock.bytes) or objection:
+                why = f"cannot be copied: {objection}"
+                why = why if objection else self._too_large_text(origin.stock.bytes)
+                self._large[job] = self._nodes_of(origin.store), f"its checkpoints {why}"
                 return
             self._large.pop(job, None)
             held = {each.store: each for each in await self._held(launch, known.nodes)}
@@ -251,8 +256,7 @@ class CheckpointCopies:
         ]
         total = sum(entry.size for entry, _ in merged(sources).values())
         if targets and self._too_large(total):
-            limit = gib_text(self._limit_gib)
-            self._refuse(origin, f"hold {gib_text(total / 2**30)}, and at most {limit} are copied")
+            self._refuse(origin, self._too_large_text(total))
         for target in targets:
             whither = f"from node {origin.client.name} to node {target.client.name}"
             self.doing[launch.job] = f"its checkpoints are about to be copied {whither}"
@@ -298,9 +302,12 @@ class CheckpointCopies:
         )
 
     def _refuse(self, origin: Held, why: str) -> None:
-        nodes = self._nodes_of(origin.store)
-        where = f"node {named(nodes, 3)}" if len(nodes) == 1 else f"nodes {named(nodes, 3)}"
-        raise StrandedError(f"its checkpoints on {where} {why}; it can go on only there", nodes)
+        raise StrandedError(f"its checkpoints {why}", self._nodes_of(origin.store))
+
+    def _too_large_text(self, amount: int) -> str:
+        return (
+            f"hold {gib_text(amount / 2**30)}, and at most {gib_text(self._limit_gib)} are copied"
+        )
 
     def _too_large(self, amount: int) -> bool:
         return amount > self._limit_gib * 2**30

@@ -25,7 +25,7 @@ export function Reasons({ id, turn, waiting, active }) {
     <dl>
       ${why.change && html`<dt>What would help</dt><dd>${visible(why.change)}</dd>`}
       ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}${first && (first !== why.position || last !== first) && `, ${asked([...new Set([first, last])])} in the order of starts`}</dd>`}
-      ${estimate && html`<dt>Starts in</dt><dd>${range(estimate.earliest_s, estimate.latest_s) || "not within the simulated time"}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
+      ${estimate && html`<dt>Starts in</dt><dd>${range(estimate.earliest_s, estimate.latest_s) || "unknown"}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
       ${waiting && why.length?.known && html`<dt>Takes</dt><dd>${range(why.length.low_s, why.length.high_s)}${doubt(why.length)}<span class="quiet"> · ${visible(why.length.because)}</span></dd>`}
     </dl>
   </section>`;

@@ -1,0 +1,73 @@
+"""Nodes that take no jobs for now, drained or lost, and jobs that only wait for them."""
+
+from collections.abc import Sequence
+
+from treadle.control.api.context import Context
+from treadle.core.cluster import Cluster, Node
+from treadle.core.job import Job, JobSpec
+from treadle.core.wording import listed
+
+NAMED_MAX = 4
+
+
+def whole_cluster(context: Context) -> Cluster:
+    """As it is once the nodes that are drained or lost are used again."""
+    return _with(context, (*context.scheduler.drained.values(), *_lost(context)))
+
+
+def waits_for_nodes(context: Context, spec: JobSpec) -> tuple[str, str]:
+    """The cause and the sentence of a job that fits only with nodes that are drained or lost.
+
+    Both are empty if it does not fit with them either.
+    """
+    drained, lost = tuple(context.scheduler.drained.values()), _lost(context)
+    for cause, some in (("drained", drained), ("lost", lost)):
+        if some and _fits(context, spec, some):
+            return cause, f"it needs devices of nodes that are {cause}: {_names(some)}"
+    if drained and lost and _fits(context, spec, (*drained, *lost)):
+        sentence = f"it needs devices of nodes that are drained ({_names(drained)})"
+        return "drained", f"{sentence} and lost ({_names(lost)})"
+    return "", ""
+
+
+def on_drained(context: Context, row: Job) -> str:
+    """That a job runs on nodes that are drained; empty if it does not."""
+    held = () if row.allocation is None else row.allocation.nodes()
+    names = [name for name in held if name in context.scheduler.drained]
+    if not names:
+        return ""
+    nodes = "node" if len(names) == 1 else "nodes"
+    return f"{nodes} {listed(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} drained"
+
+
+def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:
+    """Why none of these nodes takes jobs: a cause and a sentence; both are empty if one does."""
+    if any(node.name in names for node in context.cluster.nodes):
+        return "", ""
+    drained = [name for name in names if name in context.scheduler.drained]
+    cause, away = ("drained", drained) if drained else ("lost", list(names))
+    verb = "is" if len(away) == 1 else "are"
+    return cause, f"{listed(away, NAMED_MAX)} {verb} {cause}"
+
+
+def in_drained(context: Context) -> str:
+    """How many of all devices are in drained nodes, behind a count; empty if none are."""
+    count = sum(node.device_count for node in context.scheduler.drained.values())
+    return f" ({count:,} in drained nodes)" if count else ""
+
+
+def _lost(context: Context) -> tuple[Node, ...]:
+    there = {node.name for node in context.cluster.nodes} | context.scheduler.drained.keys()
+    return tuple(each.node for each in context.lost if each.node.name not in there)
+
+
+def _with(context: Context, more: Sequence[Node]) -> Cluster:
+    return Cluster((*context.cluster.nodes, *more))
+
+
+def _fits(context: Context, spec: JobSpec, more: Sequence[Node]) -> bool:
+    return context.scheduler.policy.never_fits(spec, _with(context, more)) is None
+
+
+def _names(nodes: Sequence[Node]) -> str:
+    return listed([node.name for node in nodes], NAMED_MAX)
