@@ -1,8 +1,8 @@
 """Progress reports from a running job: `treadle.report(step, total, loss=...)`.
 
 Standard library only, so that it works in any job's environment. A thread sends the newest value
-at most once a second; training never waits for it, and never fails because of it. Outside Treadle,
-and on ranks other than 0, nothing happens.
+at most once a second, and again later if nothing took it; training never waits for it, and never
+fails because of it. Outside Treadle, and on ranks other than 0, nothing happens.
 """
 
 import atexit
@@ -22,6 +22,7 @@ from urllib.parse import quote, urlsplit
 EVERY_S = 1.0
 FLUSH_S_MAX = 1.0
 CALL_S_MAX = 5.0
+AGAIN_S_MAX = 60.0
 
 
 def report(
@@ -79,19 +80,22 @@ class _Sender:
 
     def _run(self) -> None:
         sent: object = None
+        again_s: float | None = None  # what was not taken is sent again after so long
         while True:
-            self._changed.wait()
+            self._changed.wait(again_s)
             self._changed.clear()
             ending = self._ending.is_set()
             newest = self._newest
             if newest[0] and newest is not sent:
-                self._send(*newest)
-                sent = newest
+                taken = self._send(*newest)
+                sent = newest if taken else None
+                again_s = None if taken else min(2.0 * (again_s or EVERY_S), AGAIN_S_MAX)
             if ending:
                 return
             self._ending.wait(EVERY_S)
 
-    def _send(self, values: dict[str, SupportsFloat], stages: dict[str, float] | None) -> None:
+    def _send(self, values: dict[str, SupportsFloat], stages: dict[str, float] | None) -> bool:
+        """Whether it was taken, or refused for good."""
         connection = None
         try:
             # Numbers of other libraries (tensors, arrays) become plain ones here, off the path
@@ -110,13 +114,17 @@ class _Sender:
                     "Content-Type": "application/json",
                 },
             )
-            connection.getresponse().read()
+            answer = connection.getresponse()
+            answer.read()
+            taken = answer.status < 500
+        except OSError:
+            taken = False  # Nothing listens now: a daemon or an agent is being started again.
         except Exception:
-            # A report that is lost is no reason to disturb a job; the next one says the same.
-            return
+            taken = True  # What cannot be said is no reason to disturb a job.
         finally:
             if connection is not None:
                 connection.close()
+        return taken
 
 
 def _loose(value: SupportsFloat) -> SupportsFloat:

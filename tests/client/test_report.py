@@ -1,6 +1,7 @@
 """Reporting from inside a job: in a process of its own, against a real server."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -122,6 +123,33 @@ def test_outside_treadle_no_thread_is_started():
 def test_a_server_that_is_gone_is_no_reason_to_fail(address: str):
     env = {"TREADLE_API_URL": address, "TREADLE_JOB_TOKEN": "t", "TREADLE_JOB_ID": "1"}
     assert run("from treadle.report import report; report(1); report(object())", env).stderr == ""
+
+
+def test_a_report_that_nothing_took_is_sent_again():
+    """The server that was asked first dies before it answers, as when a daemon starts again."""
+    name = f"treadle-test-{os.urandom(8).hex()}"
+    code = "import sys; from treadle.report import report; report(4, 10); sys.stdin.read()"
+    env = {"TREADLE_API_URL": f"unix:@{name}", "TREADLE_JOB_TOKEN": "t", "TREADLE_JOB_ID": "1"}
+    with (
+        socket.socket(socket.AF_UNIX) as listening,
+        subprocess.Popen(
+            [sys.executable, "-c", code], env={**os.environ, **env}, stdin=subprocess.PIPE
+        ) as job,
+    ):
+        listening.bind(f"\0{name}")
+        listening.listen()
+        listening.settimeout(30)
+        listening.accept()[0].close()
+        second, _ = listening.accept()
+        with second:
+            second.settimeout(30)
+            said = b""
+            while not said.endswith(b"}"):
+                said += second.recv(4096)
+            second.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        assert b'{"step": 4.0, "total": 10.0}' in said
+        job.communicate()
+    assert job.returncode == 0
 
 
 def test_nothing_of_treadle_but_the_reporter_is_loaded():

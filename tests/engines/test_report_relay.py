@@ -28,6 +28,10 @@ for step in range(1, 1000):
 """
 
 
+def token_of(job: str) -> str | None:
+    return None if job == "later" else TOKENS.get(job, "")
+
+
 def asked(
     job: str = "1", token: str = "t-1", body: bytes = b'{"step": 3}', method: str = "POST"
 ) -> bytes:
@@ -52,7 +56,7 @@ async def said(relay: ReportRelay, data: bytes, *, ends: bool = False) -> bytes:
 
 def with_relay(root: Path, story: Any, **details: Any) -> None:
     async def whole() -> None:
-        relay = ReportRelay(root, TOKENS.get, **details)
+        relay = ReportRelay(root, token_of, **details)
         await relay.open()
         try:
             await asyncio.wait_for(story(relay), 30)
@@ -101,6 +105,7 @@ def test_what_a_report_does_not_repeat_is_not_lost_with_the_one_before(tmp_path)
         (asked(token="t-2"), 401),
         (asked(token=""), 401),
         (asked("3"), 404),  # It is not on this node.
+        (asked("later"), 503),  # No controller is in charge.
         (asked("1/../2"), 404),
         (asked().replace(b"/report", b"/cancel"), 404),
         (asked(method="GET"), 405),
@@ -155,7 +160,7 @@ def test_one_user_cannot_keep_all_connections(tmp_path, monkeypatch):
 
 def test_the_name_is_the_same_for_the_agent_that_follows_and_is_never_waited_for(tmp_path):
     async def story(relay: ReportRelay) -> None:
-        other = ReportRelay(tmp_path, TOKENS.get)
+        other = ReportRelay(tmp_path, token_of)
         await other.open()
         assert other.address == ""  # The agent before has not gone yet.
         before = relay.address

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 
 from tests.control.daemons import Daemon, daemon, until
 from tests.on_ray.cluster import HEAD, NODES, RayCluster
+from tests.on_ray.test_ray_faults import holder_of
 from treadle.engines.node import processes
 from treadle.wire.jobs import State
 
@@ -19,6 +21,16 @@ JOB = (
     'echo "rank $RANK of $WORLD_SIZE on node ${TREADLE_NODE_RANK:-0}"; '
     'echo $$ >> "$0.pids"; while test ! -e "$0"; do sleep 0.1; done'
 )
+
+# Does a step, reports it, and waits for a file before the next.
+TRAINING = """
+import os, sys, time
+import treadle
+for step in range(1, 5):
+    treadle.report(step, 4, loss=1 / step)
+    while not os.path.exists(f"{sys.argv[1]}-{step}"):
+        time.sleep(0.05)
+"""
 
 
 class Site:
@@ -61,6 +73,13 @@ class Site:
         """The nodes that `treadle nodes` shows, with their devices."""
         nodes = json.loads(self.treadle("nodes", "--json"))
         return {node["name"]: len(node["devices"]) for node in nodes}
+
+
+def held_by_another(path: Path, before: int) -> bool:
+    try:
+        return holder_of(path) != before
+    except AssertionError:
+        return False
 
 
 @pytest.fixture
@@ -120,3 +139,30 @@ def test_a_day_on_a_cluster(site: Site) -> None:
     assert live.view(victim).attempts == 2
     site.release("pair0", "pair1")
     assert {view.state for view in live.ended(*jobs)} == {State.SUCCEEDED}
+
+
+def test_what_a_job_reports_on_a_node_is_seen_also_when_its_agent_was_killed(site: Site) -> None:
+    live = site.live
+    words = ("--devices", "3", "--ranks", "one")  # Only n0 has as many.
+    command = (sys.executable, "-c", TRAINING, str(site.folder / "did"))
+    job = json.loads(site.treadle("submit", "--json", *words, "--", *command))["id"]
+
+    def is_at(step: int) -> bool:
+        found = live.view(job).progress
+        return found is not None and (found.step, found.source) == (step, "report")
+
+    until(lambda: is_at(1))
+    assert site.nodes_of(job) == {"n0"}
+    (listed,) = [line for line in site.treadle("ps").splitlines() if line.split()[:1] == [job]]
+    assert "25%" in listed
+    lock = live.state / "nodes" / "n0" / "agent.lock"
+    os.kill(agent := holder_of(lock), signal.SIGKILL)
+    until(lambda: held_by_another(lock, agent))
+    site.release("did-1")
+    until(lambda: is_at(2))
+    assert live.view(job).attempts == 1
+    site.release("did-2", "did-3", "did-4")
+    (ended,) = live.ended(job)
+    assert ended.state is State.SUCCEEDED
+    assert ended.progress is not None
+    assert (ended.progress.step, ended.progress.loss) == (4, 0.25)

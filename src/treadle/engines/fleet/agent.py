@@ -268,6 +268,7 @@ class Agent:
         return self._session
 
     def _token_of(self, job: JobId) -> str | None:
+        """None while no controller has said which jobs run here."""
         return None if self._session is None else self._session.controls.token_of(job)
 
     def _answered(self, session: Session) -> messages.Answered:

@@ -41,7 +41,7 @@ _PATH = re.compile(rb"/api/v1/jobs/([^/?]{1,200})/report")
 _NAME = re.compile(r"treadle-reports-[0-9a-f]{16}")
 _PEER = struct.Struct("3i")  # process, user, group
 
-# The token of a job that this node runs; None: it runs no such job.
+# The token of a job that this node runs; empty: it runs no such job; None: not known now.
 TokenOf = Callable[[JobId], str | None]
 logger = logging.getLogger("treadle")
 
@@ -156,6 +156,8 @@ class ReportRelay:
             return HTTPStatus.METHOD_NOT_ALLOWED
         job = unquote(found[1].decode("ascii"))
         token = self._token_of(job)
+        if token is None:
+            return HTTPStatus.SERVICE_UNAVAILABLE
         if not token:
             return HTTPStatus.NOT_FOUND
         shown = dict(request.headers).get(b"authorization", b"")

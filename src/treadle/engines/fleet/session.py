@@ -59,10 +59,10 @@ class NodeControls:
             env[API_URL] = address
         return replace(launch, env=env)
 
-    def token_of(self, job: JobId) -> str | None:
-        """What a job that was to be launched here reports with."""
+    def token_of(self, job: JobId) -> str:
+        """What a job that was to be launched here reports with; empty: there is no such job."""
         launches = self._launches.get(job)
-        return launches[max(launches)].secrets.get(JOB_TOKEN) if launches else None
+        return launches[max(launches)].secrets.get(JOB_TOKEN, "") if launches else ""
 
     def tell(self, *facts: Event) -> None:
         for fact in facts:
