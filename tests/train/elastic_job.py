@@ -51,7 +51,7 @@ def main() -> None:
                 samples = []
                 run.report(loss=run.loss)
                 if not Path("fast").exists():
-                    time.sleep(0.05)
+                    time.sleep(0.2)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """`treadle submit --elastic auto` under a real daemon: a script that knows nothing of Treadle."""
 
 import json
-import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.control.daemons import Daemon, daemon
+from tests.train.harness import printed as alone
 from tests.train.test_live_resizes import POLICY, rigid, until
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError
@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 SCRIPT = str(Path(__file__).with_name("unmodified") / "live.py")
-EPOCHS = 150  # of 4 steps
+EPOCHS = 40  # of 4 steps
 
 
 def _rows(text: str) -> list[dict[str, Any]]:
@@ -58,10 +58,7 @@ def test_an_unmodified_script_is_resized_while_it_trains(tmp_path: Path) -> None
         printed = _printed(served)
     assert (view.state, view.attempts, view.resumable) == (State.SUCCEEDED, 1, True), said
     assert any("without a restart, stall" in text for text in said), said
-    plain = subprocess.run(
-        [sys.executable, SCRIPT, str(EPOCHS)], cwd=folder, capture_output=True, check=True
-    )
-    _check(printed, _rows(plain.stdout.decode()))
+    _check(printed, _rows(alone(Path(SCRIPT), str(EPOCHS), workdir=folder)))
 
 
 def _check(printed: list[list[dict[str, Any]]], plain: list[dict[str, Any]]) -> None:
