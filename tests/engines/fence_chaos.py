@@ -67,7 +67,7 @@ class Cluster:
 
     def __init__(self, draw: random.Random, ground: Ground) -> None:
         self.draw, self.fencing, self.epoch = draw, Fencing(), 0
-        self._tell: Callable[[ClusterChange], None] = lambda _: None
+        self._tell: Callable[[ClusterChange], None] | None = None
         self.sites: dict[str, Site] = {}
         for name in NODES:
             node = ground.nodes[name] = SimNode(name, ground)
@@ -100,7 +100,7 @@ class Cluster:
         return self.epoch
 
     async def close(self) -> None:
-        self._tell = lambda _: None
+        self._tell = None
         for site in self.sites.values():
             site.told = None
 
@@ -127,7 +127,8 @@ class Cluster:
         await asyncio.sleep(min(missed_s, lasts_s))
         if missed_s <= lasts_s:
             site.member, site.told = False, None
-            self._tell(Left(name, "it was cut off"))
+            if self._tell is not None:
+                self._tell(Left(name, "it was cut off"))
             await asyncio.sleep(lasts_s - missed_s)
         site.reached = True
         if not site.member:
@@ -156,9 +157,10 @@ class Cluster:
     def _announce(self, name: str) -> None:
         """A node that can be reached has an agent that the controller does not know."""
         site = self.sites[name]
-        if site.member and site.is_up and site.told is not site.link:
+        if site.member and site.is_up:
             site.node.confirm()
-            self._tell(self._joined(name))
+            if self._tell is not None and site.told is not site.link:
+                self._tell(self._joined(name))
 
 
 class Scheduler:

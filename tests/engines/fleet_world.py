@@ -1,6 +1,7 @@
 """A fleet in this process: real agents, supervisors and processes, and links that can be cut."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +22,10 @@ class InProcessLink:
         self.cut = False
         self.lose_answers_of: set[str] = set()  # verbs: done over there, and not answered, once
         self.refused: set[str] = set()  # verbs that do not get there
+        self.calls: Counter[str] = Counter()  # by verb
 
     async def call(self, verb: str, document: bytes) -> bytes:
+        self.calls[verb] += 1
         if not self.cut and verb not in self.refused:
             answer = await self.agent.call(verb, document)
             if verb not in self.lose_answers_of and not self.cut:

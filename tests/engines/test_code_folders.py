@@ -52,3 +52,11 @@ def test_a_daemon_that_runs_as_root_copies_no_folders_of_users(
     with pytest.raises(UncopyableError, match="runs as root"):
         code_in(folder, 1000, 1e9)
     assert code_in(folder, None, 1e9).entries
+
+
+def test_no_user_is_given_what_another_had_sent(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        os, "geteuid", lambda: os.getuid() or 1000
+    )  # Root copies no users' folders.
+    names = {code_in(filled(tmp_path), uid, 1e9).name for uid in (None, 1001, 1002)}
+    assert len(names) == 3

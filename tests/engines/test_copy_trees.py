@@ -8,6 +8,7 @@ import pytest
 from treadle.core.errors import EngineError
 from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
 from treadle.engines.fleet.copies.tree import (
+    LISTING_BYTES_MAX,
     ChangedError,
     Entry,
     Listing,
@@ -15,6 +16,7 @@ from treadle.engines.fleet.copies.tree import (
     listing,
     read,
 )
+from treadle.engines.ray.frames import BYTES_MAX
 
 OWNER = Owner()
 
@@ -138,6 +140,29 @@ def test_pipes_and_odd_names_are_refused(tmp_path):
     Path(os.fsdecode(bytes(odd) + b"/\xff")).touch()
     with pytest.raises(UncopyableError, match="is not UTF-8"):
         listing(odd)
+
+
+def test_names_that_are_too_long_for_one_message_are_refused(tmp_path):
+    """All files and links may be few enough, and their names too much."""
+    assert 4 * LISTING_BYTES_MAX < BYTES_MAX, "a message may name everything twice, and answer"
+    source, target = fill(tmp_path / "source"), "/".join(["x" * 250] * 4)
+    for number in range(LISTING_BYTES_MAX // 1000):
+        (source / f"{number}").symlink_to(target)
+    with pytest.raises(UncopyableError, match="names of its files and links are too long"):
+        listing(source)
+
+
+def test_a_draft_in_which_a_link_is_in_the_place_of_a_folder_is_used(tmp_path):
+    """1. A copy broke off when its links were made. 2. What was a link is a folder by then."""
+    source, incoming = fill(tmp_path / "source", a="a"), Incoming(tmp_path / "place")
+    send(source, incoming, listing(source))
+    (tmp_path / ".incoming-place" / "tree" / "now").symlink_to(tmp_path)
+    fill(source / "now", b="b")
+    found = listing(source)
+    send(source, incoming, found)
+    incoming.commit(found.entries, OWNER)
+    assert listing(tmp_path / "place") == found
+    assert not (tmp_path / "b").exists()
 
 
 def test_more_files_than_the_limit_are_refused(tmp_path):

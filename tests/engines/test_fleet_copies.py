@@ -1,45 +1,16 @@
 """Jobs that go on on other nodes, which have no file system in common with the ones before."""
 
 import logging
-from pathlib import Path
 
+from tests.engines.copy_story import WRITES, folder, found, runs, stop
 from tests.engines.fleet_story import FleetStory, spread, tell
 
-from treadle.core.actions import Start, Stop
+from treadle.core.actions import Start
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.testing.engine_bench import row
-
-# Notes what it finds, adds a file of its own, and waits.
-WRITES = (
-    'ls "$TREADLE_CHECKPOINT_DIR" > found-$TREADLE_ATTEMPT-$RANK; '
-    'echo "attempt $TREADLE_ATTEMPT" > "$TREADLE_CHECKPOINT_DIR/$TREADLE_ATTEMPT-$RANK"; '
-    "touch wrote-$TREADLE_ATTEMPT-$RANK; exec sleep 86400"
-)
-
-
-def found(bench: FleetStory, attempt: int, rank: int = 0) -> list[str]:
-    """The checkpoints that a rank found when it began."""
-    return (bench.root / f"found-{attempt}-{rank}").read_text().split()
-
-
-def folder(bench: FleetStory, node: str) -> Path:
-    return bench.root / "nodes" / node / "checkpoints" / "a"
-
-
-async def runs(bench: FleetStory, order: int, attempt: int, *nodes: str) -> None:
-    """Start the next attempt there, and wait until it has written."""
-    await bench.order(Start(order, "a", spread(*nodes)))
-    await bench.started("a", order)
-    wrote = [bench.root / f"wrote-{attempt}-{rank}" for rank in range(len(nodes))]
-    await bench.until(lambda: all(path.exists() for path in wrote))
-
-
-async def stop(bench: FleetStory, order: int) -> None:
-    await bench.order(Stop(order, "a"))
-    await bench.ended("a", order)
 
 
 def test_a_job_finds_its_checkpoints_on_every_node(tmp_path):
@@ -312,8 +283,8 @@ def test_a_script_outside_of_the_folder_that_a_node_lacks_is_refused(tmp_path):
 
     async def story(bench: FleetStory) -> None:
         outside, inside = bench.root / "private-tools", bench.root / "private"
-        for folder in (outside, inside, inside / ".venv"):
-            folder.mkdir()
+        for path in (outside, inside, inside / ".venv"):
+            path.mkdir()
         train, python = outside / "train.py", inside / ".venv" / "python"
         for file in (train, python):
             file.touch()
@@ -347,7 +318,7 @@ def test_a_script_that_one_node_has_binds_the_job_to_it(tmp_path):
         await bench.order(Start(0, "a", spread("n1")))
         refused = await bench.ended("a", 0)
         assert refused.only_on == ("n0", "n2")
-        assert refused.error.endswith("; it is on nodes n0, n2")
+        assert refused.error.endswith("; it can go on only on nodes n0, n2")
 
     tell(tmp_path, story, apart=True)
 

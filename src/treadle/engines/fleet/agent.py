@@ -90,6 +90,7 @@ class Agent:
         self._session: Session | None = None
         self._taking = asyncio.Lock()
         self._relay = ReportRelay(root, self._token_of)
+        self._copies = AgentCopies(self._roots, self)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
             "take-charge": self._take_charge,
@@ -103,7 +104,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
-            **AgentCopies(self._roots, self).verbs,
+            **self._copies.verbs,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -212,6 +213,8 @@ class Agent:
                 await session.engine.close()
                 raise
             self._session = session
+            with suppress(OSError):
+                await self._copies.sweep(session.id)
             upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
             root = str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)

@@ -19,6 +19,11 @@ def folder_name(job: JobId, submission: str) -> str:
     return f"{job}-{submission}" if submission else job
 
 
+def is_of(name: str, job: JobId) -> bool:
+    """Whether a folder is that of a submission which had this number."""
+    return re.fullmatch(rf"{re.escape(job)}(-[0-9a-z]+)?", name, re.ASCII) is not None
+
+
 class CheckpointFolders:
     """The checkpoint folders of all jobs under one root."""
 
@@ -34,9 +39,8 @@ class CheckpointFolders:
         """The folders of all submissions that had this number."""
         if job in self._made:  # The folder of all has an entry for each job that keeps checkpoints.
             return sorted(self._made[job])
-        name = re.compile(rf"{re.escape(job)}(-[0-9a-z]+)?", re.ASCII)
         with suppress(FileNotFoundError):
-            return [path for path in self.path(job).parent.iterdir() if name.fullmatch(path.name)]
+            return [path for path in self.path(job).parent.iterdir() if is_of(path.name, job)]
         return []
 
     def forget(self, job: JobId) -> None:

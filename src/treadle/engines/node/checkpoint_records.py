@@ -19,9 +19,11 @@ class CheckpointRecord:
     attempt: int = 0  # the newest one whose files are there; 0: none that is known
     written: bool = False  # it ran here, and wrote them itself; else they were copied
     part: int = 0  # if it ran on several nodes: which of them this one was
-    # Paths of a copy with their sizes and times: what an attempt has written here since then is its
-    # own. Empty: there was no copy.
-    copied: dict[str, tuple[int, int]] | None = None
+    # What a copy held, by path, with what tells it from another file or link of that path: what an
+    # attempt has written here since then is its own. None: there was no copy.
+    copied: dict[str, str] | None = None
+    # Paths of a copy that its attempt had written itself; others it had been given.
+    own: tuple[str, ...] = ()
 
 
 def record_path(folder: Path) -> Path:
@@ -35,10 +37,19 @@ def read_record(folder: Path) -> CheckpointRecord:
         found = json.loads(record_path(folder).read_bytes())
         copied = found.pop("copied", None)
         if copied is not None:
-            copied = {str(path): (int(size), int(time)) for path, (size, time) in copied.items()}
-        return CheckpointRecord(**found, copied=copied)
+            copied = {str(path): _mark(mark) for path, mark in copied.items()}
+        own = tuple(map(str, found.pop("own", ())))
+        return CheckpointRecord(**found, copied=copied, own=own)
     except (OSError, ValueError, TypeError, AttributeError):
         return CheckpointRecord()
+
+
+def _mark(written: object) -> str:
+    """Earlier versions wrote size and time of files, and no links."""
+    if isinstance(written, list):
+        size, time_ns = written
+        return f"{int(size)} {int(time_ns)}"
+    return str(written)
 
 
 def write_record(folder: Path, record: CheckpointRecord) -> None:

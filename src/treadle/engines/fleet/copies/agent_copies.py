@@ -7,7 +7,8 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -15,9 +16,11 @@ from weakref import WeakValueDictionary
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.command_paths import led_to
-from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
+from treadle.engines.fleet.copies.drafts import sweep
+from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest, drafts_in
 from treadle.engines.fleet.copies.own_folders import give, keep_newest
-from treadle.engines.fleet.copies.tree import FILE, Listing, UncopyableError, listing, read
+from treadle.engines.fleet.copies.tree import Entry, Listing, UncopyableError, listing, read
+from treadle.engines.node.checkpoint_folders import CheckpointFolders, is_of
 from treadle.engines.node.checkpoint_records import (
     CheckpointRecord,
     read_record,
@@ -50,6 +53,7 @@ class AgentCopies:
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self.verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "copy-stock": self._stock,
+            "copy-kept": self._kept,
             "copy-list": self._list,
             "copy-read": self._read,
             "copy-expect": self._expect,
@@ -60,17 +64,27 @@ class AgentCopies:
             "copy-unpack": self._unpack,
         }
 
+    async def sweep(self, session: str) -> None:
+        """Remove what is left of copies that broke off long ago."""
+        roots = self._roots(session)
+        copies = (roots["checkpoints"], roots["code"])
+        await asyncio.to_thread(sweep, copies, roots["work"])
+
     async def _stock(self, asked: messages.StockAsked) -> messages.Stock:
         return await self._at(asked, _stock)
 
+    async def _kept(self, asked: messages.KeptAsked) -> messages.Kept:
+        place = self._roots(asked.session)["checkpoints"]
+        folders = await asyncio.to_thread(CheckpointFolders(place.parent).of, asked.job)
+        stocks = {folder.name: await self._locked(folder, _stock) for folder in folders}
+        drafts = await asyncio.to_thread(drafts_in, place)
+        return messages.Kept(
+            stocks=stocks, drafts=tuple(name for name in drafts if is_of(name, asked.job))
+        )
+
     async def _list(self, asked: messages.ListAsked) -> messages.Listed:
         def look(folder: Path) -> messages.Listed:
-            found = listing(folder).entries
-            if asked.own:
-                known = read_record(folder).copied or {}
-                new = [e for e in found if (e.size, e.mtime_ns) != known.get(e.path)]
-                found = tuple(entry for entry in new if entry.kind == FILE)
-            return messages.Listed(entries=found)
+            return messages.Listed(entries=tuple(_told_apart(folder)))
 
         return await self._at(asked, look)
 
@@ -101,7 +115,8 @@ class AgentCopies:
             known = read_record(folder)
             now = CheckpointRecord(
                 attempt=asked.attempt,
-                copied={e.path: (e.size, e.mtime_ns) for e in asked.entries if e.kind == FILE},
+                copied={entry.path: entry.mark for entry in asked.entries},
+                own=tuple(entry.path for entry in asked.entries if entry.own),
             )
             if known == now and folder.is_dir():  # It was there, or the answer was lost.
                 Incoming(folder).abandon()
@@ -122,7 +137,7 @@ class AgentCopies:
         def remove(folder: Path) -> messages.Done:
             Incoming(folder).abandon()
             record = read_record(folder)
-            if record.attempt and not record.written:
+            if record.attempt and not record.written and not asked.draft:
                 shutil.rmtree(folder, ignore_errors=True)
                 remove_record(folder)
             return messages.Done()
@@ -168,13 +183,24 @@ class AgentCopies:
         folder: messages.Folder = asked.folder
         if not _NAME.fullmatch(folder.name):
             raise InvalidInputError(f"{folder.name[:80]!r} is not the name of a folder")
-        path = self._roots(asked.session)[folder.kind] / folder.name
+        return await self._locked(self._roots(asked.session)[folder.kind] / folder.name, work)
+
+    async def _locked(self, path: Path, work: Callable[[Path], T]) -> T:
         lock = self._locks.setdefault(path, asyncio.Lock())
         try:
             async with lock:
                 return await asyncio.to_thread(work, path)
         except OSError as error:
             raise EngineError(f"{path} cannot be copied: {error}", retryable=False) from None
+
+
+def _told_apart(folder: Path) -> Iterator[Entry]:
+    """What is there, and what of it the newest attempt has written itself."""
+    record = read_record(folder)
+    copied, own = record.copied or {}, set(record.own)
+    for entry in listing(folder).entries:
+        new = entry.mark != copied.get(entry.path) if record.written else entry.path in own
+        yield replace(entry, own=True) if new else entry
 
 
 def _stock(folder: Path) -> messages.Stock:
@@ -189,6 +215,7 @@ def _stock(folder: Path) -> messages.Stock:
         written=record.written,
         part=record.part,
         newest_ns=found.newest_ns,
+        state=found.state,
         bytes=found.bytes,
         files=len(found.entries),
         objection=objection,

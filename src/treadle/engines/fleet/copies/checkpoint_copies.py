@@ -7,8 +7,12 @@ themselves, also after a restart of the controller. Before a job goes on, all st
 are made equal to that state:
 
     first node of the newest attempt   all that it has, and what the others wrote themselves
-    that node is gone                  the newest that there is elsewhere, and that is said
+    that node is gone                  the second copy, and what the others wrote themselves; if
+                                       there is none, the newest elsewhere. That is said
     larger than the limit              nothing is copied: the job goes on where they are, or waits
+
+What an attempt wrote itself counts more than what it was given when it began, and what it wrote on
+its first node more than what it wrote on the others.
 
 While a job runs, its newest checkpoints are copied to a second node every minute (`second`), so
 that the loss of a node costs little.
@@ -17,6 +21,7 @@ that the loss of a node costs little.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -38,6 +43,7 @@ from treadle.engines.fleet.copies.copier import (
     merged,
     part_of,
 )
+from treadle.engines.fleet.copies.tree import ChangedError, Listing
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.node.checkpoint_folders import folder_name
 
@@ -52,8 +58,8 @@ class StrandedError(EngineError):
     """The job can go on only on some nodes: its checkpoints are there and cannot be copied."""
 
     def __init__(self, why: str, nodes: Sequence[str]) -> None:
-        where = f"{'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
-        super().__init__(f"{why}; it can go on only on {where}", retryable=False)
+        where = f"; it can go on only on {'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
+        super().__init__(f"{why}{where if nodes else ''}", retryable=False)
         self.why, self.nodes = why, tuple(nodes)
 
 
@@ -65,10 +71,15 @@ class Held(NamedTuple):
     stock: messages.Stock
 
     @property
-    def age(self) -> tuple[int, bool, int]:
-        """Larger is newer. What an attempt wrote itself is never behind copies of it."""
+    def age(self) -> tuple[int, int, int]:
+        """Larger is newer: the first node of an attempt, then copies of it, then its other nodes.
+
+        A copy is of the first node, which has the whole; another node has what it was given when
+        the attempt began, and its own.
+        """
         stock = self.stock
-        return stock.attempt, stock.written and not stock.part, stock.newest_ns
+        first = 0 if stock.part else 2
+        return stock.attempt, first if stock.written else 1, stock.newest_ns
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +103,7 @@ class CheckpointCopies:
         self._known: dict[JobId, Known] = {}
         self._locks: WeakValueDictionary[JobId, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._copied: dict[JobId, tuple[str, int, int]] = {}  # what the second copy holds
+        self._copied: dict[JobId, str] = {}  # the state that the second copy holds
         # Nodes of checkpoints that cannot be copied, and why.
         self._large: dict[JobId, tuple[tuple[str, ...], str]] = {}
         self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
@@ -143,54 +154,90 @@ class CheckpointCopies:
             finally:
                 self.doing.pop(launch.job, None)
 
-    async def second(self, job: JobId, wanted: Callable[[], bool]) -> None:
-        """Copy the newest checkpoints of a job that runs to another store, if it has new ones."""
-        known = self._known.get(job)
-        if known is None or known.launch is None or not self.apart:
-            return
-        launch, writers = known.launch, {self._store(node) for node in known.nodes}
+    async def news(self, job: JobId) -> str:
+        """The state of the checkpoints of a job that runs, if its second copy has another."""
+        origin = await self._running(job)
+        if origin is None or origin.stock.state == self._copied.get(job):
+            return ""
+        objection = origin.stock.objection
+        if self._too_large(origin.stock.bytes) or objection:
+            why = f"cannot be copied: {objection}"
+            why = why if objection else self._too_large_text(origin.stock.bytes)
+            self._large[job] = self._nodes_of(origin.store), f"its checkpoints {why}"
+            return ""
+        self._large.pop(job, None)
+        return origin.stock.state
+
+    async def second(self, job: JobId, state: str, wanted: Callable[[], bool]) -> None:
+        """Copy the checkpoints of a job that runs to another store.
+
+        Raises ChangedError if they are not in this state any more, or change while they are copied.
+        """
         async with self._lock(job):
-            first = self._clients.get(known.nodes[0])
-            origin = None if first is None else await self._held_by(first, launch)
-            if origin is None or not origin.stock.written or origin.is_empty:
+            known, origin = self._known.get(job), await self._running(job)
+            if known is None or known.launch is None or origin is None:
                 return
-            state = (origin.stock.newest_ns, origin.stock.bytes)
-            if self._copied.get(job, ("", 0, 0))[1:] == state:
-                return
-            objection = origin.stock.objection
-            if self._too_large(origin.stock.bytes) or objection:
-                why = f"cannot be copied: {objection}"
-                why = why if objection else self._too_large_text(origin.stock.bytes)
-                self._large[job] = self._nodes_of(origin.store), f"its checkpoints {why}"
-                return
-            self._large.pop(job, None)
+            if origin.stock.state != state:
+                raise ChangedError("the checkpoints are being written")
+            launch, writers = known.launch, {self._store(node) for node in known.nodes}
             held = {each.store: each for each in await self._held(launch, known.nodes)}
             target = self._second_store(held, writers)
             if target is None:
                 return
             source = await listed(origin.client, _folder(launch))
+            if Listing(source.entries).state != state:
+                raise ChangedError("the checkpoints are being written")
             what = self._copy_of(launch, origin.stock.attempt, wanted)
             self._traces.also(job, target.name)
             async with self._turns:
                 await copy(what, [source], target, still=True)
-            self._copied[job] = (target.name, *state)
+            self._copied[job] = state
+
+    async def _running(self, job: JobId) -> Held | None:
+        """What the first node of a job has that runs; None if there is nothing to copy."""
+        known = self._known.get(job)
+        if known is None or known.launch is None or not self.apart:
+            return None
+        first = self._clients.get(known.nodes[0])
+        found = None if first is None else await self._held_by(first, known.launch)
+        return found if found is not None and found.stock.written and not found.is_empty else None
 
     async def drop(self, job: JobId) -> None:
-        """The job has ended: remove copies of what is where it was written."""
-        known = self._known.get(job)
+        """The job has ended: remove copies of what is where it was written, and drafts.
+
+        It is asked for by number, since another controller may have made them. A node that does not
+        answer keeps what it has until the job's output is pruned.
+        """
         self._forget(job)
-        if known is None or known.launch is None or not self.apart:
+        if not self.apart:
             return
-        held = await self._held(known.launch, ())
-        newest = max(
-            (each for each in held if each.stock.attempt), key=attrgetter("age"), default=None
-        )
-        if newest is None or not newest.stock.written:
-            return
-        for each in held:
-            if not each.stock.written and each.stock.attempt:
-                asked = asking(messages.Dropped, folder=_folder(known.launch))
-                await each.client.within_session("copy-drop", asked, messages.Done)
+        names = self._traces.among(self._clients, job)
+        stores = {self._store(name): self._clients[name] for name in names}
+        found = await asyncio.gather(*(self._kept_by(each, job) for each in stores.values()))
+        held: dict[str, list[Held]] = {}  # by name of the folder
+        for (store, client), kept in zip(stores.items(), found, strict=True):
+            for name, stock in kept.stocks.items():
+                held.setdefault(name, []).append(Held(store, client, stock))
+            for name in kept.drafts:
+                await self._remove(client, name, draft=True)
+        for name, stocks in held.items():
+            newest = max(stocks, key=attrgetter("age"))
+            for each in stocks:
+                if each.stock.attempt and not each.stock.written and each is not newest:
+                    await self._remove(each.client, name)
+
+    async def _kept_by(self, client: Asked, job: JobId) -> messages.Kept:
+        try:
+            asked = asking(messages.KeptAsked, job=job)
+            return await client.within_session("copy-kept", asked, messages.Kept)
+        except EngineError:
+            return messages.Kept(stocks={})
+
+    async def _remove(self, client: Asked, name: str, *, draft: bool = False) -> None:
+        folder = messages.Folder(kind="checkpoints", name=name)
+        with suppress(EngineError):
+            asked = asking(messages.Dropped, folder=folder, draft=draft)
+            await client.within_session("copy-drop", asked, messages.Done)
 
     # -- stores ---------------------------------------------------------------------------------
 
@@ -276,13 +323,11 @@ class CheckpointCopies:
         if origin.stock.objection:
             return [Source(origin.client, ())]
         sources = [await listed(origin.client, folder)]
-        if not origin.stock.written or origin.stock.part:
-            return sources
         for each in sorted(held, key=lambda each: each.stock.part):
             stock = each.stock
             if each is not origin and stock.written and stock.attempt == origin.stock.attempt:
-                own = await listed(each.client, folder, own=True)
-                sources += [own] if own.entries else []
+                found = await listed(each.client, folder)
+                sources += [found] if any(entry.own for entry in found.entries) else []
         return sources
 
     def _copy_of(

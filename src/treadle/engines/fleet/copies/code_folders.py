@@ -3,8 +3,8 @@
 What is copied: the files of the folder on the controller's machine, as they are when the job first
 starts on a node; of a git repository those that git does not ignore. Left out are `.git`, caches,
 virtual environments, links that lead out of the folder, and what is no file. A node keeps what it
-was sent by the hash of its content, so that the members of an array are sent one copy, and every
-job has a folder of its own there (agent_copies.py).
+was sent by the hash of its content and of the job's user, so that the members of an array are sent
+one copy, and every job has a folder of its own there (agent_copies.py).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ import msgspec
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
-from treadle.core.wording import gib_text, listed
+from treadle.core.wording import gib_text
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
 from treadle.engines.fleet.copies.command_paths import files_run
@@ -48,7 +48,7 @@ Answer = TypeVar("Answer")
 class Code(NamedTuple):
     """What is in a folder."""
 
-    name: str  # the hash of its content
+    name: str  # the hash of its content and of the user: none gets what another had sent
     entries: tuple[Entry, ...]
 
     @property
@@ -78,7 +78,7 @@ def code_in(folder: Path, uid: int | None, bytes_max: float) -> Code:
     found = Code("", entries)
     if found.bytes > bytes_max:
         return found
-    total = hashlib.sha256()
+    total = hashlib.sha256(b"of user %d " % (os.geteuid() if uid is None else uid))
     for entry in entries:
         total.update(msgspec.json.encode((entry.path, entry.kind, entry.mode, entry.link)))
         for offset in range(0, entry.size if entry.kind == FILE else 0, HASHED_AT_ONCE):
@@ -193,11 +193,9 @@ class CodeFolders:
         why = f"and only its folder {launch.workdir} is copied"
         if Path(path).is_relative_to(launch.workdir):
             why = "though its folder is there: copies leave out what git ignores, and environments"
-        nodes = f"{'node' if len(having) == 1 else 'nodes'} {listed(having, 3)}"
-        where = nodes if having else "the daemon's machine alone"
-        raise StrandedError(
-            f"it runs {path}, which is not on node {node}, {why}; it is on {where}", having
-        )
+        if not having:
+            why += "; it is on the daemon's machine alone"
+        raise StrandedError(f"it runs {path}, which is not on node {node}, {why}", having)
 
 
 class FolderHere:

@@ -5,14 +5,14 @@ Every piece carries its digest, which the node that takes it checks. Files that 
 not sent. What was sent appears there only when all of it has come (incoming.py).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from treadle.core.errors import EngineError
 from treadle.core.wording import gib_text, share
 from treadle.engines.fleet.copies import copy_messages as messages
-from treadle.engines.fleet.copies.tree import ChangedError, Entry
+from treadle.engines.fleet.copies.tree import FOLDER, ChangedError, Entry
 
 PIECE_BYTES = 1 << 20
 
@@ -43,7 +43,6 @@ class Source(NamedTuple):
 
     client: Asked
     entries: tuple[Entry, ...]
-    own: bool = False  # what the last attempt has written there itself, and nothing else
 
 
 Progress = Callable[[int, int], None]  # bytes that were sent, of how many
@@ -61,21 +60,35 @@ class Copy:
     progress: Progress = lambda done, total: None  # noqa: ARG005
 
 
-async def listed(client: Asked, folder: messages.Folder, *, own: bool = False) -> Source:
-    def asked(session: str) -> messages.ListAsked:
-        return messages.ListAsked(session=session, folder=folder, own=own)
-
-    found = await client.within_session("copy-list", asked, messages.Listed)
-    return Source(client, found.entries, own)
+async def listed(client: Asked, folder: messages.Folder) -> Source:
+    asked = asking(messages.ListAsked, folder=folder)
+    return Source(
+        client, (await client.within_session("copy-list", asked, messages.Listed)).entries
+    )
 
 
 def merged(sources: Sequence[Source]) -> dict[str, tuple[Entry, Source]]:
-    """What a copy of all of them holds: the first that has a path gives it."""
+    """What a copy of all of them holds.
+
+    What an attempt has written itself goes before what it was given, and the first source before
+    the others. Of the others it is only what the attempt has written there.
+    """
     found: dict[str, tuple[Entry, Source]] = {}
     for source in sources:
         for entry in source.entries:
-            found.setdefault(entry.path, (entry, source))
-    return dict(sorted(found.items()))
+            if entry.own:
+                found.setdefault(entry.path, (entry, source))
+    for entry in sources[0].entries:
+        found.setdefault(entry.path, (entry, sources[0]))
+    return {path: found[path] for path in sorted(found) if _fits(path, found)}
+
+
+def _fits(path: str, found: Mapping[str, tuple[Entry, Source]]) -> bool:
+    """Whether what is above it is a folder: another node may have a file of that name."""
+    while path := path.rpartition("/")[0]:
+        if path in found and found[path][0].kind != FOLDER:
+            return False
+    return True
 
 
 async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: bool = False) -> str:
@@ -101,7 +114,7 @@ async def copy(what: Copy, sources: Sequence[Source], target: Asked, *, still: b
             if offset >= entry.size:
                 break
     for source in sources if still else ():
-        again = await listed(source.client, what.folder, own=source.own)
+        again = await listed(source.client, what.folder)
         if again.entries != source.entries:
             raise ChangedError(f"{what.folder.name} was changed while it was copied")
     if not what.wanted():

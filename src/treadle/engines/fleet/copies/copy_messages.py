@@ -30,16 +30,30 @@ class Stock:
     written: bool = False  # that attempt ran there, and wrote them itself
     part: int = 0  # which of its nodes this one was
     newest_ns: int = 0  # when the newest file was written
+    state: str = ""  # another one whenever something there has changed
     bytes: int = 0
     files: int = 0
     objection: str = ""  # why it cannot be copied
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAsked:
+    """What a node has of the checkpoints of a job, whatever the names of its folders are."""
+
+    session: str
+    job: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    stocks: dict[str, Stock]  # by name of the folder
+    drafts: tuple[str, ...] = ()  # names of folders of which a copy broke off
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ListAsked:
     session: str
     folder: Folder
-    own: bool = False  # only what was written there since the last copy came
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,10 +138,11 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """Remove a copy that no attempt has written to; what else there is stays."""
+    """Remove a copy that no attempt has written to, or a draft; what else there is stays."""
 
     session: str
     folder: Folder
+    draft: bool = False  # the draft alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +180,7 @@ class Done:
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "copy-stock": (StockAsked, Stock),
+    "copy-kept": (KeptAsked, Kept),
     "copy-list": (ListAsked, Listed),
     "copy-read": (ReadAsked, Piece),
     "copy-expect": (Expect, Expected),

@@ -24,6 +24,8 @@ from treadle.core.errors import EngineError
 from treadle.engines.fleet.copies.tree import FILE, FOLDER, LINK, Entry
 from treadle.files import flush
 
+_MARKS = _INCOMING, _OUTGOING = ".incoming-", ".outgoing-"
+
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
@@ -47,9 +49,9 @@ class Incoming:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self._beside = place.with_name(f".incoming-{place.name}")
+        self._beside = place.with_name(f"{_INCOMING}{place.name}")
         self._tree, self._part = self._beside / "tree", self._beside / "part"
-        self._outgoing = place.with_name(f".outgoing-{place.name}")
+        self._outgoing = place.with_name(f"{_OUTGOING}{place.name}")
 
     def recover(self) -> None:
         """Undo half a replacement that a crash has left."""
@@ -118,6 +120,11 @@ class Incoming:
         self.recover()
         shutil.rmtree(self._beside, ignore_errors=True)
 
+    def newest(self) -> float:
+        """When it last got something, by the clock of files."""
+        parts = (self._beside, self._tree, self._part, self._outgoing)
+        return max(path.lstat().st_ctime for path in parts if os.path.lexists(path))
+
     # -- pieces ---------------------------------------------------------------------------------
 
     def _has(self, entry: Entry) -> bool:
@@ -166,12 +173,22 @@ class Incoming:
     def _clear(self, entries: Sequence[Entry]) -> None:
         """Remove what came before and is not wanted any more."""
         wanted = {entry.path: entry for entry in entries if entry.kind == FILE}
-        for folder, _, names in os.walk(self._tree):
-            for name in names:
+        for folder, inner, names in os.walk(self._tree):
+            links = [name for name in inner if Path(folder, name).is_symlink()]
+            for name in (*links, *names):  # Links are made in the end, all of them.
                 path = Path(folder, name)
                 entry = wanted.get(str(path.relative_to(self._tree)))
                 if entry is None or not _is_same(path, entry):
                     path.unlink()
+
+
+def drafts_in(parent: Path) -> list[str]:
+    """Names of the folders that were coming, or were being replaced, and are not in their place."""
+    with suppress(FileNotFoundError):
+        names = [path.name for path in parent.iterdir()]
+        marked = [(name, mark) for name in names for mark in _MARKS if name.startswith(mark)]
+        return sorted({name.removeprefix(mark) for name, mark in marked})
+    return []
 
 
 def _is_same(path: Path, entry: Entry) -> bool:

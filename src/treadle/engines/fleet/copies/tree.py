@@ -7,6 +7,7 @@ copied, such as a pipe or a link that leads out of the folder, is an error that 
 lacks something is none.
 """
 
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -15,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from treadle.core.errors import EngineError
 
 FILES_MAX = 10_000
+LISTING_BYTES_MAX = 8 << 20  # of a listing as it is sent: a message holds 64 MiB
 DEPTH_MAX = 32  # of folders; each holds a file descriptor while it is read
 PATH_MAX = 1024  # characters
 FILE, FOLDER, LINK = "file", "folder", "link"
@@ -50,6 +54,7 @@ class Entry:
     mtime_ns: int = 0
     mode: int = 0o600
     link: str = ""  # where a link leads
+    own: bool = False  # the newest attempt has written it itself; else it was copied to there
 
     def __post_init__(self) -> None:
         check_path(self.path)
@@ -57,6 +62,12 @@ class Entry:
             raise UncopyableError(f"{self.path!r} is not described as a file, folder or link")
         if self.kind == LINK:
             check_link(self.path, self.link)
+
+    @property
+    def mark(self) -> str:
+        """What tells it from another one of the same path."""
+        marks = {FILE: f"{self.size} {self.mtime_ns}", LINK: f"> {self.link}", FOLDER: "/"}
+        return marks[self.kind]
 
 
 class Listing(NamedTuple):
@@ -72,6 +83,14 @@ class Listing(NamedTuple):
     def newest_ns(self) -> int:
         """When the newest file was written."""
         return max((entry.mtime_ns for entry in self.entries if entry.kind == FILE), default=0)
+
+    @property
+    def state(self) -> str:
+        """Another one whenever something in the folder is; empty if nothing is there."""
+        if not self.entries:
+            return ""
+        marks = [(entry.path, entry.mark, entry.mode) for entry in self.entries]
+        return hashlib.sha256(msgspec.json.encode(marks)).hexdigest()[:32]
 
 
 Leave = Callable[[str, bool], bool]  # whether a path, of a folder or not, is left out
@@ -95,10 +114,14 @@ def listing(
         return Listing()
     try:
         found: list[Entry] = []
+        left = LISTING_BYTES_MAX
         for entry in _walk(top, _Walk(os.fstat(top).st_uid, leave, strict)):
             found.append(entry)
+            left -= len(msgspec.json.encode(entry))
             if len(found) > files_max:
                 raise UncopyableError(f"it holds more than {files_max} files")
+            if left < 0:
+                raise UncopyableError("the names of its files and links are too long together")
         return Listing(tuple(sorted(found, key=lambda entry: entry.path)))
     finally:
         os.close(top)
