@@ -43,7 +43,8 @@ class StrandedError(EngineError):
 
     def __init__(self, why: str, nodes: Sequence[str]) -> None:
         where = f"{'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
-        super().__init__(f"{why}; it can go on only on {where}", retryable=False)
+        only = f"; it can go on only on {where}" if nodes else ""
+        super().__init__(f"{why}{only}", retryable=False)
         self.why, self.nodes = why, tuple(nodes)
 
 
