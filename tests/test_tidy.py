@@ -79,6 +79,8 @@ CLOCK_READERS |= {
     "store/deadline.py",
     "control/loop/off_loop.py",
 }
+# When an agent answered last.
+CLOCK_READERS |= {"engines/fleet/node_client.py"}
 # In the processes of a job.
 CLOCK_READERS |= {"train/elastic.py", "train/group.py", "train/saving.py", "train/stages.py"}
 CLOCK_READERS |= {"train/telling.py", "demo/train.py"}

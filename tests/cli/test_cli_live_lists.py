@@ -273,16 +273,6 @@ def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
     )
 
 
-def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys) -> None:
-    found = replace(STATUS, engine="ray", cluster="10.0.0.1:6379", free=0, drained_devices=6)
-    client = ValueClient(found=replace(found, nodes=3, drained_nodes=2, lost_nodes=1))
-    lines = printed(capsys, client, "status").splitlines()
-    assert "  devices  8, of which 0 free, 6 in drained nodes" in lines
-    assert "  nodes    3; 2 drained, 1 lost" in lines
-    assert "  engine   ray at 10.0.0.1:6379" in lines
-    assert "0 of 8 devices free, 6 in drained nodes" in printed(capsys, client, "top")
-
-
 def test_status_counts_jobs_that_start_apart_from_those_that_run(capsys) -> None:
     text = printed(capsys, ValueClient(found=replace(STATUS, starting=2)), "status")
     assert "  jobs     5 running, 2 starting, 12 waiting, 1 held\n" in text

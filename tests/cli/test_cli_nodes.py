@@ -1,7 +1,9 @@
 """`treadle nodes`: which nodes are drained, and orders about them."""
 
+from dataclasses import replace
+
 import pytest
-from tests.cli.live_session import NOW, ValueClient, printed
+from tests.cli.live_session import NOW, STATUS, ValueClient, printed
 
 from treadle.core.machine import NodeView
 
@@ -52,3 +54,13 @@ def test_nodes_says_how_their_agents_do(capsys, health, quiet_s, because, line) 
     client = ValueClient(machines=(node,))
     for verb in ("nodes", "top"):
         assert line in printed(capsys, client, verb).splitlines()
+
+
+def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys) -> None:
+    found = replace(STATUS, engine="ray", cluster="10.0.0.1:6379", free=0, drained_devices=6)
+    client = ValueClient(found=replace(found, nodes=3, drained_nodes=2, lost_nodes=1))
+    lines = printed(capsys, client, "status").splitlines()
+    assert "  devices  8, of which 0 free, 6 in drained nodes" in lines
+    assert "  nodes    3; 2 drained, 1 lost" in lines
+    assert "  engine   ray at 10.0.0.1:6379" in lines
+    assert "0 of 8 devices free, 6 in drained nodes" in printed(capsys, client, "top")

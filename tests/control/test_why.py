@@ -223,14 +223,14 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_it_never_fits(tmp_path: Path) -> None:
+def test_it_waits_for_capacity(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, devices="9", wait_for_capacity=True)
         assert short(await live.why(job)) == (
-            "never fits",
-            "it can never run here: it asks for 9 devices and the cluster has 4",
-            "submit it with --devices 4 or fewer",
-            True,
+            "capacity",
+            "it waits until there is room for it: it asks for 9 devices and the cluster has 4",
+            "",
+            False,
             None,
         )
         await runs(live, devices="4")

@@ -145,10 +145,11 @@ def test_a_job_whose_large_checkpoints_are_lost_with_its_node_waits_for_it(tmp_p
         bench.job("a", "sh", "-c", WRITES)
         await runs(bench, 0, 1, "n1")
         folder(bench, "n1").joinpath("weights").write_bytes(bytes(2 << 20))
-        await bench.until(lambda: bench.engine.copies.bound("a"))
+        await bench.until(lambda: bench.engine.copies.bound("a")[0])
         bench.world.cut("n1")
         end = await bench.ended("a", 0)
         assert (end.how, end.node_lost, end.only_on) == (How.LOST, True, ("n1",))
+        assert end.only_because == "its checkpoints hold 2 MiB, and at most 1 MiB are copied"
 
     tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
 

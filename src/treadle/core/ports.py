@@ -139,12 +139,10 @@ class Engine(Protocol):
     need not be child processes, and devices need not be on this machine.
     """
 
+    address: str  # of the cluster that it attached to, for people; empty if it is this machine
+
     def nodes(self) -> tuple[Node, ...]:
         """The nodes it has now. Later changes are facts."""
-        ...
-
-    def address(self) -> str:
-        """Of the cluster that it attached to, for people; empty if it runs on this machine."""
         ...
 
     def view(self) -> tuple[NodeView, ...]:

@@ -86,7 +86,7 @@ class MemoryEngine:
     """Carries out orders at once, on devices that do not exist."""
 
     def __init__(self, context: EngineContext, world: MemoryWorld) -> None:
-        self.world = world
+        self.world, self.address = world, ""
         self._controls, self._clock, self._root = context.controls, context.clock, context.root
         self._pending: dict[JobId, _Pending] = {}
         self._ordered: dict[Device, DeviceClosed] = {}  # devices closed for an ordered cause
@@ -96,9 +96,6 @@ class MemoryEngine:
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(self.world.nodes.values())
-
-    def address(self) -> str:
-        return ""
 
     def view(self) -> tuple[NodeView, ...]:
         return self.world.view({**self.world.closed, **self._ordered})

@@ -57,6 +57,7 @@ class SimulatedWorld:
     ) -> None:
         self.inbox: asyncio.Queue[Event | None] = asyncio.Queue()
         self.ended = asyncio.Event()  # nothing will happen any more
+        self.address = ""
         self._engine = engine
         self._controls = controls
         self._nodes = {node.name: node for node in nodes}
@@ -96,9 +97,6 @@ class SimulatedWorld:
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(self._nodes.values())
-
-    def address(self) -> str:
-        return ""
 
     def view(self) -> tuple[NodeView, ...]:
         jobs: dict[Device, list[JobId]] = {}

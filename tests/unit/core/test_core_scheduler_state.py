@@ -23,6 +23,7 @@ from treadle.core.events import (
     JobStopped,
     JobSubmitted,
     JobUpdated,
+    NodeDrained,
     NodeLost,
 )
 from treadle.core.job import Job
@@ -179,7 +180,8 @@ def test_only_an_empty_state_can_be_restored() -> None:
 
 def busy() -> Scheduler:
     """A scheduler with something in every table."""
-    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(2, 2))
+    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(3, 2))
+    scheduler.step([NodeDrained("n2")], 0.0)
     scheduler.step([JobSubmitted(job(name)) for name in ("a", "b", "c")], 0.0)
     scheduler.step([JobStarted(name, order, 0.0, 1.0) for order, name in enumerate("abc")], 0.0)
     scheduler.step([JobSubmitted(job("large", size=9)), JobSubmitted(job("w", size=4))], 1.0)
@@ -191,7 +193,7 @@ def busy() -> Scheduler:
     return scheduler
 
 
-TABLES = ("rows", "jobs", "unfit", "blocked", "closed", "leaving", "must_stop", "ended")
+TABLES = ("rows", "jobs", "unfit", "blocked", "closed", "drained", "leaving", "must_stop", "ended")
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.stories import Story, Told, on
 from treadle.core.actions import Change, Start, Stop
-from treadle.core.cluster import Cluster, Node
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import (
     Event,
     JobCancelled,
@@ -20,9 +20,13 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
+from treadle.core.free import FreeDevices
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
+from treadle.models.scaling import ScalingModel
+from treadle.policies.base.placement import Consolidate
+from treadle.policies.registry import policy
 from treadle.testing import builders
 from treadle.testing.builders import job
 from treadle.testing.checks import check
@@ -209,13 +213,22 @@ def test_a_waiting_job_that_no_longer_fits_is_set_aside() -> None:
     assert story.scheduler.unfit == {}
 
 
+class OnLargestNodes(Consolidate):
+    """What is larger than a node gets whole nodes, all of the largest size, or none."""
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        largest = free.largest
+        few = size > largest and size // largest > free.capacity.count(largest)
+        return None if few else super().place(free, size)
+
+
 def test_a_larger_cluster_may_fit_a_job_no_more_and_a_smaller_one_may() -> None:
     """Six devices are three whole nodes of two, but not two whole nodes of three.
 
     1. `wide` is set aside beside a node of three.  2. That node is lost: `wide` can run.
     3. It returns before `wide` has started: set aside again, it blocks nobody.
     """
-    story = Story("fifo", "3x2")
+    story = Story(policy("fifo", OnLargestNodes(), ScalingModel()), "3x2")
     story.tell(0.0, JobSubmitted(job("a")), NodeJoined(Node("large", 3)))
     story.tell(1.0, JobSubmitted(job("wide", size=6)))
     assert list(story.scheduler.unfit) == ["wide"]

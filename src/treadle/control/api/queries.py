@@ -303,7 +303,7 @@ class Queries:
             state_folder=facts.state_folder,
             engine=facts.engine,
             fingerprint=facts.fingerprint,
-            cluster=context.engine.address(),
+            cluster=context.engine.address,
         )
 
     async def snapshot(self) -> Mapping[str, object]:

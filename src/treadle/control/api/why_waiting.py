@@ -25,15 +25,13 @@ from treadle.control.api.queue_order import (
     closed_devices,
     closed_idle,
     free_devices,
-    held_devices,
-    idle_devices,
     in_queue,
     position,
     usable,
-    waiting_jobs,
 )
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.why_ended import how_it_ended
+from treadle.control.api.why_evidence import evidence
 from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_text, holding
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
 from treadle.core.cluster import Device
@@ -43,9 +41,7 @@ from treadle.core.snapshot import Reason
 from treadle.core.wording import (
     are,
     devices,
-    free_devices_of,
     free_of,
-    jobs,
     listed,
     named_jobs,
     several,
@@ -87,7 +83,7 @@ def why(context: Context, record: JobRecord) -> Why:
         state=record.state,
         cause=found.cause,
         because=found.because,
-        evidence=_evidence(context, row),
+        evidence=evidence(context, row),
         change=found.change or (remedy(context, row, ahead.typical) if decided and ahead else ""),
         never=found.never,
         position=position(context.scheduler, record.id),
@@ -412,35 +408,3 @@ def _queued(context: Context, row: Job) -> Finding:
         seen = free_of(count, context.cluster.device_count)
         sentence = sentence.replace(seen, _free_of(context, count))
     return Finding(found.cause, sentence)
-
-
-# -- all ------------------------------------------------------------------------------------------
-
-
-def _evidence(context: Context, row: Job) -> tuple[str, ...]:
-    scheduler = context.scheduler
-    held = [
-        job
-        for job in scheduler.jobs.values()
-        if job.allocation is not None or (job.phase in STOPPING and held_devices(scheduler, job))
-    ]
-    starting = [job for job in held if job.phase is Phase.STARTING]
-    next_up = [job for job in starting if scheduler.in_the_way(job.id)]
-    total, holding = all_devices(scheduler), len(held) - len(next_up)
-    hold = jobs(holding, "holds devices", "hold devices") if holding else "no job holds devices"
-    if stopping := sum(1 for job in held if job.phase in STOPPING):
-        hold += f" ({stopping} of them {are(stopping)} being stopped)"
-    if next_up:
-        hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + in_drained(context)
-    limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
-    waiting = waiting_jobs(scheduler) - limited
-    wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"
-    if limited:
-        wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
-    lines = [f"{hold}, {free}, {wait}"]
-    if row.failures:
-        lines.append(f"it failed {times(row.failures)} so far")
-    for device, text in list(scheduler.closed.items())[:NAMED_MAX]:
-        lines.append(f"{device} is closed: {text}")
-    return tuple(lines)

@@ -6,7 +6,6 @@ node (node_client.py), which has it done. The cluster says which nodes there are
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replace_fields
@@ -84,7 +83,7 @@ class FleetEngine:
         """address: of the cluster, for people.
         copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
-        self._fleet, self._address = fleet, address
+        self._fleet, self.address = fleet, address
         self.members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
         self.ever = set(self.members)  # names of all nodes that were ever there
         self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
@@ -115,9 +114,6 @@ class FleetEngine:
     def nodes(self) -> tuple[Node, ...]:
         return tuple(member.node for member in self.members.values())
 
-    def address(self) -> str:
-        return self._address
-
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self._courses.values())
         fenced = waiting_for_fences(self._courses.values(), self._lost.closing_in_s())
@@ -129,7 +125,7 @@ class FleetEngine:
 
     def _with_health(self, view: NodeView) -> NodeView:
         client = self.clients.get(view.name)
-        found = Health("joining") if client is None else client.health(time.monotonic())
+        found = Health("joining") if client is None else client.health()
         return replace_fields(view, health=found.word, since_at=found.since_at)
 
     async def adopt(

@@ -103,8 +103,10 @@ class NodeClient:
         self._heard, self._heard_at = time.monotonic(), time.time()
         return messages.opened(answer, kind)
 
-    def health(self, now: float) -> Health:
-        """now: by the monotonic clock."""
+    def health(self) -> Health:
+        return self.health_at(time.monotonic())
+
+    def health_at(self, now: float) -> Health:
         quiet_s = now - (self._heard or self._joined)
         since_at = self._heard_at or None
         if quiet_s > SILENT_AFTER_S:

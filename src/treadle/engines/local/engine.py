@@ -89,8 +89,7 @@ class LocalEngine:
     ) -> None:
         self.folders = AttemptFolders(context.root)
         self.fork_server = ForkServer()
-        self._controls = context.controls
-        self._clock = context.clock
+        self._controls, self._clock, self.address = context.controls, context.clock, ""
         self._node = node_of(devices, node_name)
         self._devices = devices
         self.device_watch = DeviceWatch(
@@ -135,9 +134,6 @@ class LocalEngine:
 
     def nodes(self) -> tuple[Node, ...]:
         return (self._node,)
-
-    def address(self) -> str:
-        return ""
 
     def view(self) -> tuple[NodeView, ...]:
         return (

@@ -58,8 +58,9 @@ class StrandedError(EngineError):
     """The job can go on only on some nodes: its checkpoints are there and cannot be copied."""
 
     def __init__(self, why: str, nodes: Sequence[str]) -> None:
-        where = f"; it can go on only on {'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
-        super().__init__(f"{why}{where if nodes else ''}", retryable=False)
+        where = f"{'node' if len(nodes) == 1 else 'nodes'} {named(nodes, 3)}"
+        only = f"; it can go on only on {where}" if nodes else ""
+        super().__init__(f"{why}{only}", retryable=False)
         self.why, self.nodes = why, tuple(nodes)
 
 
