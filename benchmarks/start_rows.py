@@ -41,7 +41,6 @@ ROWS = (
     Row("openb_pod_list_default", 3000),
     Row("openb_pod_list_gpuspec33", 3000),
     Row("philly_dev_aug14_oct31", 2000),
-    Row("chronus_MIX1", 1500),
     Row("afs_vc_103959", 2000),
     Row("afs_vc_103959", 2000, "weave-l"),
     Row("itp_raw_cluster01", 900),
@@ -57,6 +56,7 @@ ROWS = (
     Row("itp_raw_cluster06", 2396),
     Row("itp_raw_cluster10", 260),
     Row("itp_raw_cluster10", 260, "weave-l"),
+    Row("chronus_MIX1", 600),
 )
 HEAD = (
     "| trace | policy | jobs that wait | devices | no range | held | width s | overall s | ratio "
