@@ -126,11 +126,7 @@ class ProgressWatch:
         at: when it said so; None: now. checkpoint: the share of the work that is safe, if it said.
         stages: seconds of a step; None: as it said before.
         """
-        now = self._clock.now()
-        gauge_before = self._learner.gauge(row.id)
-        if at is not None:  # It does not go back: its output may have been read since then.
-            now = max(min(now, at), 0.0 if gauge_before is None else gauge_before.seen_at)
-        gauge_before = None if gauge_before is None else replace(gauge_before)
+        now, gauge_before = self._before(row.id, at)
         if loss is not None:
             self._losses.see(row.id, step, loss)
         # What is shown needs a total that the job said. What policies go by may be predicted.
@@ -182,6 +178,15 @@ class ProgressWatch:
             self._untold.discard(row.id)
             for fact in facts:
                 self._tell(fact)
+
+    def _before(self, job: JobId, at: float | None) -> tuple[float, Gauge | None]:
+        """The moment of a report, and a copy of what was seen before it."""
+        now, gauge = self._clock.now(), self._learner.gauge(job)
+        if gauge is None:
+            return now, None
+        # A moment that was told does not go back: its output may have been read since then.
+        moment = now if at is None else max(min(now, at), gauge.seen_at)
+        return moment, replace(gauge)
 
     def untold(self) -> list[Event]:
         """What running jobs have said that the scheduler has not heard: for one who leaves."""
