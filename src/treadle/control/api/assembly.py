@@ -1,6 +1,7 @@
 """Makes the parts of a live controller and connects them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
+    ADDRESS,
     COMPANY_RECORD,
+    ENGINE,
     CodeCheck,
     Diffs,
     EndCompletion,
@@ -18,6 +21,7 @@ from treadle.control.jobs import (
     Launcher,
     Restored,
     nodes_at_start,
+    refuse_other_engine,
     restore,
 )
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
@@ -83,6 +87,7 @@ class LiveSettings:
 class Parts:
     """What a service is made of."""
 
+    engine: Mapping[str, str]  # settings of the store that say what runs its jobs
     context: Context
     progress: ProgressWatch
     restored: Restored
@@ -93,6 +98,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     """Everything, as the last controller left it, or fresh."""
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = store.settings()
+    refuse_other_engine(store, settings.engine_name)
     seal = Seal.open(settings.root / "secrets.key")
     clock = MonotonicClock(_run_clock(kept.get("clock")))
     inbox = Inbox()
@@ -150,7 +156,11 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         diffs=Diffs(settings.root / "code"),
     )
     return Parts(
-        context=context, progress=_progress(context), restored=restored, token_key=token_key
+        engine={ENGINE: settings.engine_name, ADDRESS: settings.options.address},
+        context=context,
+        progress=_progress(context),
+        restored=restored,
+        token_key=token_key,
     )
 
 

@@ -437,6 +437,8 @@ class FleetEngine:
         if isinstance(fact, AttemptEnded):
             if fact.node_lost and (bound := self.copies.bound(fact.job)):
                 fact = replace_fields(fact, only_on=bound)
+            for unseen in self._unseen.values():
+                unseen -= {e for e in unseen if (e.job, e.number) == (fact.job, fact.attempt)}
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
             fact = with_origin(fact, self.copies, self.code)
