@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import shutil
@@ -336,6 +337,31 @@ def test_a_daemon_that_crashed_is_started_again_with_the_options_it_had(home: Ho
     home.done("up", "--devices", "2", "--store", store)
     assert json.loads(kept.read_text())["words"] == ["--devices", "2"]
     assert sorted(path.name for path in kept.parent.glob("up.*")) == ["up.json", "up.lock"]
+
+
+def test_a_state_folder_keeps_its_engine_as_long_as_its_jobs_may_run_there(home: Home) -> None:
+    """1. A job runs on another engine. 2. `treadle up` with options goes on with that engine.
+    3. The engine of this machine is refused while the job holds its devices."""
+    home.done("up", "--engine", "memory", "--no-port")
+    home.done("submit", "-q", "--", "forever")
+    until(lambda: home.state("1") == "RUNNING")
+    home.done("down")
+    answer = home.treadle("up", "--policy", "fifo")
+    assert answer.code == 0, answer
+    assert answer.err == (
+        "treadle: using the engine of the last treadle up: --engine memory (--engine chooses "
+        "another)\n"
+    )
+    assert json.loads(home.done("status", "--json"))["engine"] == "memory"
+    until(lambda: home.state("1") == "RUNNING")
+    home.done("down")
+    answer = home.treadle("up", "--engine", "local")
+    assert answer.code == 2
+    assert re.search(
+        "jobs of this store hold devices of the engine memory, such as .*:0, and may run there; "
+        "start with --engine memory and let them end, or cancel them\n",
+        answer.err,
+    )
 
 
 def _short_id(home: Home) -> str:

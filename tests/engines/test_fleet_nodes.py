@@ -417,4 +417,24 @@ def test_a_lost_node_is_told_with_the_reason(tmp_path):
         (lost,) = [fact for fact in bench.jobs.facts if isinstance(fact, NodeLost)]
         assert (lost.node, lost.why) == ("n1", "it was cut off by the bench")
 
+
+def test_what_was_given_up_with_its_node_is_not_told_of_again_when_that_returns(tmp_path):
+    """1. A controller takes a job over. 2. Its node is lost, and that is told. 3. It returns."""
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sleep", "86400")
+        await bench.order(Start(0, "a", spread("n1")))
+        await bench.started("a", 0)
+        engine = await bench.crash()
+        running = row("a", Phase.RUNNING, spread("n1"), action=0, attempt=0)
+        await engine.adopt([running], [AttemptId("a", 1)], nodes={AttemptId("a", 1): ["n1"]})
+        bench.world.cut("n1")
+        assert (await bench.ended("a", 0)).how is How.LOST
+        bench.world.mend("n1")
+        bench.job("b", "sleep", "86400")
+        await bench.until(lambda: "n1" in bench.engine.clients)
+        await bench.order(Start(1, "b", spread("n1")))
+        await bench.started("b", 1)  # Whatever its agent found was told before.
+        assert bench.count(AttemptEnded, "a") == 1
+
     tell(tmp_path, story)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.engines.node import processes
-from treadle.engines.ray.ray_engine import start_driver
+from treadle.engines.ray.driver_process import DriverProcess
 from treadle.testing.engine_bench import HERE
 
 OTHER_WORK = """
@@ -92,7 +91,7 @@ def test_another_driver_is_started_when_it_dies_and_no_node_is_lost(
         assert [ended.code for ended in bench.ends("held")] == [3]
         assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
 
-    connect = partial(start_driver, ray_nodes.address, ray_nodes.environment)
+    connect = DriverProcess(ray_nodes.address, ray_nodes.environment).start
     tell(lambda: RayBench(tmp_path, ray_nodes, connect), story)
 
 

@@ -1,12 +1,16 @@
 """`treadle up --engine ray` refuses in one sentence what cannot work, and soon."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.on_ray.cluster import RayCluster, environment
+from treadle.engines.ray.driver_process import reason_in
 
 REFUSED = 2
 SOON_S = 30.0  # a sum of imports, on a busy machine
@@ -60,6 +64,35 @@ def test_a_limit_of_copies_that_is_none(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == (
         'treadle: --copy-limit is "much"; expected an amount with a unit such as 512M, 16G or 1.5T'
     )
+
+
+def test_no_token(tmp_path: Path) -> None:
+    """Something listens there; Ray looks for a token before it asks whether that is a cluster."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        own = {"RAY_AUTH_MODE": "token", "HOME": str(tmp_path)}
+        done = up(tmp_path, "--engine", "ray", "--address", address, **own)
+    assert done.returncode == REFUSED
+    assert done.stderr.splitlines()[-1] == (
+        "treadle: RAY_AUTH_MODE is token, and there is no token; set RAY_AUTH_MODE=token and the "
+        "token of the cluster in RAY_AUTH_TOKEN, or its file in RAY_AUTH_TOKEN_PATH"
+    )
+    assert "_raylet.so" not in done.stderr, "a stack helps nobody who can read the sentence"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("Check failed: InvalidAuthToken: Invalid or missing token", "refused the token; set RAY_"),
+        ("Failed to connect to socket at address: /x/raylet", "ray start --address h:1"),
+        ("Failed to connect to GCS at address h:1 within 5 seconds.", "is no Ray cluster"),
+        ("Segmentation fault", ""),
+    ],
+)
+def test_what_ray_writes_before_it_ends_a_driver(line: str, sentence: str) -> None:
+    found = reason_in(["[a.cc:1] other", line], "h:1")
+    assert sentence in found
+    assert bool(found) == bool(sentence)
 
 
 def test_a_wrong_token(tmp_path: Path, ray_nodes: RayCluster) -> None:

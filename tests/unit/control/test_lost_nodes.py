@@ -92,3 +92,28 @@ def test_of_many_lost_nodes_the_last_are_remembered_for_a_while() -> None:
         lost.lost(node.name, "again", 1e9)
     assert [each.node for each in lost.all(100.0)] == nodes[1:]
     assert [each.node.name for each in lost.all(KEPT_S + 63.5)] == ["n64"]
+
+
+def test_a_node_that_is_lost_while_its_job_is_resized_is_named(tmp_path: Path) -> None:
+    """1. A job on two nodes is ordered to leave one. 2. That one is lost before the job has."""
+    world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="1..4", resumable=True)
+        await here.reached(job, State.RUNNING)
+        here.memory.hang(job)
+        await here.submit("forever", devices="1..4", resumable=True)
+        await here.reached(job, State.RESIZING)
+        row = here.live.context.scheduler.jobs[job]
+        assert row.allocation is not None
+        (left,) = {"a", "b"} - set(row.allocation.nodes())
+        del world.nodes[left]
+        here.live.context.inbox.tell(NodeLost(left))
+        await here.settle()
+        assert here.state(job) is State.RESIZING
+        assert (await here.live.why(job)).because == (
+            f"node {left} was lost; what is left of it is being stopped; then it runs again on "
+            "2 devices, from the newest checkpoint that is left"
+        )
+
+    play_on(world, story, tmp_path, policy="afs+steady?run_s=0&rest_s=0")

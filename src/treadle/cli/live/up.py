@@ -17,7 +17,7 @@ import click
 
 from treadle.cli.live.daemon_start import STORE_VARIABLE, answer, start_daemon, state_folder
 from treadle.cli.live.last_state import last_state, note_last_state, remember_state
-from treadle.cli.live.saved_options import FILE, recall
+from treadle.cli.live.saved_options import FILE, Remembered, recall
 from treadle.cli.live.session import echo_json as print_json
 from treadle.cli.live.session import json_option, note, remote, session
 from treadle.cli.live.status import status_lines
@@ -131,10 +131,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     last = None if options["state"] else last_state(state_folder(), _socket(options).absolute())
     options["state"] = options["state"] or last
     given = any(_is_given(value) for name, value in options.items() if name not in _PLACES)
-    if not given and options["socket"] is None:
-        options = _as_last(options)
-    options["store"] = options["store"] or os.environ.get(STORE_VARIABLE) or None
-    options["address"] = _address(options)
+    options = _completed(options, given=given)
     _check(options)
     if options["socket"] is not None:
         options["socket"] = options["socket"].expanduser().absolute()
@@ -182,24 +179,56 @@ def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
 
 
+def _completed(options: dict[str, Any], *, given: bool) -> dict[str, Any]:
+    """The options with what was chosen before, or elsewhere."""
+    if not given and options["socket"] is None:
+        options = _as_last(options)
+    elif options["engine"] is None:
+        options = options | _last_engine(state_folder(options["state"]), options)
+    options["store"] = options["store"] or os.environ.get(STORE_VARIABLE) or None
+    options["address"] = _address(options)
+    return options
+
+
 def _as_last(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of the last `treadle up`, if this one has none."""
-    folder = state_folder(options["state"])
+    last, found = _recalled(state_folder(options["state"]))
+    if last.words:
+        note(f"using the options of the last treadle up: {plain(' '.join(last.words))}")
+    kept = {name: found.get(name, value) for name, value in options.items()}
+    kept["state"] = options["state"]
+    if os.environ.get("TREADLE_SOCKET"):
+        kept["socket"] = None
+    return kept | {"store": os.environ.get(STORE_VARIABLE) or last.store or None}
+
+
+def _last_engine(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The engine of the last `treadle up` there and its address: its jobs may run on."""
+    try:
+        _, last = _recalled(folder)
+    except InvalidInputError:
+        return {}
+    if last.get("engine") in (None, "local"):
+        return {}
+    found = {"engine": last["engine"], "address": options["address"] or last["address"]}
+    note(
+        f"using the engine of the last treadle up: {plain(' '.join(_words(found)))} "
+        "(--engine chooses another)"
+    )
+    return found
+
+
+def _recalled(folder: Path) -> tuple[Remembered, dict[str, Any]]:
+    """The options of the last `treadle up`, as words and as values; none if there are none."""
     last = recall(folder)
     try:
-        found = up.make_context("treadle up", list(last.words)).params if last.words else options
+        return last, up.make_context("treadle up", list(last.words)).params if last.words else {}
     except click.UsageError as error:
         raise InvalidInputError(
             f"the options of the last treadle up in {folder / FILE} are invalid "
             f"({error.format_message().rstrip('.')}); remove the file, or run treadle up with "
             "options"
         ) from None
-    if last.words:
-        note(f"using the options of the last treadle up: {plain(' '.join(last.words))}")
-    kept = {name: found[name] for name in options} | {"state": options["state"]}
-    if os.environ.get("TREADLE_SOCKET"):
-        kept["socket"] = None
-    return kept | {"store": os.environ.get(STORE_VARIABLE) or last.store or None}
 
 
 def _shared(options: Mapping[str, Any]) -> bool:

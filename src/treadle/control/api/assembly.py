@@ -10,7 +10,9 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.tokens import job_token
 from treadle.control.jobs import (
+    ADDRESS,
     COMPANY_RECORD,
+    ENGINE,
     LOST_NODES,
     NODES,
     CodeCheck,
@@ -23,6 +25,7 @@ from treadle.control.jobs import (
     Restored,
     nodes_at_start,
     nodes_of,
+    refuse_other_engine,
     restore,
 )
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
@@ -88,6 +91,7 @@ class LiveSettings:
 class Parts:
     """What a service is made of."""
 
+    engine: Mapping[str, str]  # settings of the store that say what runs its jobs
     context: Context
     link: EngineLink
     progress: ProgressWatch
@@ -99,6 +103,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     """Everything, as the last controller left it, or fresh."""
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
     kept = store.settings()
+    refuse_other_engine(store, settings.engine_name)
     seal = Seal.open(settings.root / "secrets.key")
     clock = MonotonicClock(_run_clock(kept.get("clock")))
     inbox = Inbox()
@@ -157,6 +162,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
         lost_nodes=state.lost,
     )
     return Parts(
+        engine={ENGINE: settings.engine_name, ADDRESS: settings.options.address},
         context=context,
         link=link,
         progress=_progress(context),

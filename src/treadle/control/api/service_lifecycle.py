@@ -89,7 +89,7 @@ class Life:
         settings = self._nodes_now(await context.reads.ask(lambda store: store.setting(NODES)))
         before = await context.reads.ask(lambda store: store.setting("policy"))
         settings |= {"policy": context.charge.policy, "placement": context.charge.placement}
-        settings |= self._retention.settings
+        settings |= {**self._retention.settings, **self._parts.engine}
         jobs = context.scheduler.jobs.values()
         holding = sum(1 for job in jobs if job.allocation is not None)
         known = several(len(context.jobs.records), "job")

@@ -22,12 +22,15 @@ from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.lost_nodes import LOST_NODES, LostNode, LostNodes
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
+    ADDRESS,
+    ENGINE,
     FIRST_NODES,
     NODES,
     Restored,
     first_cluster,
     nodes_at_start,
     nodes_of,
+    refuse_other_engine,
     restore,
     text_of,
 )
@@ -50,10 +53,12 @@ from treadle.control.jobs.submit_again import submit_again
 from treadle.control.jobs.weights import text_bytes
 
 __all__ = [
+    "ADDRESS",
     "ARRAY",
     "COMPANY",
     "COMPANY_RECORD",
     "DEPENDENCY",
+    "ENGINE",
     "FIRST_NODES",
     "LOST_NODES",
     "MACHINE",
@@ -100,6 +105,7 @@ __all__ = [
     "question_about",
     "rank_count",
     "record_of",
+    "refuse_other_engine",
     "restore",
     "row_of",
     "stored_state",

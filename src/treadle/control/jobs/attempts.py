@@ -84,7 +84,8 @@ def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
 def with_loss(row: AttemptRow, node: str) -> AttemptRow:
     """An attempt of which a node was lost."""
     view = attempt_of(row.body)
-    return row._replace(body=attempt_body(replace(view, lost=(*view.lost, node))))
+    lost = tuple(dict.fromkeys((*view.lost, node)))  # It may be told twice.
+    return row._replace(body=attempt_body(replace(view, lost=lost)))
 
 
 def closed(

@@ -22,6 +22,7 @@ from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
 NODES = "nodes"
+ENGINE, ADDRESS = "engine", "engine_address"  # that ran the jobs of the store last
 _nodes = msgspec.json.Decoder(tuple[Node, ...])
 
 
@@ -76,6 +77,28 @@ def restore(
     return Restored(gates.restore(jobs.records, scheduler.blocked, over), closed)
 
 
+def refuse_other_engine(store: Store, engine: str) -> None:
+    """Refuse to start where jobs hold devices of another engine: they may run on there.
+
+    engine: the one that is to run the jobs.
+    """
+    last = store.setting(ENGINE)
+    if last is None or last == engine:
+        return
+    if held := sorted(_held(kept_of(row) for row in store.active())):
+        raise InvalidInputError(
+            f"jobs of this store hold devices of the engine {last}, such as {held[0]}, and may run "
+            f"there; start with {_words(store)} and let them end, or cancel them"
+        )
+
+
+def _words(store: Store) -> str:
+    """The options of `treadle up` for the engine that the store had last."""
+    address = store.setting(ADDRESS)
+    words = f"--engine {store.setting(ENGINE)}"
+    return f"{words} --address {address}" if address else words
+
+
 def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes that the restored state needs: those of now, and lost ones that jobs hold.
 
@@ -91,14 +114,14 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     for device in sorted(held):
         was, there = before.get(device.node), now.get(device.node)
         if was is not None and there is not None and not _has(there, was, device):
-            raise _unlike(was, f"{there.device_count} x {there.device_type}")
+            raise _unlike(store, was, f"{there.device_count} x {there.device_type}")
     # A node that was lost before the last controller ended is not among those that it left.
     first = {node.name: node for node in nodes_of(store.setting(FIRST_NODES) or "[]")}
     known = {**first, **before}
     missing = {device.node for device in held} - now.keys()
     lost = [known[name] for name in sorted(missing) if name in known]
     if lost and not before.keys() & now.keys():
-        raise _unlike(lost[0], "not there")
+        raise _unlike(store, lost[0], "not there")
     return (*nodes, *lost)
 
 
@@ -106,11 +129,13 @@ def _has(there: Node, was: Node, device: Device) -> bool:
     return there.device_type == was.device_type and device.number < there.device_count
 
 
-def _unlike(was: Node, found: str) -> TreadleError:
+def _unlike(store: Store, was: Node, found: str) -> TreadleError:
+    elsewhere = store.setting(ENGINE) not in (None, "local")
+    before = f" (it had {_words(store)})" if elsewhere else ""
     return TreadleError(
         f"jobs of this store hold devices of node {was.name} ({was.device_count} x "
-        f"{was.device_type}), which is now {found}; start with the same devices and cancel these "
-        "jobs first"
+        f"{was.device_type}), which is now {found}; start with the same devices{before} and cancel "
+        "these jobs first"
     )
 
 

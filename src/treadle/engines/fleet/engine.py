@@ -469,6 +469,8 @@ class FleetEngine:
             nodes, why = self.copies.bound(fact.job)
             if fact.node_lost and nodes:
                 fact = replace_fields(fact, only_on=nodes, only_because=why)
+            for unseen in self._unseen.values():
+                unseen -= {e for e in unseen if (e.job, e.number) == (fact.job, fact.attempt)}
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
             fact = with_origin(fact, self.copies, self.code)

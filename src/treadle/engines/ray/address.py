@@ -10,6 +10,10 @@ from treadle.core.errors import InvalidInputError
 
 VARIABLE = "RAY_ADDRESS"
 ANSWERS_WITHIN_S = 3.0
+TOKEN_HELP = (
+    "set RAY_AUTH_MODE=token and the token of the cluster in RAY_AUTH_TOKEN, or its file in "
+    "RAY_AUTH_TOKEN_PATH"
+)
 _PORTS_OF_WORKERS = range(10_002, 20_000)
 
 

@@ -23,7 +23,7 @@ from ray.util.placement_group import (
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray.address import is_loopback
+from treadle.engines.ray.address import TOKEN_HELP, is_loopback
 from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
@@ -33,10 +33,6 @@ ID = "ray.io/node-id"
 RESERVED = "treadle-"  # before the id of a node: the name of its placement group
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-TOKEN_HELP = (
-    "set RAY_AUTH_MODE=token and the token of the cluster in RAY_AUTH_TOKEN, or its file in "
-    "RAY_AUTH_TOKEN_PATH"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -50,11 +50,19 @@ class RayFleet:
     """Made when the controller starts; it waits for the agents of the nodes that there are."""
 
     def __init__(
-        self, connect: Connect, settings: Settings, *, fencing: Fencing | None = None
+        self,
+        connect: Connect,
+        settings: Settings,
+        *,
+        refusal: Callable[[], str] = str,
+        fencing: Fencing | None = None,
     ) -> None:
-        """Raises InvalidInputError if the cluster refuses us, or has another controller."""
+        """Raises InvalidInputError if the cluster refuses us, or has another controller.
+
+        refusal: why the driver that was connected last has ended, if its user can mend that.
+        """
         self.fencing = fencing or Fencing()
-        self._connect, self._settings = connect, settings
+        self._connect, self._settings, self._refusal = connect, settings, refusal
         self._known: dict[str, RayLink] = {}
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -132,6 +140,8 @@ class RayFleet:
             ) from None
         except (OSError, frames.ClosedError):
             link.close()
+            if refusal := self._refusal():
+                raise InvalidInputError(refusal) from None
             raise EngineError(
                 "the process that speaks to Ray ended before it was ready; its last lines are in "
                 "the daemon's log",

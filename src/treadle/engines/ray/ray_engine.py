@@ -3,10 +3,7 @@
 import importlib.util
 import os
 import socket
-import subprocess
-import sys
-import threading
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
@@ -14,6 +11,7 @@ from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
 from treadle.engines.ray.address import check_answers, given_address, here, surroundings
+from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
 from treadle.engines.ray.frames import Settings
 from treadle.engines.ray.head import head
@@ -34,7 +32,8 @@ def ray_engine(context: EngineContext) -> Engine:
     else:
         own = head(context.root / "ray", node_name=context.options.node_name)
         address, environment = own.address, own.environment
-    fleet = ray_fleet(context, partial(start_driver, address, environment))
+    driver = DriverProcess(address, environment)
+    fleet = ray_fleet(context, driver.start, refusal=driver.refusal)
     return FleetEngine(context, fleet, address=address)
 
 
@@ -42,10 +41,14 @@ def ray_fleet(
     context: EngineContext,
     connect: Connect,
     *,
+    refusal: Callable[[], str] = str,
     fencing: Fencing | None = None,
     look_every_s: float = 1.0,
 ) -> RayFleet:
-    """The fleet of this controller. Its epoch is above all that it had, in any cluster."""
+    """The fleet of this controller. Its epoch is above all that it had, in any cluster.
+
+    refusal: why the driver that was connected last has ended, if its user can mend that.
+    """
     fencing = fencing or Fencing()
     kept = context.root / "ray" / "epoch"
     options = context.options
@@ -62,26 +65,10 @@ def ray_fleet(
         lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
-    fleet = RayFleet(connect, settings, fencing=fencing)
+    fleet = RayFleet(connect, settings, refusal=refusal, fencing=fencing)
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
     return fleet
-
-
-def start_driver(address: str, environment: dict[str, str]) -> socket.socket:
-    """A driver in a process of its own, which ends when the socket is closed."""
-    ours, theirs = socket.socketpair()
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "treadle.engines.ray.driver", address, str(theirs.fileno())],
-            pass_fds=(theirs.fileno(),),
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment},
-            start_new_session=True,
-            cwd="/",
-        )
-    threading.Thread(target=process.wait, name="ray driver", daemon=True).start()
-    return ours
 
 
 def _number(path: Path) -> int:
