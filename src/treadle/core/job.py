@@ -96,6 +96,8 @@ class JobSpec:
     exclusive: bool = False  # it shares its devices with no other job
     # The jobs beside which it ran out of device memory, until it has run again.
     ousted_by: tuple[JobId, ...] = ()
+    # Which types of device it may use (device_types.py); empty: its user did not say.
+    device_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.id:

@@ -157,6 +157,7 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         ("changed", _changed(detail)),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
+        ("device type", plain(detail.device_type)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),

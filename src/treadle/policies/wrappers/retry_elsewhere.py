@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
@@ -19,6 +19,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import devices, times
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import place
 from treadle.policies.wrappers.views import Changes, free_after, starts
 from treadle.policies.wrappers.wrapper import Wrapper
 
@@ -73,8 +74,9 @@ class Elsewhere(Wrapper):
                 f"or as soon as a job of lower priority would start",
             )
         if row.allocation is None and self._patient(row, now):
-            usual = self._placement.place(snapshot.free, row.spec.asked)
-            found = self._elsewhere(snapshot.free, row, row.spec.asked)
+            size, free, cluster = row.spec.asked, snapshot.free, snapshot.cluster
+            usual = place(row, size, free, cluster=cluster, placement=self._placement)
+            found = self._elsewhere(free, row, size, cluster)
             if usual is not None and found is None:
                 return Reason(
                     "fragmentation",
@@ -98,20 +100,25 @@ class Elsewhere(Wrapper):
         for identity, allocation in bad.items():
             job = snapshot.jobs[identity]
             others = {i: new for i, new in moved.items() if i != identity}
-            devices = self._elsewhere(free_after(snapshot, others), job, allocation.size)
+            free = free_after(snapshot, others)
+            devices = self._elsewhere(free, job, allocation.size, snapshot.cluster)
             if devices is None or _shares(snapshot, others, allocation.devices):
                 waits[identity] = self._patient_until(job)
             else:
                 moved[identity] = Allocation(devices, allocation.plan)  # Cores are of a node.
         return moved, waits
 
-    def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
+    def _elsewhere(
+        self, free: FreeDevices, job: Job, size: int, cluster: Cluster
+    ) -> tuple[Device, ...] | None:
         bad = [device for device in free if _suspected(device, job)]
-        return self._placement.place(free.withholding(bad), size)
+        left, placement = free.withholding(bad), self._placement
+        return place(job, size, left, cluster=cluster, placement=placement)
 
     def _has_others(self, snapshot: Snapshot, job: Job) -> bool:
         """Whether it could run on devices that are not suspected, if no job held any."""
-        return self._elsewhere(snapshot.emptied(), job, job.spec.sizes[0]) is not None
+        least, everything = job.spec.sizes[0], snapshot.emptied()
+        return self._elsewhere(everything, job, least, snapshot.cluster) is not None
 
     def _patient(self, job: Job, now: float) -> bool:
         return bool(job.avoid) and now < self._patient_until(job)

@@ -12,7 +12,7 @@ from treadle.core.events import (
 )
 from treadle.testing.builders import job
 
-POLICY = "fifo+bound"
+POLICY = "fifo+suitable"
 
 
 def places(actions: list[Action]) -> dict[str, str]:
@@ -62,7 +62,7 @@ def test_it_waits_for_a_node_that_is_lost_and_is_first_when_that_returns() -> No
 
 
 def test_an_elastic_job_takes_what_its_node_has() -> None:
-    told = Story("fifo+bound", "2x2")
+    told = Story("fifo+suitable", "2x2")
     told.tell(0.0, JobSubmitted(job("b", size=1)))
     told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2))))
     told.runs(1.0, "a")

@@ -1,0 +1,77 @@
+"""Why a job is not given devices that are there: what it may use, in words."""
+
+from collections.abc import Sequence
+
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import GPU, Nodes, devices_on, named
+from treadle.core.job import Job, JobSpec
+from treadle.core.snapshot import Reason, Snapshot
+from treadle.core.wording import are, devices, listed, several
+from treadle.policies.base.suited import free_for, usable_by, words_of
+
+_NAMED_MAX = 3
+_TYPES_MAX = 8
+
+
+def never_suits(spec: JobSpec, cluster: Cluster) -> str:
+    """Why there are too few devices that the job may use."""
+    words = words_of(spec, cluster)
+    types = named(words, cluster)
+    there = sum(devices_on(cluster.by_type[each], cluster) for each in types)
+    asks = f"it asks for {wanted(spec.sizes[0], words)}"
+    if there:
+        return f"{asks}, and there {are(there)} {there:,}"
+    return f"{asks}, and there are none; the types here are {types_text(cluster)}"
+
+
+def types_text(cluster: Cluster) -> str:
+    """The types of device of a cluster."""
+    return listed(list(cluster.by_type), _TYPES_MAX)
+
+
+def wanted(count: int, words: Sequence[str]) -> str:
+    """2 GPUs; 1 CPU slot; 4 devices of type h200 or a100."""
+    if [word.lower() for word in words] == [GPU]:
+        return several(count, "GPU")
+    if [word.lower() for word in words] == [CPU]:
+        return several(count, "CPU slot")
+    return f"{devices(count)} of type {' or '.join(words)}" if words else devices(count)
+
+
+def bound(snapshot: Snapshot, row: Job) -> Reason | None:
+    """That its files bind a waiting job to nodes; None if they do not."""
+    if not row.only_on:
+        return None
+    where = listed(row.only_on, _NAMED_MAX)
+    here = [name for name in row.only_on if name in snapshot.cluster.names]
+    free = len([device for device in snapshot.free if device.node in row.only_on])
+    state = f"{free} {are(free)} free there" if here else f"{where} is not in use now"
+    return Reason(
+        "devices",
+        f"it can run only on {where}, which has its files: they cannot be copied to other "
+        f"nodes; it needs {devices(row.spec.sizes[0])}, and {state}",
+    )
+
+
+def lacking(snapshot: Snapshot, row: Job, places: Sequence[Nodes]) -> str:
+    """That too few of the devices that a waiting job may use are free; empty if there are enough.
+
+    Where all devices are alike and it asks for no type, its policy says that.
+    """
+    cluster, least = snapshot.cluster, row.spec.sizes[0]
+    words = words_of(row.spec, cluster)
+    if len(cluster.by_type) < 2 and words in ((), (GPU,)):
+        return ""
+    if any(free_for(nodes, snapshot.free, cluster).total >= least for nodes in places):
+        return ""
+    usable = usable_by(row, cluster)
+    there, free = devices_on(usable, cluster), free_for(usable, snapshot.free, cluster)
+    text = f"it needs {wanted(least, words)}; {there:,} {are(there)} there, {free.total:,} free"
+    if free.total < least:
+        return text
+    types = [
+        f"{count} of {each}"
+        for each in named(words, cluster)
+        if (count := free.only(cluster.by_type[each] & usable).total)
+    ]
+    return f"{text}, but not of one type: {', '.join(types)}"
