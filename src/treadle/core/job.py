@@ -47,6 +47,9 @@ class Profile:
     # measured.
     across_nodes: float = 0.0
     across_racks: float = 0.0
+    # Measured factors of its speed by type of device; the times above are of the first, which has
+    # 1. Empty: it was measured on one type at most.
+    by_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from treadle.control.jobs import Diffs, Gates, JobTable
 from treadle.control.learning import JobLearner
@@ -17,6 +18,13 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 
+class Drained(NamedTuple):
+    """A node that takes no new jobs."""
+
+    devices: int
+    device_type: str
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """What the event loop goes on changing, as it was at one moment."""
@@ -24,7 +32,7 @@ class Seen:
     closed: Mapping[Device, DeviceClosed]
     stuck: Mapping[JobId, str]
     states: Mapping[str, State | None]  # of jobs and arrays that an answer speaks of
-    drained: Mapping[str, int]
+    drained: Mapping[str, Drained]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +79,8 @@ class Context:
         return self.commit.closed if self.seen is None else self.seen.closed
 
     @property
-    def drained(self) -> Mapping[str, int]:
-        """The nodes that are drained, with how many devices each has."""
+    def drained(self) -> Mapping[str, Drained]:
+        """The nodes that are drained."""
         if self.seen is not None:
             return self.seen.drained
         return _drained(self.engine.view())
@@ -99,5 +107,7 @@ def _stuck(nodes: Iterable[NodeView]) -> Mapping[JobId, str]:
     return {job: text for node in nodes for job, text in node.stuck.items()}
 
 
-def _drained(nodes: Iterable[NodeView]) -> Mapping[str, int]:
-    return {node.name: len(node.devices) for node in nodes if node.drained}
+def _drained(nodes: Iterable[NodeView]) -> Mapping[str, Drained]:
+    return {
+        node.name: Drained(len(node.devices), node.device_type) for node in nodes if node.drained
+    }

@@ -5,9 +5,12 @@ from collections.abc import Mapping, Sequence
 from treadle.control.api.context import Context
 from treadle.control.jobs import ARRAY, MACHINE, JobRecord
 from treadle.core.cluster import Device
+from treadle.core.device_types import Nodes, devices_on
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.core.wording import free_of
+from treadle.policies.base.suited import usable_by
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
@@ -15,29 +18,56 @@ _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what 
 _LATE = frozenset({(MACHINE,), (ARRAY,), (MACHINE, ARRAY), (ARRAY, MACHINE)})
 
 
-def free_devices(scheduler: Scheduler) -> int:
-    """How many devices a job could be given now."""
+def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices a job could be given now; of one job, those that it may use."""
     free, closed = scheduler.tenancy.free, scheduler.closed
-    if not closed:
+    nodes = _nodes(scheduler, job)
+    if nodes is None and not closed:
         return free.total
-    return sum(1 for device in free if device not in closed)
+    if nodes is None:
+        return sum(1 for device in free if device not in closed)
+    shut = sum(1 for each in closed if each.node in nodes and free.holds((each,)))
+    return sum(map(free.count_on, nodes)) - shut
 
 
-def closed_devices(scheduler: Scheduler) -> list[Device]:
+def device_count(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices there are; of one job, those that it may use."""
+    nodes = _nodes(scheduler, job)
+    cluster = scheduler.cluster
+    return cluster.device_count if nodes is None else devices_on(nodes, cluster)
+
+
+def closed_devices(scheduler: Scheduler, job: Job | None = None) -> list[Device]:
     """Devices of the cluster that take no new work, held or not."""
-    free = scheduler.tenancy.free
-    return [device for device in scheduler.closed if free.knows((device,))]
+    free, nodes = scheduler.tenancy.free, _nodes(scheduler, job)
+    known = [device for device in scheduler.closed if free.knows((device,))]
+    return [device for device in known if nodes is None or device.node in nodes]
 
 
-def closed_idle(scheduler: Scheduler) -> list[Device]:
+def closed_idle(scheduler: Scheduler, job: Job | None = None) -> list[Device]:
     """Devices that no job holds and that take no new work."""
-    tenants = scheduler.tenancy.tenants
-    return [device for device in scheduler.closed if device not in tenants]
+    tenants, nodes = scheduler.tenancy.tenants, _nodes(scheduler, job)
+    idle = [device for device in scheduler.closed if device not in tenants]
+    return [device for device in idle if nodes is None or device.node in nodes]
 
 
-def usable(scheduler: Scheduler) -> int:
+def usable(scheduler: Scheduler, job: Job | None = None) -> int:
     """How many devices are free or held."""
-    return scheduler.cluster.device_count - len(closed_idle(scheduler))
+    return device_count(scheduler, job) - len(closed_idle(scheduler, job))
+
+
+def free_text(scheduler: Scheduler, job: Job) -> str:
+    """How many of the devices that a job may use are free, as the end of a sentence."""
+    free, total = free_devices(scheduler, job), device_count(scheduler, job)
+    return free_of(free, total, usable(scheduler, job))
+
+
+def _nodes(scheduler: Scheduler, job: Job | None) -> Nodes | None:
+    """The nodes that a job may use; None: all."""
+    if job is None:
+        return None
+    found = usable_by(job, scheduler.cluster)
+    return None if found is scheduler.cluster.names else found
 
 
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:

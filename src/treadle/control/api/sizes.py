@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import GAIN_MIN
-from treadle.control.api.queue_order import free_devices, usable
+from treadle.control.api.queue_order import device_count, free_devices, usable
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
@@ -24,11 +24,12 @@ def why_small(context: Context, row: Job) -> str:
     spec = row.spec
     if not spec.resumable:
         return "its size stays as it started, since it cannot resume (--resumable)"
-    free, total = free_devices(context.scheduler), context.cluster.device_count
+    scheduler = context.scheduler
+    free, total = free_devices(scheduler, row), device_count(scheduler, row)
     larger = [size for size in spec.sizes if row.size < size]
     fits = [size for size in larger if size <= row.size + free]
     if not fits:
-        have = free_of(free, total, usable(context.scheduler))
+        have = free_of(free, total, usable(scheduler, row))
         return f"{devices(larger[0])} are its next size, and {have}"
     alone = context.belief.alone
     faster = max(alone(spec, size) for size in fits) / alone(spec, row.size)

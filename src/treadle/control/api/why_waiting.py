@@ -7,7 +7,6 @@ other jobs must do, then the machine and the policy. A remedy is tried before it
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice, takewhile
-from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
@@ -15,9 +14,9 @@ from treadle.control.api.job_progress import end_of, expectation, length_of, pro
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.queue_order import (
     STOPPING,
-    closed_devices,
-    closed_idle,
+    device_count,
     free_devices,
+    free_text,
     held_devices,
     idle_devices,
     in_queue,
@@ -27,9 +26,10 @@ from treadle.control.api.queue_order import (
 )
 from treadle.control.api.remedies import despite, released, remedy
 from treadle.control.api.sizes import scaling_doubt, why_small
+from treadle.control.api.why_closed import Finding, on_closed
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
-from treadle.core.cluster import Device
+from treadle.core.device_types import ANY, is_of
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
@@ -50,6 +50,7 @@ from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
 from treadle.policies.wrappers.steady import OVER_S
+from treadle.policies.wrappers.unsuitable import short_of
 from treadle.wire.jobs import Why
 
 NAMED_MAX = 4
@@ -59,15 +60,6 @@ _NOT_DECIDED = ("draining", "store", "policy", "machine")  # no job is started
 
 
 Reasons = Mapping[JobId, tuple[str, str]]  # a word and a sentence
-
-
-class Finding(NamedTuple):
-    """A reason, and what is known to help without trying."""
-
-    cause: str
-    because: str
-    change: str = ""
-    never: bool = False  # waiting does not help
 
 
 def why(context: Context, record: JobRecord) -> Why:
@@ -109,7 +101,7 @@ def why(context: Context, record: JobRecord) -> Why:
 def _company(context: Context, record: JobRecord, row: Job) -> str:
     """Why a waiting job joins no running one; empty if none runs, or it may."""
     scheduler = context.scheduler
-    if free_devices(scheduler) >= row.spec.sizes[0]:
+    if free_devices(scheduler, row) >= row.spec.sizes[0]:
         return ""
     if row.spec.exclusive and not record.exclusive and record.alone_because:
         return f"it runs alone because {record.alone_because}"  # Its user did not ask for that.
@@ -164,18 +156,15 @@ def brief(
         return known.cause, known.because
     if queued and before is not None:
         return before
-    free, least = free_devices(context.scheduler), row.spec.sizes[0]
+    free, least = free_devices(context.scheduler, row), row.spec.sizes[0]
     if queued and free < least:
-        needs = "it needs at least" if row.spec.elastic else "it asks for"
-        return "devices", f"{needs} {devices(least)} and {_free(context)}"
+        return "devices", short_of(row, context.cluster, free) or (
+            f"{'it needs at least' if row.spec.elastic else 'it asks for'} {devices(least)} and "
+            f"{free_text(context.scheduler, row)}"
+        )
     if host := _host_reason(context, row):
         return host.cause, host.sentence
     return "rank", f"not asked yet; treadle why {record.id} asks the policy"
-
-
-def _free(context: Context) -> str:
-    scheduler = context.scheduler
-    return free_of(free_devices(scheduler), scheduler.cluster.device_count, usable(scheduler))
 
 
 def _none_free(context: Context) -> str:
@@ -197,7 +186,7 @@ def reason(context: Context, record: JobRecord, row: Job) -> Finding:
         _hopeless(context, record, row)
         or _gated(context, record)
         or _backing_off(context, row)
-        or _closed(context, row)
+        or on_closed(context, row)
         or _queued(context, row)
     )
 
@@ -217,8 +206,10 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
     if record.id not in context.scheduler.unfit:
         return None
     drained = context.drained
-    used = context.cluster.device_count
-    if used < row.spec.sizes[0] <= used + sum(drained.values()):
+    used = device_count(context.scheduler, row)
+    words = row.spec.device_types or (ANY,)
+    drained = {n: d for n, d in drained.items() if any(is_of(d.device_type, w) for w in words)}
+    if used < row.spec.sizes[0] <= used + sum(each.devices for each in drained.values()):
         because = f"it needs devices of nodes that are drained: {', '.join(drained)}"
         return Finding("drained", because, f"treadle nodes undrain {min(drained)} (for admins)")
     fewer = fits_at_most(row.spec, context.cluster)
@@ -333,60 +324,6 @@ def _backing_off(context: Context, row: Job) -> Finding | None:
         return None
     failed = f"it failed {times(row.failures)} and is tried again in {span(left_s)}"
     return Finding("backing off", f"{failed}, or as soon as a job of lower priority would start")
-
-
-def _closed(context: Context, row: Job) -> Finding | None:
-    """Enough devices are idle, but some of them are closed; or too few are left open."""
-    scheduler, least = context.scheduler, row.spec.sizes[0]
-    free = free_devices(scheduler)
-    idle = closed_idle(scheduler)
-    if not free < least <= free + len(idle):
-        return _too_few_open(context, least)
-    count = len(idle)
-    if free:
-        have = f"{_free(context)} and {'one' if count == 1 else count} more cannot be used"
-    else:
-        have = "the only idle one" if count == 1 else f"{count} idle ones"
-        have += " cannot be used"
-    shown = "; ".join(scheduler.closed[device] for device in idle[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
-    return Finding("closed", f"it needs {devices(least)}; {have}: {shown}", opening)
-
-
-def _too_few_open(context: Context, least: int) -> Finding | None:
-    """It would wait though all jobs ended."""
-    shut, count = closed_devices(context.scheduler), context.cluster.device_count
-    left = count - len(shut)
-    if not left < least <= count:
-        return None
-    said = "; ".join(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in shut[: least - left][:NAMED_MAX])
-    only = f"only {left} of {count} {are(left)}" if left else f"none of {count} is"
-    return Finding("closed", f"it needs {devices(least)}; {only} open: {said}", opening)
-
-
-def _opening(context: Context, device: Device) -> str:
-    """How a closed device is opened again."""
-    match _cause(context, device):
-        case "avoided":
-            return f"treadle device {device} manage (for admins) opens it again"
-        case "excluded":
-            return f"treadle device {device} manage (for admins) opens it for this run"
-        case "machine":
-            return f"{device} opens again as soon as its machine can launch jobs"
-        case "unseen":
-            return f"{device} opens again as soon as its driver answers"
-        case "stuck":
-            return f"{device} opens again as soon as that process is gone"
-        case "quarantined":
-            return f"treadle device {device} unquarantine (for admins), once it is clean"
-        case _:
-            return f"{device} opens again as soon as the foreign process has left it"
-
-
-def _cause(context: Context, device: Device) -> str:
-    fact = context.closed.get(device)
-    return "" if fact is None else fact.cause
 
 
 def _queued(context: Context, row: Job) -> Finding:

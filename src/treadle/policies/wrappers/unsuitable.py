@@ -53,22 +53,30 @@ def bound(snapshot: Snapshot, row: Job) -> Reason | None:
     )
 
 
+def short_of(row: Job, cluster: Cluster, free: int) -> str:
+    """How many of the devices that a job may use are there and free; empty if it may use all."""
+    words = words_of(row.spec, cluster)
+    if len(cluster.by_type) < 2 and words in ((), (GPU,)):
+        return ""
+    there = devices_on(usable_by(row, cluster), cluster)
+    needs = wanted(row.spec.sizes[0], words)
+    return f"it needs {needs}; {there:,} {are(there)} there, {free:,} free"
+
+
 def lacking(snapshot: Snapshot, row: Job, places: Sequence[Nodes]) -> str:
     """That too few of the devices that a waiting job may use are free; empty if there are enough.
 
     Where all devices are alike and it asks for no type, its policy says that.
     """
     cluster, least = snapshot.cluster, row.spec.sizes[0]
-    words = words_of(row.spec, cluster)
-    if len(cluster.by_type) < 2 and words in ((), (GPU,)):
-        return ""
     if any(free_for(nodes, snapshot.free, cluster).total >= least for nodes in places):
         return ""
     usable = usable_by(row, cluster)
-    there, free = devices_on(usable, cluster), free_for(usable, snapshot.free, cluster)
-    text = f"it needs {wanted(least, words)}; {there:,} {are(there)} there, {free.total:,} free"
-    if free.total < least:
+    free = free_for(usable, snapshot.free, cluster)
+    text = short_of(row, cluster, free.total)
+    if not text or free.total < least:
         return text
+    words = words_of(row.spec, cluster)
     types = [
         f"{count} of {each}"
         for each in named(words, cluster)
