@@ -110,8 +110,8 @@ def main() -> None:
         took.append(site.decide_s())
     print(
         f"{options.policy}, {8 * options.nodes} devices, {options.types} type(s), "
-        f"{10 * options.nodes} jobs: the first decision {first_s:.2f} s; then median {1e3 * median(took):.0f} ms, longest "
-        f"{1e3 * max(took):.0f} ms"
+        f"{10 * options.nodes} jobs: the first decision {first_s:.2f} s; "
+        f"then median {1e3 * median(took):.0f} ms, longest {1e3 * max(took):.0f} ms"
     )
 
 

@@ -77,7 +77,8 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
             shown = await live.set_policy(ME, PolicyChange(policy=policy))
             assert shown.policy == policy
-            assert shown.worn == f"{policy}+suitable+priority+elsewhere+pays+steady+reserve+share+host"
+            around = "suitable+priority+elsewhere+pays+steady+reserve+share+host"
+            assert shown.worn == f"{policy}+{around}"
             await asyncio.sleep(0.02)
         for job in jobs:
             view = await view_of(live, job)

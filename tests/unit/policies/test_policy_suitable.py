@@ -20,10 +20,6 @@ from treadle.core.events import (
     NodeLost,
 )
 from treadle.core.scheduler import Scheduler
-from treadle.models.scaling import ScalingModel
-from treadle.models.workers import WorkersModel
-from treadle.policies import registry
-from treadle.policies.base.placement import placement
 from treadle.policies.wrappers.hosts import Group
 from treadle.policies.wrappers.reservation import reservations
 from treadle.testing.builders import job, policy
@@ -196,13 +192,9 @@ def test_the_core_refuses_a_policy_that_gives_a_job_what_it_may_not_use() -> Non
 
 
 def test_aiturbo_lends_slots_only_to_jobs_that_say_so() -> None:
-    """Both could use four devices, and two are GPUs of each."""
-    model = WorkersModel(ScalingModel(), Cluster((Node("n1", 4, device_type="cpu"),)))
+    """It could use four devices, and two are GPUs."""
     for words, lent in (((), False), (("gpu",), False), (("any",), True)):
-        made = registry.policy("aiturbo+suitable", placement("count"), model)
-        cluster = Cluster((Node("n0", 2, device_type=A100), Node("n1", 4, device_type="cpu")))
-        told = Story(made)
-        told.scheduler = Scheduler(made, cluster)
+        told = mixed("aiturbo+suitable", (A100, 2), ("cpu", 4), place="count")
         spec = replace(job("a", sizes=(1, 2, 4), size=2, length_s=1e6), device_types=words)
         told.tell(0.0, JobSubmitted(spec))
         told.runs(0.0, "a")
