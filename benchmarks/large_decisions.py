@@ -14,14 +14,13 @@ from statistics import median
 from typing import NamedTuple
 
 from treadle.core.actions import Action, Stop
-from treadle.core.cluster import Cluster, Node
+from treadle.core.cluster import CPU, Cluster, Node
 from treadle.core.events import Event, JobFinished, JobStarted, JobStopped, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.models.workers import CPU
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 

@@ -1,9 +1,10 @@
 """CPU time of one decision as the daemon makes it, with all its wrappers: median and longest.
 
-    python -m benchmarks.live_decisions [--policy weave-l] [--nodes 200] [--rounds 11]
+    python -m benchmarks.live_decisions [--policy weave-l] [--nodes 200] [--rounds 11] [--types 1]
 
 Nodes of eight devices with ten jobs for each node, of 1 to 16 devices, all of which were seen alone
-and may share. Before each decision three jobs end and three arrive.
+and may share. Nodes are of so many types in turn; of several, half of the jobs name one. Before
+each decision three jobs end and three arrive.
 """
 
 import argparse
@@ -30,11 +31,12 @@ ENDS = 3
 class Site:
     """A scheduler whose orders are carried out at once."""
 
-    def __init__(self, policy: str, nodes: int) -> None:
+    def __init__(self, policy: str, nodes: int, types: int) -> None:
         self.random = Random(1)
+        self.types = types
         self.cluster = Cluster(
             tuple(
-                Node(f"n{number}", 8, "H200", 96, 1024.0, f"r{number // 8}", 80.0)
+                Node(f"n{number}", 8, f"H20{number % types}", 96, 1024.0, f"r{number // 8}", 80.0)
                 for number in range(nodes)
             )
         )
@@ -75,7 +77,13 @@ class Site:
             ),
             owner="me",
             command=("train", "--size", f"{size}"),
+            device_types=self._types(),
         )
+
+    def _types(self) -> tuple[str, ...]:
+        if self.types == 1 or self.random.random() < 0.5:
+            return ("gpu",)
+        return (f"h20{self.random.randrange(self.types)}",)
 
 
 def _done(order: Action) -> Event:
@@ -89,8 +97,9 @@ def main() -> None:
     parser.add_argument("--policy", default="weave-l")
     parser.add_argument("--nodes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--types", type=int, default=1, choices=range(1, 10))
     options = parser.parse_args()
-    site = Site(options.policy, options.nodes)
+    site = Site(options.policy, options.nodes, options.types)
     site.submit(10 * options.nodes)
     first_s = site.decide_s()
     took: list[float] = []
@@ -100,9 +109,9 @@ def main() -> None:
         site.submit(ENDS)
         took.append(site.decide_s())
     print(
-        f"{options.policy}, {8 * options.nodes} devices, {10 * options.nodes} jobs: the first "
-        f"decision {first_s:.2f} s; then median {1e3 * median(took):.0f} ms, longest "
-        f"{1e3 * max(took):.0f} ms"
+        f"{options.policy}, {8 * options.nodes} devices, {options.types} type(s), "
+        f"{10 * options.nodes} jobs: the first decision {first_s:.2f} s; "
+        f"then median {1e3 * median(took):.0f} ms, longest {1e3 * max(took):.0f} ms"
     )
 
 

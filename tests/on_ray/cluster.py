@@ -1,14 +1,16 @@
 """A real Ray cluster for tests, and fleets over it."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 
 TESTS = Path(__file__).parents[2]
 ENVIRONMENT = {
@@ -74,14 +76,17 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @contextmanager
-def ray_cluster() -> Iterator[RayCluster]:
-    """It is cleared away when this process ends, however it ends: its input is closed then."""
+def ray_cluster(types: Mapping[str, str] = MappingProxyType({})) -> Iterator[RayCluster]:
+    """types: what the devices of nodes are called; CPU slots if they are not named.
+
+    It is cleared away when this process ends, however it ends: its input is closed then.
+    """
     folder = Path(tempfile.mkdtemp(prefix="tray-"))
     (folder / "ray").mkdir()
     (folder / "token").write_text(TOKEN)
     with (folder / "host.log").open("wb") as log:
         host = subprocess.Popen(
-            [sys.executable, "-m", "tests.on_ray.host", str(folder)],
+            [sys.executable, "-m", "tests.on_ray.host", str(folder), json.dumps(dict(types))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

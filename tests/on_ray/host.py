@@ -1,6 +1,8 @@
 """A Ray cluster of four nodes on loopback, in a process of its own; it ends when its input does.
 
-    python -m tests.on_ray.host FOLDER
+    python -m tests.on_ray.host FOLDER TYPES
+
+TYPES is a JSON object: what the devices of nodes are called.
 
 Head and nodes are started by this process and are its children, so that killed ones are reaped: a
 raylet that is a zombie counts as alive for its workers. Commands come as lines and are answered by
@@ -9,6 +11,7 @@ FOLDER/driver; each connection is served as the product's own driver serves its 
 """
 
 import asyncio
+import json
 import os
 import shutil
 import sys
@@ -31,7 +34,8 @@ os.dup2(2, 1)
 class Nodes:
     """The processes of the cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, types: dict[str, str]) -> None:
+        self._types = types
         # This process ends its nodes itself.
         self._cluster = Cluster(shutdown_at_exit=False)
         self._by_name: dict[str, Any] = {}
@@ -47,11 +51,14 @@ class Nodes:
             node_ip_address="127.0.0.1",
             node_name=name,
             num_cpus=NODES[name],
-            labels={"rack": "r1" if name in ("n0", "n1") else "r2"},
+            labels={"rack": "r1" if name in ("n0", "n1") else "r2", **self._typed(name)},
             include_dashboard=False,
             include_log_monitor=False,
             object_store_memory=80 << 20,
         )
+
+    def _typed(self, name: str) -> dict[str, str]:
+        return {cluster.TYPED: self._types[name]} if name in self._types else {}
 
     def lose(self, name: str) -> None:
         self._cluster.remove_node(self._by_name.pop(name), allow_graceful=False)
@@ -69,9 +76,9 @@ def _say(line: str) -> None:
     os.write(ANSWERS, f"{line}\n".encode())
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, types: dict[str, str]) -> None:
     """Drivers are served by another thread: only the main one may start nodes of Ray."""
-    nodes = Nodes()
+    nodes = Nodes(types)
     try:
         cluster.connect(nodes.address)
         loop = asyncio.new_event_loop()
@@ -88,5 +95,5 @@ def _run(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    _run(Path(sys.argv[1]))
+    _run(Path(sys.argv[1]), json.loads(sys.argv[2]))
     os._exit(0)

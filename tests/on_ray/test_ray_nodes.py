@@ -47,6 +47,11 @@ def test_a_label_says_the_rack() -> None:
     assert node(Labels={"rack": "r1", "treadle.io/rack": "r2"}).rack == "r2"
 
 
+def test_a_label_says_what_the_devices_are_called() -> None:
+    assert node().device_type == ""
+    assert node(Labels={"treadle.io/device-type": " tpu-v5 "}).device_type == "tpu-v5"
+
+
 def test_a_head_that_is_to_run_nothing_is_no_node() -> None:
     assert node_of(row(Resources={"memory": 1.0})) is None
 

@@ -36,6 +36,7 @@ class JobFields(TypedDict, total=False):
     run: str  # a line for /bin/bash -c, instead of a command
     command: Sequence[str]
     devices: int | str | Sequence[int]
+    device_type: str | Sequence[str]  # "h200", or several
     ranks: str
     workdir: str | Path
     env: Mapping[str, str | None]  # None: taken from this process's environment
@@ -166,6 +167,11 @@ def _retries(value: object, what: str) -> int | None:
     return None if value is None else values.count(str(value), what, most=RETRIES_MAX)
 
 
+def _device_type(value: object, what: str) -> str:
+    text = _listed(value)
+    return values.device_type(text, what) if text else ""
+
+
 def _array(value: object, what: str) -> str:
     return array_text(str(value), what) if value else ""
 
@@ -175,6 +181,7 @@ _FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "run": ("command", _run),
     "command": ("command", _command),
     "devices": ("devices", _devices),
+    "device_type": ("device_type", _device_type),
     "ranks": ("ranks", lambda value, what: values.ranks(str(value), what)),
     "elastic": ("elastic", lambda value, what: values.elastic(str(value), what) if value else ""),
     "workdir": ("workdir", lambda value, _: str(value)),

@@ -314,6 +314,12 @@ def _jobs(target: str) -> _Reader:
     return read
 
 
+def _device_type(draft: Draft, tree: Tree, where: str) -> None:
+    listed = _texts(tree, where, "a list") if isinstance(tree, Items) else None
+    text = _scalar(tree, where, "a type such as h200") if listed is None else ",".join(listed)
+    draft.fields["device_type"] = values.device_type(text, where) if text else ""
+
+
 def array_text(text: str, where: str) -> str:
     """An array as it is sent, once it is known to be one."""
     values.array(text, where)
@@ -330,6 +336,7 @@ _READERS: dict[str, _Reader] = {
     "run": _run,
     "command": _command,
     "devices": _devices,
+    "device_type": _device_type,
     "ranks": _field("ranks", "auto, device or one", values.ranks),
     "workdir": _field("workdir", "a folder", _plain),
     "env": _env,

@@ -1,11 +1,13 @@
 """Devices on nodes, nodes in a cluster."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, Self
 
 from treadle.core.errors import InvalidInputError
+
+CPU = "cpu"  # the type of a node whose devices are CPU slots; any other is a type of accelerator
 
 # No machine has more, and a bit mask of this width is still one machine word's work.
 DEVICES_PER_NODE_MAX = 1024
@@ -46,6 +48,15 @@ class Node:
                 f"expected 1 to {DEVICES_PER_NODE_MAX}"
             )
 
+    @property
+    def has_slots(self) -> bool:
+        """Whether its devices are CPU slots."""
+        return self.device_type == CPU
+
+
+# Words for types of device, how many devices are needed, nodes.
+Asked = tuple[tuple[str, ...], int, tuple[str, ...]]
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -76,6 +87,40 @@ class Cluster:
     def largest_node(self) -> int:
         """The most devices that one node offers."""
         return max((node.device_count for node in self.nodes), default=0)
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Of all nodes."""
+        return frozenset(node.name for node in self.nodes)
+
+    @cached_property
+    def by_type(self) -> Mapping[str, frozenset[str]]:
+        """The names of the nodes of each type of device, in the order of the nodes."""
+        found: dict[str, list[str]] = {}
+        for node in self.nodes:
+            found.setdefault(node.device_type, []).append(node.name)
+        return {kind: frozenset(names) for kind, names in found.items()}
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """The devices of each node, by name."""
+        return {node.name: node.device_count for node in self.nodes}
+
+    @cached_property
+    def _parts(self) -> dict[frozenset[str], Self]:
+        return {self.names: self}
+
+    @cached_property
+    def suited(self) -> dict[Asked, tuple[frozenset[str], ...]]:
+        """What device_types.py has worked out of it."""
+        return {}
+
+    def part(self, names: frozenset[str]) -> Self:
+        """These of its nodes as a cluster, the same object each time: policies remember by it."""
+        known = self._parts.get(names)
+        if known is None:
+            known = self._parts[names] = self.without(self.names - names)
+        return known
 
     def rack_of(self) -> dict[str, str]:
         """The rack of each node, by name."""

@@ -47,6 +47,9 @@ class Profile:
     # measured.
     across_nodes: float = 0.0
     across_racks: float = 0.0
+    # Measured factors of its speed by type of device; the times above are of the first, which has
+    # 1. Empty: it was measured on one type at most.
+    by_type: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         sizes = [size for size, _ in self.curve]
@@ -96,6 +99,8 @@ class JobSpec:
     exclusive: bool = False  # it shares its devices with no other job
     # The jobs beside which it ran out of device memory, until it has run again.
     ousted_by: tuple[JobId, ...] = ()
+    # Which types of device it may use (device_types.py); empty: its user did not say.
+    device_types: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.id:

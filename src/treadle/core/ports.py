@@ -46,6 +46,8 @@ class Policy(Protocol):
     shares: bool = False
     # True if it changes the sizes of running jobs: their ends may then come sooner.
     resizes: bool = False
+    # True if it tells CPU slots from GPUs, and gives them only to jobs that can use them.
+    knows_slots: bool = False
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         """The whole target for now. It must leave the snapshot alone."""

@@ -20,7 +20,7 @@ scheduler then asks again.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Any, NamedTuple, Self
@@ -124,6 +124,9 @@ class Ranking:
         self._entries: dict[JobId, tuple[float | None, Waiting, int, int]] = {}
         self._expiries: list[tuple[float, int, JobId]] = []  # (until, place, job), a heap
 
+    def __contains__(self, identity: JobId) -> bool:
+        return identity in self._entries
+
     def copy(self) -> Self:
         twin = type(self)(self._rank)
         twin._place = self._place
@@ -144,6 +147,23 @@ class Ranking:
         twin.queue = self.queue.copy()
         twin.priorities = self.priorities.copy()
         twin._entries = {entry[2]: self._entries[entry[2]] for entry in self.queue}
+        twin._expiries = self._expiries.copy()
+        return twin
+
+    def only(self, jobs: Container[JobId]) -> Self:
+        """A copy with these jobs alone."""
+        twin = type(self)(self._rank)
+        twin._place = self._place
+        twin._placed_at = self._placed_at
+        twin.queue = [entry for entry in self.queue if entry[2] in jobs]
+        twin._entries = {name: known for name, known in self._entries.items() if name in jobs}
+        for entry in twin.queue:
+            priority = twin._entries[entry[2]][3]
+            twin.priorities[priority] = twin.priorities.get(priority, 0) + 1
+        twin._unsorted = {name: known for name, known in self._unsorted.items() if name in jobs}
+        for slope, line in self._lines.items():
+            if kept := [entry for entry in line if entry[2] in jobs]:
+                twin._lines[slope] = kept
         twin._expiries = self._expiries.copy()
         return twin
 

@@ -18,6 +18,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.apply import apply
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import impossible
+from treadle.core.device_types import may_use
 from treadle.core.difference import difference
 from treadle.core.errors import PolicyError
 from treadle.core.events import Event
@@ -284,6 +285,18 @@ class Scheduler:
             if closed and any(device in closed for device in devices):
                 device = next(d for d in devices if d in closed)
                 raise PolicyError(f"job {action.job} was given device {device}, which is closed")
+            self._check_suitable(self.jobs[action.job], action.allocation)
+
+    def _check_suitable(self, job: Job, given: Allocation) -> None:
+        if not job.spec.device_types and not job.only_on:
+            return
+        there = {node.name: node for node in self.cluster.nodes}
+        for name in given.nodes():
+            if not may_use(job, there[name]):
+                raise PolicyError(
+                    f"job {job.id} was given devices of node {name} "
+                    f"({there[name].device_type}), which it may not use"
+                )
 
     def _check_company(self, actions: Iterable[Action]) -> None:
         """No exclusive job gets company, and known device memories fit where jobs share."""

@@ -62,7 +62,7 @@ from treadle.models.plans.planned import PlannedModel
 from treadle.models.plans.space import dense
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import LANES
-from treadle.models.workers import CPU, Count, WorkersModel
+from treadle.models.workers import Count, WorkersModel
 from treadle.sim.beliefs import base_model
 from treadle.sim.settings import Settings
 
@@ -103,7 +103,7 @@ def lower_bounds(jobs: Sequence[JobSpec], cluster: Cluster, settings: Settings) 
         for job, some in zip(jobs, speeds, strict=True)
     ]
     ideal_s = sum(ideal) / len(jobs)
-    slots = sum(node.device_count for node in cluster.nodes if node.device_type == CPU)
+    slots = sum(node.device_count for node in cluster.nodes if node.has_slots)
     gpus = cluster.device_count - slots
     alone_s = shared_s = ideal_s
     shares = _resource_shares(jobs, StageTimes(settings.seed))
@@ -132,7 +132,7 @@ def best_speeds(job: JobSpec, model: PerformanceModel, cluster: Cluster) -> Iter
             continue
         match model:
             case WorkersModel():
-                slots = sum(n.device_count for n in cluster.nodes if n.device_type == CPU)
+                slots = sum(n.device_count for n in cluster.nodes if n.has_slots)
                 gpus = cluster.device_count - slots
                 for used in range(max(0, size - slots), min(size, gpus) + 1):
                     count = Count(used, size - used)

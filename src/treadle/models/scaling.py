@@ -10,11 +10,12 @@ server; a 16-device job lost a third of its speed on eight servers instead of tw
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Node
+from treadle.core.device_types import is_of
 from treadle.core.job import JobSpec, Profile
 
 
@@ -33,6 +34,17 @@ class Effects:
 
 NO_EFFECTS = Effects()
 PHILLY = Effects(across_nodes=0.85, across_racks=0.76, shared=0.77)
+
+
+def _best(by_type: Sequence[tuple[str, float]], words: Sequence[str]) -> float:
+    """The factor of the fastest type that a job may use, if it may not use the first."""
+    (home, _), *others = by_type
+    if not words or any(is_of(home, word) for word in words):
+        return 1.0
+    return max(
+        (factor for each, factor in others if any(is_of(each, word) for word in words)),
+        default=1.0,
+    )
 
 
 def speedup(size: int, serial: float) -> float:
@@ -67,6 +79,7 @@ class ScalingModel:
     effects: Effects = NO_EFFECTS
     racks: dict[str, str] = field(default_factory=dict)  # node -> rack
     largest_node: int = 0  # devices of the largest node; a job that needs more must cross nodes
+    types: dict[str, str] = field(default_factory=dict)  # node -> type of its devices
     # A cache of `alone`, by the profile's identity and size; the profile is kept so that its
     # identity stays its own.
     _speeds: dict[tuple[int, int], tuple[Profile, float]] = field(
@@ -75,13 +88,22 @@ class ScalingModel:
 
     @classmethod
     def on(cls, cluster: Cluster, effects: Effects = NO_EFFECTS) -> "ScalingModel":
-        return cls(effects, cluster.rack_of(), cluster.largest_node)
+        types = {node.name: node.device_type for node in cluster.nodes}
+        return cls(effects, cluster.rack_of(), cluster.largest_node, types)
 
     def joined(self, node: Node) -> None:
         """A node has come, or returned in another rack."""
         self.racks[node.name] = node.rack
+        self.types[node.name] = node.device_type
 
     def alone(self, spec: JobSpec, size: int) -> float:
+        speed = self._at_home(spec, size)
+        if not spec.profile.by_type:
+            return speed
+        return speed * _best(spec.profile.by_type, spec.device_types)
+
+    def _at_home(self, spec: JobSpec, size: int) -> float:
+        """On the type of device of which its times are."""
         profile = spec.profile
         if size == profile.size:
             return 1.0 / profile.iteration_s
@@ -95,7 +117,9 @@ class ScalingModel:
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
-        speed = self.alone(spec, len(allocation.devices))
+        speed = self._at_home(spec, len(allocation.devices))
+        if spec.profile.by_type:
+            speed *= self._on_type(allocation, dict(spec.profile.by_type))
         effects = self.effects
         if ring:
             speed *= effects.shared ** len(ring)
@@ -116,6 +140,11 @@ class ScalingModel:
 
     def _shared(self, specs: Sequence[JobSpec]) -> float:
         return self.effects.shared ** (len(specs) - 1)
+
+    def _on_type(self, allocation: Allocation, known: Mapping[str, float]) -> float:
+        """The factor of the type of its devices; 1 where it was not measured."""
+        types = {self.types.get(node, "") for node in allocation.nodes()}
+        return known.get(" + ".join(sorted(types)), min(known.get(each, 1.0) for each in types))
 
     def _spread(self, allocation: Allocation, profile: Profile) -> float:
         """The factor for using more nodes or racks than the size needs; measured ones first."""

@@ -20,14 +20,14 @@ from math import exp, floor, inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import is_of
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
 from treadle.models.fitted import non_negative_least_squares
 from treadle.models.seeded_random import draw_numbers
 
-CPU = "cpu"  # the type of a node whose devices are CPU slots
 SLOT_CORES = 5
 GPU_OVER_CORE = (4.0, 200.0)  # how many cores equal one GPU; varies by family
 CONFIGURATIONS_MIN = 7  # to trust a fit beyond its neighbourhood
@@ -139,8 +139,15 @@ def fit_workers(rows: Sequence[tuple[Count, float]], batch: int) -> tuple[Worker
 
 
 def is_cpu_only(spec: JobSpec) -> bool:
-    """Whether the job does not benefit from a GPU."""
+    """Whether the job does not benefit from a GPU, or may use none."""
+    if spec.device_types:
+        return all(word.lower() == CPU for word in spec.device_types)
     return spec.profile.model.startswith("cpu-")
+
+
+def takes_slots(spec: JobSpec) -> bool:
+    """Whether the job may be given CPU slots; one whose user said nothing may."""
+    return not spec.device_types or any(is_of(CPU, word) for word in spec.device_types)
 
 
 class WorkersModel:
@@ -148,7 +155,7 @@ class WorkersModel:
 
     def __init__(self, base: PerformanceModel, cluster: Cluster, *, seed: int = 0) -> None:
         self._base = base
-        self._cpu_nodes = frozenset(n.name for n in cluster.nodes if n.device_type == CPU)
+        self._cpu_nodes = frozenset(n.name for n in cluster.nodes if n.has_slots)
         self._seed = seed
         self._workers: dict[int, tuple[Profile, Workers]] = {}
         self._known: dict[tuple[int, Count], tuple[Profile, float]] = {}

@@ -77,7 +77,7 @@ WRAPPERS: Mapping[str, str] = {
     "defrag": "treadle.policies.wrappers.defrag:defrag",
     "try-small": "treadle.policies.wrappers.trial:try_small",
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
-    "bound": "treadle.policies.wrappers.bound:bound",
+    "suitable": "treadle.policies.wrappers.suitable:suitable",
     "priority": "treadle.policies.wrappers.priority:priority",
     "pays": "treadle.policies.wrappers.pays:pays",
     "steady": "treadle.policies.wrappers.steady:steady",

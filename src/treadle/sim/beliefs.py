@@ -35,7 +35,7 @@ def base_model(
     `planner`: what is taken to be true of plans, if not what the catalogue says.
     """
     base: PerformanceModel = ScalingModel.on(cluster, effects(settings.effects))
-    if any(node.device_type == "cpu" for node in cluster.nodes):
+    if any(node.has_slots for node in cluster.nodes):
         from treadle.models.workers import WorkersModel  # noqa: PLC0415  # most runs need none
 
         base = WorkersModel(base, cluster, seed=settings.seed)
@@ -45,7 +45,7 @@ def base_model(
         raise InvalidInputError(
             f"speeds {settings.speeds!r} are not known; expected one of {', '.join(SPEEDS)}"
         )
-    if any(node.device_type == "cpu" for node in cluster.nodes):
+    if any(node.has_slots for node in cluster.nodes):
         raise InvalidInputError(
             "speeds by plans are those of GPUs and the cluster has CPU slots; leave one of them out"
         )

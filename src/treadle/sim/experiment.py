@@ -126,6 +126,7 @@ class Spent:
         self.in_order = inner.in_order
         self.shares = inner.shares
         self.resizes = inner.resizes
+        self.knows_slots = inner.knows_slots
         self.rank = inner.rank
         self.never_fits = inner.never_fits
         self.why = inner.why

@@ -212,5 +212,9 @@ def _spec(job: Seen) -> JobSpec:
         curve=lengths.curve.carried((spec.asked, *spec.sizes)),
     )
     return replace(
-        spec, iterations=lengths.seconds(spec.asked), profile=profile, submit_at=job.submitted_at
+        spec,
+        iterations=lengths.seconds(spec.asked),
+        profile=profile,
+        submit_at=job.submitted_at,
+        device_types=(),
     )

@@ -117,7 +117,7 @@ def _odd_shares(share: float | None) -> tuple[float, float]:
 
 def _span_s(drawn: Sequence[tuple[_Family, int]], cluster: Cluster, load: float) -> float:
     """The span in which the jobs offer this load to the GPUs, or to the CPU slots if longer."""
-    slots = sum(node.device_count for node in cluster.nodes if node.device_type == "cpu")
+    slots = sum(node.device_count for node in cluster.nodes if node.has_slots)
     if not slots or slots == cluster.device_count:  # Only one kind of device.
         work = sum(family.size * seconds for family, seconds in drawn)
         return work / (cluster.device_count * load)

@@ -61,6 +61,11 @@ class JobRequest:
     command: tuple[str, ...]
     name: str = ""
     devices: str = "1"  # "4", "1..4" or "1,2,4"; several sizes mean that Treadle may choose
+    device_type: str = described(
+        "",
+        "Types that it may use, by parts of their names: h200 or a100,h200; gpu, cpu or any. Empty:"
+        " GPUs of any type where there are some.",
+    )
     ranks: str = "auto"  # "device": one process for each device; "one"; "auto": see docs/jobs.md
     workdir: str = ""  # absolute; empty means the submitter's home directory
     env: Mapping[str, str] = field(default_factory=dict)
@@ -286,6 +291,7 @@ class JobDetail:
     memory_gib: float | None = None  # host memory of the whole job on a node
     cpus: float | None = None  # cores of the whole job on a node
     gpu_memory_gib: float | None = None  # of each GPU, as its user says
+    device_type: str = described("", "Types of device that it may use, as its user says.")
     exclusive: bool = False  # it shares its devices with no other job
     # It failed while it shared its devices, so it runs alone from then on.
     alone_because: str = ""

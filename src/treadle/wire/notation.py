@@ -12,6 +12,7 @@ from treadle.core.errors import InvalidInputError
 
 DEVICES_MAX = 4096
 ARRAY_MEMBERS_MAX = 10_000
+DEVICE_TYPES_MAX = 8
 ARRAY_INDEX_MAX = 9_999_999
 DURATION_MAX_S = 10 * 365 * 86_400.0
 PRIORITY_MAX = 1_000_000
@@ -33,6 +34,7 @@ CARRIED = (
 _IDENTITY = re.compile(r"[0-9]{1,12}(_[0-9]{1,9})?", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,9})\s*\.\.\s*([0-9]{1,9})", re.ASCII)
+_DEVICE_TYPE = re.compile(r"[a-z0-9][a-z0-9 ._+()/-]{0,62}", re.ASCII)
 _MEMBERS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?", re.ASCII)
 _PARTS = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(d|h|m|s)\s*", re.ASCII | re.IGNORECASE)
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?", re.ASCII)
@@ -94,6 +96,22 @@ def sizes_of(text: str, what: str = "devices") -> tuple[int, ...]:
     if dots:
         return tuple(range(int(low), int(high) + 1))
     return tuple(int(part) for part in low.split(","))
+
+
+def device_type(text: str, what: str = "device type") -> str:
+    """`h200`, `A100, H200`, `gpu`, `cpu`, `any`: as it is kept, in small letters."""
+    words = [" ".join(word.lower().split()) for word in text.split(",")]
+    if len(words) > DEVICE_TYPES_MAX or not all(_DEVICE_TYPE.fullmatch(word) for word in words):
+        raise InvalidInputError(
+            f"{what} is {shown(text)}; expected parts of names of types, such as h200 or "
+            "a100,h200, or gpu, cpu or any"
+        )
+    return ",".join(dict.fromkeys(words))
+
+
+def device_types_of(text: str) -> tuple[str, ...]:
+    """The words of such a text."""
+    return tuple(device_type(text).split(",")) if text else ()
 
 
 def array(text: str, what: str = "array") -> Members:

@@ -79,7 +79,7 @@ def test_why_names_the_turn_and_when_devices_are_kept() -> None:
     assert {type(action) for action in story.tell(560.0)} == {Stop, Start}
 
 
-def test_a_gang_that_failed_or_is_bound_to_nodes_is_left_to_the_policy() -> None:
+def test_a_gang_that_failed_is_left_to_the_policy() -> None:
     """It would be given devices on which it must not run."""
     story = Story("srtf+reserve?again=0")
     story.tell(0.0, JobSubmitted(job("gang", size=4, length_s=1000.0)))
@@ -89,7 +89,7 @@ def test_a_gang_that_failed_or_is_bound_to_nodes_is_left_to_the_policy() -> None
     story.tell(60.0, JobStopped("gang", stop.id, 60.0))
     row = story.scheduler.jobs["gang"]
     assert waiting_gangs([row]) == [row]
-    assert waiting_gangs([row._replace(avoid=("n0",)), row._replace(only_on=("n0",))]) == []
+    assert waiting_gangs([row._replace(avoid=("n0",))]) == []
 
 
 def test_a_gang_does_not_wait_for_the_end_of_jobs_that_can_make_way() -> None:

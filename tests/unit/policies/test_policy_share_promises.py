@@ -3,11 +3,10 @@
 import pytest
 
 from tests.unit.policies.test_policy_share import gpus, live, seen, told
-from treadle.core.cluster import Cluster, Node
+from treadle.core.cluster import CPU, Cluster, Node
 from treadle.core.events import JobFinished
 from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
-from treadle.models.workers import CPU
 from treadle.policies.wrappers.share import why_alone
 
 QUOTA = "weave-l?quotas=vision:1"

@@ -160,6 +160,7 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         ("checkpoints", _of_attempts(detail, lambda run: [run.fallback] if run.fallback else [])),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
+        ("device type", plain(detail.device_type)),
         ("model", plain(view.model)),
         ("kind", ", ".join(kinds)),
         ("limits", f"{limit}, grace {exact_span(detail.grace_s)}, {retries}"),

@@ -33,6 +33,11 @@ _OPTIONS = (
         help="Number of devices; of several, Treadle chooses.",
     ),
     click.option(
+        "--device-type",
+        metavar="h200|a100,h200|gpu|cpu|any",
+        help="Types of device, by parts of their names; default: GPUs where there are some.",
+    ),
+    click.option(
         "--ranks", metavar="auto|device|one", help="Processes to start: one, or one per device."
     ),
     click.option(
@@ -280,6 +285,7 @@ def _retries(text: str, where: str) -> int:
 _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "name": ("name", _name),
     "devices": ("devices", _devices),
+    "device_type": ("device_type", values.device_type),
     "ranks": ("ranks", values.ranks),
     "workdir": ("workdir", _workdir),
     "tenant": ("tenant", _kept),

@@ -5,6 +5,8 @@ import click
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
+from treadle.core.cluster import CPU
+from treadle.core.device_types import GPU
 from treadle.core.machine import DeviceView, NodeView
 from treadle.core.wording import ago, several, share
 
@@ -89,7 +91,9 @@ def device(name: str, order: str) -> None:
 def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     """now: seconds since 1970."""
     models = sorted({plain(each.model) for each in node.devices if each.model})
-    kind = ", ".join(models) or plain(node.device_type)
+    # What its administrator calls them, or what the driver does.
+    own = "" if node.device_type in (CPU, GPU) else plain(node.device_type)
+    kind = own or ", ".join(models) or plain(node.device_type)
     memory = f", {node.memory_gib:,.0f} GiB" if node.memory_gib else ""
     cores = several(node.cores, "core")
     rack = f", rack {plain(node.rack)}" if node.rack else ""

@@ -322,6 +322,7 @@ def dry_text(answer: DryRun, request: JobRequest, width: int) -> str:
         ("because", plain(answer.never_fits or answer.because)),
         ("jobs", f"{answer.jobs:,}" if answer.jobs > 1 else ""),
         ("devices", sizes(answer.sizes)),
+        ("device type", plain(request.device_type)),
         ("start", "" if answer.starts_now else estimate_text(answer.estimate)),
         ("length", length_text(answer.length)),
         ("command", command_text(request.command)),

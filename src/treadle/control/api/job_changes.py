@@ -14,6 +14,7 @@ from treadle.control.jobs import (
     TENANT,
     Fact,
     JobRecord,
+    most_of_a_type,
     question_about,
 )
 from treadle.core.errors import InvalidInputError
@@ -70,7 +71,8 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
         sizes = sizes_of(devices)
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
-    asked = max((n for n in sizes if n <= context.cluster.device_count), default=sizes[0])
+    most = most_of_a_type(spec.device_types, context.cluster)
+    asked = max((n for n in sizes if n <= most), default=sizes[0])
     resized = replace(spec, sizes=sizes, asked=asked)
     known = context.learner.profiles.ask(question_about(record, resized))
     wanted = replace(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
-from treadle.control.jobs import JobRecord, question_about, records, worked_s
+from treadle.control.jobs import JobRecord, most_of_a_type, question_about, records, worked_s
 from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
@@ -211,7 +211,7 @@ def _at_new_size(context: Context, row: Job) -> Remaining:
 
 def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
     """What is left of its time if it were given the most devices now; 1 if it will not grow."""
-    spec, most = row.spec, context.cluster.device_count
+    spec, most = row.spec, most_of_a_type(row.spec.device_types, context.cluster)
     may_change = spec.resumable or "size" in record.changes
     if not (may_change and context.scheduler.policy.resizes):
         return 1.0
@@ -244,7 +244,7 @@ def _slower(context: Context, row: Job) -> float:
     rows = context.scheduler.jobs
     others = [rows[name] for name in sharers(context.scheduler, row) if name != row.id]
     ring = [(other.spec, other.allocation) for other in others if other.allocation is not None]
-    if not ring and row.size == row.spec.asked:
+    if not ring and row.size == row.spec.asked and not row.spec.profile.by_type:
         return 1.0
     speed = context.belief.iterations_per_s(row.spec, row.allocation, ring)
     return context.belief.alone(row.spec, row.spec.asked) / speed if speed > 0 else 1.0

@@ -50,12 +50,6 @@ def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:
     return cause, f"{listed(away, NAMED_MAX)} {verb} {cause}"
 
 
-def in_drained(context: Context) -> str:
-    """How many of all devices are in drained nodes, behind a count; empty if none are."""
-    count = sum(node.device_count for node in context.scheduler.drained.values())
-    return f" ({count:,} in drained nodes)" if count else ""
-
-
 def _lost(context: Context) -> tuple[Node, ...]:
     there = {node.name for node in context.cluster.nodes} | context.scheduler.drained.keys()
     return tuple(each.node for each in context.lost if each.node.name not in there)

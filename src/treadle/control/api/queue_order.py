@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import ARRAY, MACHINE, JobRecord
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.device_types import Nodes, devices_on
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.core.wording import free_of
+from treadle.policies.base.suited import usable_by
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
@@ -15,38 +18,82 @@ _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what 
 _LATE = frozenset({(MACHINE,), (ARRAY,), (MACHINE, ARRAY), (ARRAY, MACHINE)})
 
 
-def free_devices(scheduler: Scheduler) -> int:
-    """How many devices a job could be given now."""
+def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices a job could be given now; of one job, those that it may use."""
     free, closed = scheduler.tenancy.free, scheduler.closed
-    if not closed:
+    nodes = _nodes(scheduler, job)
+    if nodes is None and not closed:
         return free.total
-    return sum(1 for device in free if device not in closed)
+    if nodes is None:
+        return sum(1 for device in free if device not in closed)
+    shut = sum(1 for each in closed if each.node in nodes and free.holds((each,)))
+    return sum(map(free.count_on, nodes)) - shut
 
 
-def closed_devices(scheduler: Scheduler) -> list[Device]:
+def device_count(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices there are; of one job, those that it may use."""
+    nodes = _nodes(scheduler, job)
+    cluster = scheduler.cluster
+    return cluster.device_count if nodes is None else devices_on(nodes, cluster)
+
+
+def closed_devices(scheduler: Scheduler, job: Job | None = None) -> list[Device]:
     """Devices of the cluster that take no new work, held or not."""
-    free = scheduler.tenancy.free
-    return [device for device in scheduler.closed if free.knows((device,))]
+    free, nodes = scheduler.tenancy.free, _nodes(scheduler, job)
+    known = [device for device in scheduler.closed if free.knows((device,))]
+    return [device for device in known if nodes is None or device.node in nodes]
 
 
-def closed_idle(scheduler: Scheduler) -> list[Device]:
+def closed_idle(scheduler: Scheduler, job: Job | None = None) -> list[Device]:
     """Devices that no job holds and that take no new work."""
-    tenants = scheduler.tenancy.tenants
-    return [device for device in scheduler.closed if device not in tenants]
+    tenants, nodes = scheduler.tenancy.tenants, _nodes(scheduler, job)
+    idle = [device for device in scheduler.closed if device not in tenants]
+    return [device for device in idle if nodes is None or device.node in nodes]
 
 
-def all_devices(scheduler: Scheduler) -> int:
-    """How many devices there are, in drained nodes too."""
-    drained = scheduler.drained.values()
-    return scheduler.cluster.device_count + sum(node.device_count for node in drained)
+def all_devices(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices there are, in drained nodes too; of one job, those that it may use."""
+    drained = sum(node.device_count for node in _drained(scheduler, job))
+    return device_count(scheduler, job) + drained
 
 
-def usable(scheduler: Scheduler) -> int:
-    """How many devices are free or held."""
+def usable(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices are free or held; of one job, of those that it may use."""
     drained, tenants = scheduler.drained, scheduler.tenancy.tenants
-    shut = sum(1 for device in closed_idle(scheduler) if device.node not in drained)
-    held = sum(1 for device in tenants if device.node in drained) if drained else 0
-    return scheduler.cluster.device_count - shut + held
+    shut = sum(1 for device in closed_idle(scheduler, job) if device.node not in drained)
+    names = {node.name for node in _drained(scheduler, job)}
+    held = sum(1 for device in tenants if device.node in names) if names else 0
+    return device_count(scheduler, job) - shut + held
+
+
+def free_text(scheduler: Scheduler, job: Job | None = None, *, free: int | None = None) -> str:
+    """How many devices are free, as the end of a sentence; of one job, of those it may use."""
+    count = free_devices(scheduler, job) if free is None else free
+    have = free_of(count, all_devices(scheduler, job), usable(scheduler, job))
+    return have + drained_text(scheduler, job)
+
+
+def drained_text(scheduler: Scheduler, job: Job | None = None) -> str:
+    """How many of all devices are in drained nodes, behind a count; empty if none are."""
+    count = sum(node.device_count for node in _drained(scheduler, job))
+    return f" ({count:,} in drained nodes)" if count else ""
+
+
+def _drained(scheduler: Scheduler, job: Job | None) -> list[Node]:
+    """The drained nodes; of one job, those that it may use."""
+    drained = list(scheduler.drained.values())
+    if job is None or not drained:
+        return drained
+    usable = usable_by(job, Cluster((*scheduler.cluster.nodes, *drained)))
+    return [node for node in drained if node.name in usable]
+
+
+def _nodes(scheduler: Scheduler, job: Job | None) -> Nodes | None:
+    """The nodes that a job may use; None: all."""
+    if job is None:
+        return None
+    found = usable_by(job, scheduler.cluster)
+    return None if found is scheduler.cluster.names else found
 
 
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
-from treadle.control.api.nodes_away import in_drained
 from treadle.control.api.queue_order import (
     all_devices,
     closed_idle,
+    drained_text,
     held_back,
     positions,
     usable,
@@ -131,7 +131,7 @@ def fragmentation(context: Context) -> Fragmentation:
     free = Counter(d.node for d in scheduler.tenancy.free if d not in scheduler.closed)
     there = {node.name: node.device_count for node in scheduler.cluster.nodes}
     total, most = free.total(), max(free.values(), default=0)
-    text = free_of(total, all_devices(scheduler), usable(scheduler)) + in_drained(context)
+    text = free_of(total, all_devices(scheduler), usable(scheduler)) + drained_text(scheduler)
     if total > most:
         text += f", on {len(free)} nodes; a job on one node can have {devices(most)} at most"
     if shut := closed_idle(scheduler):

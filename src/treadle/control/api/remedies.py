@@ -37,7 +37,7 @@ def despite(name: str, them: str = "it") -> str:
 
 
 def _fewer(context: Context, row: Job) -> str:
-    free = free_devices(context.scheduler)
+    free = free_devices(context.scheduler, row)
     if not 0 < free < row.spec.sizes[0]:
         return ""
     other = f"{row.id}.smaller"

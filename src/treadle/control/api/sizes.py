@@ -4,12 +4,11 @@ from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import GAIN_MIN
-from treadle.control.api.nodes_away import in_drained
-from treadle.control.api.queue_order import all_devices, free_devices, usable
+from treadle.control.api.queue_order import free_devices, free_text
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, free_of, listed, named_jobs, several, span
+from treadle.core.wording import devices, listed, named_jobs, several, span
 from treadle.policies.rubick.rubick import Rubick
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
 from treadle.policies.wrappers.reservation import reservations
@@ -25,12 +24,12 @@ def why_small(context: Context, row: Job) -> str:
     spec = row.spec
     if not spec.resumable:
         return "its size stays as it started, since it cannot resume (--resumable)"
-    free = free_devices(context.scheduler)
+    scheduler = context.scheduler
+    free = free_devices(scheduler, row)
     larger = [size for size in spec.sizes if row.size < size]
     fits = [size for size in larger if size <= row.size + free]
     if not fits:
-        total = all_devices(context.scheduler)
-        have = free_of(free, total, usable(context.scheduler)) + in_drained(context)
+        have = free_text(scheduler, row)
         return f"{devices(larger[0])} are its next size, and {have}"
     alone = context.belief.alone
     faster = max(alone(spec, size) for size in fits) / alone(spec, row.size)

@@ -1,10 +1,10 @@
 """What a reason rests on: who holds devices, how many are free, who waits."""
 
 from treadle.control.api.context import Context
-from treadle.control.api.nodes_away import in_drained
 from treadle.control.api.queue_order import (
     STOPPING,
     all_devices,
+    drained_text,
     held_devices,
     idle_devices,
     usable,
@@ -34,7 +34,9 @@ def evidence(context: Context, row: Job) -> tuple[str, ...]:
         hold += f" ({stopping} of them {are(stopping)} being stopped)"
     if next_up:
         hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + in_drained(context)
+    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + drained_text(
+        scheduler
+    )
     limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
     waiting = waiting_jobs(scheduler) - limited
     wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"

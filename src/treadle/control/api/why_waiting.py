@@ -13,7 +13,6 @@ from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import end_of, expectation, length_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.nodes_away import (
-    in_drained,
     on_drained,
     waits_for_nodes,
     whole_cluster,
@@ -21,25 +20,21 @@ from treadle.control.api.nodes_away import (
 )
 from treadle.control.api.queue_order import (
     STOPPING,
-    all_devices,
-    closed_devices,
-    closed_idle,
     free_devices,
+    free_text,
     in_queue,
     position,
-    usable,
 )
 from treadle.control.api.remedies import despite, released, remedy
+from treadle.control.api.why_closed import on_closed
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.api.why_evidence import evidence
 from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_text, holding
 from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
-from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
 from treadle.core.wording import (
-    are,
     devices,
     free_of,
     listed,
@@ -48,10 +43,10 @@ from treadle.core.wording import (
     span,
     times,
 )
-from treadle.policies.wrappers.bound import only_there
 from treadle.policies.wrappers.host_requests import host_reason
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.share import why_alone
+from treadle.policies.wrappers.unsuitable import only_there, short_of
 from treadle.wire.jobs import Why
 
 ENDING = ("ending", "it has ended; that is being written to the store")
@@ -102,7 +97,7 @@ def why(context: Context, record: JobRecord) -> Why:
 def _company(context: Context, record: JobRecord, row: Job) -> str:
     """Why a waiting job joins no running one; empty if none runs, or it may."""
     scheduler = context.scheduler
-    if free_devices(scheduler) >= row.spec.sizes[0]:
+    if free_devices(scheduler, row) >= row.spec.sizes[0]:
         return ""
     if row.spec.exclusive and not record.exclusive and record.alone_because:
         return f"it runs alone because {record.alone_because}"  # Its user did not ask for that.
@@ -158,22 +153,15 @@ def brief(
         return known.cause, known.because
     if queued and before is not None:
         return before
-    free, least = free_devices(context.scheduler), row.spec.sizes[0]
+    free, least = free_devices(context.scheduler, row), row.spec.sizes[0]
     if queued and free < least:
-        needs = "it needs at least" if row.spec.elastic else "it asks for"
-        return "devices", f"{needs} {devices(least)} and {_free(context)}"
+        return "devices", short_of(row, context.cluster, free) or (
+            f"{'it needs at least' if row.spec.elastic else 'it asks for'} {devices(least)} and "
+            f"{free_text(context.scheduler, row)}"
+        )
     if host := _host_reason(context, row):
         return host.cause, host.sentence
     return "rank", f"not asked yet; treadle why {record.id} asks the policy"
-
-
-def _free(context: Context) -> str:
-    return _free_of(context, free_devices(context.scheduler))
-
-
-def _free_of(context: Context, free: int) -> str:
-    scheduler = context.scheduler
-    return free_of(free, all_devices(scheduler), usable(scheduler)) + in_drained(context)
 
 
 def _host_reason(context: Context, row: Job) -> Reason | None:
@@ -192,7 +180,7 @@ def reason(context: Context, record: JobRecord, row: Job) -> Finding:
         or _gated(context, record)
         or _backing_off(context, row)
         or _bound(context, row)
-        or _closed(context, row)
+        or on_closed(context, row)
         or _queued(context, row)
     )
 
@@ -345,60 +333,6 @@ def _bound(context: Context, row: Job) -> Finding | None:
     return Finding(cause, f"{only_there(row)}; {state}", change)
 
 
-def _closed(context: Context, row: Job) -> Finding | None:
-    """Enough devices are idle, but some of them are closed; or too few are left open."""
-    scheduler, least = context.scheduler, row.spec.sizes[0]
-    free = free_devices(scheduler)
-    idle = closed_idle(scheduler)
-    if not free < least <= free + len(idle):
-        return _too_few_open(context, least)
-    count = len(idle)
-    if free:
-        have = f"{_free(context)} and {'one' if count == 1 else count} more cannot be used"
-    else:
-        have = "the only idle one" if count == 1 else f"{count} idle ones"
-        have += " cannot be used"
-    shown = "; ".join(scheduler.closed[device] for device in idle[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
-    return Finding("closed", f"it needs {devices(least)}; {have}: {shown}", opening)
-
-
-def _too_few_open(context: Context, least: int) -> Finding | None:
-    """It would wait though all jobs ended."""
-    shut, count = closed_devices(context.scheduler), context.cluster.device_count
-    left = count - len(shut)
-    if not left < least <= count:
-        return None
-    said = "; ".join(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in shut[: least - left][:NAMED_MAX])
-    only = f"only {left} of {count} {are(left)}" if left else f"none of {count} is"
-    return Finding("closed", f"it needs {devices(least)}; {only} open: {said}", opening)
-
-
-def _opening(context: Context, device: Device) -> str:
-    """How a closed device is opened again."""
-    match _cause(context, device):
-        case "avoided":
-            return f"treadle device {device} manage (for admins) opens it again"
-        case "excluded":
-            return f"treadle device {device} manage (for admins) opens it for this run"
-        case "machine":
-            return f"{device} opens again as soon as its machine can launch jobs"
-        case "unseen":
-            return f"{device} opens again as soon as its driver answers"
-        case "stuck":
-            return f"{device} opens again as soon as that process is gone"
-        case "quarantined":
-            return f"treadle device {device} unquarantine (for admins), once it is clean"
-        case _:
-            return f"{device} opens again as soon as the foreign process has left it"
-
-
-def _cause(context: Context, device: Device) -> str:
-    fact = context.closed.get(device)
-    return "" if fact is None else fact.cause
-
-
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
     # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
@@ -406,5 +340,5 @@ def _queued(context: Context, row: Job) -> Finding:
     sentence, free = found.sentence, free_devices(context.scheduler)
     for count in dict.fromkeys((0, free)):
         seen = free_of(count, context.cluster.device_count)
-        sentence = sentence.replace(seen, _free_of(context, count))
+        sentence = sentence.replace(seen, free_text(context.scheduler, free=count))
     return Finding(found.cause, sentence)

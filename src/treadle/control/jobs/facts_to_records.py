@@ -58,6 +58,7 @@ from treadle.journal.facts import (
     JobEdited,
 )
 from treadle.models.learning.spread import spread_of
+from treadle.models.learning.unlike import type_of
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import FailureView, Progress, State
 
@@ -312,6 +313,7 @@ class Reducer:
             over=record.id in self._scheduler.ended,
             numbers=numbers_in(record),
             spread=spread_of(nodes_in(devices), len(devices), self._scheduler.cluster),
+            device_type=type_of(nodes_in(devices), self._scheduler.cluster),
         )
         self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
 
@@ -321,8 +323,14 @@ class Reducer:
         if row is None or row.allocation is None or fact.action != row.action:
             return
         if fact.progress is not None:
-            spread = spread_of(row.allocation.nodes(), row.size, self._scheduler.cluster)
-            pace = of_pace(fact.progress, row.size, numbers=numbers_in(record), spread=spread)
+            nodes, cluster = row.allocation.nodes(), self._scheduler.cluster
+            pace = of_pace(
+                fact.progress,
+                row.size,
+                numbers=numbers_in(record),
+                spread=spread_of(nodes, row.size, cluster),
+                device_type=type_of(nodes, cluster),
+            )
             self._learner.pace(record.id, fact.action, kinds_of(record), pace)
             if pace is not None and pace.step_s:
                 self._learner.plans.observe(row, 1.0 / pace.step_s)

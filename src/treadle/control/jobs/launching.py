@@ -133,7 +133,8 @@ class Launcher:
             "SLURM_NNODES": str(len(nodes)),
             "SLURM_RESTART_COUNT": str(max(0, record.attempts - 1)),
         }
-        if all(node.device_type != "cpu" for node in self._scheduler.cluster.nodes):
+        there = self._scheduler.cluster.nodes
+        if not any(node.has_slots for node in there if node.name in nodes):
             found["SLURM_GPUS"] = str(allocation.size)
         if record.cpus is not None:
             found["SLURM_CPUS_PER_TASK"] = f"{max(1.0, record.cpus):.0f}"

@@ -46,6 +46,7 @@ class JobRecord:
     memory_gib: float | None = None  # host memory of the whole job on a node
     cpus: float | None = None
     gpu_memory_gib: float | None = None  # of each GPU
+    device_type: str = ""  # types that it may use, as its user wrote them
     exclusive: bool = False  # its user said that it shares its devices with no other job
     warm: bool = True  # it may start from a warm interpreter
     elastic: str = ""  # "auto": its script is made elastic

@@ -126,7 +126,8 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _has(there: Node, was: Node, device: Device) -> bool:
-    return there.device_type == was.device_type and device.number < there.device_count
+    # The model of GPUs is not known while their driver does not answer.
+    return there.has_slots == was.has_slots and device.number < there.device_count
 
 
 def _unlike(store: Store, was: Node, found: str) -> TreadleError:

@@ -12,12 +12,14 @@ from treadle.control.jobs.job_kinds import kinds_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import Cluster
+from treadle.core.device_types import GPU, devices_on, has_accelerators, named, says_any
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, gib_text, short_span
 from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kinds import needs_kind
+from treadle.wire import notation
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
     CPUS_MAX,
@@ -25,6 +27,7 @@ from treadle.wire.notation import (
     MEMORY_MAX_GIB,
     MEMORY_MIN_GIB,
     array,
+    device_types_of,
     is_identity,
     job_name,
     ranks,
@@ -91,10 +94,12 @@ def prepare(
         checked(request)
         request = completed(request)
         sizes = sizes_of(request.devices)
+        types = device_types_of(request.device_type) or types_by_default(request, cluster)
         members = array(request.array) if request.array else None
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
-    asked = max((size for size in sizes if size <= cluster.device_count), default=sizes[0])
+    most = most_of_a_type(types, cluster)
+    asked = max((size for size in sizes if size <= most), default=sizes[0])
     first = _record(request, number, person=person, sizes=sizes, wall_at=wall_at)
     first.nonce = nonce
     question = Question.of(
@@ -106,6 +111,7 @@ def prepare(
     )
     known = profiles.ask(question)
     spec = _spec(request, first, known=known, asked=asked, now=now)
+    spec = replace(spec, device_types=types)
     if members is None:
         return Submission(first.id, (first,), (spec,), known, _notes(request, sizes, known))
     records, specs = [], []
@@ -123,6 +129,20 @@ def prepare(
         records.append(record)
         specs.append(replace(spec, id=record.id))
     return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes, known))
+
+
+def types_by_default(request: JobRequest, cluster: Cluster) -> tuple[str, ...]:
+    """GPUs, if there are some when the job is submitted; none are named where there are none.
+
+    It is settled then, so that jobs do not go to CPU slots when a node with GPUs is lost.
+    """
+    return (GPU,) if has_accelerators(cluster) and not request.model.startswith("cpu-") else ()
+
+
+def most_of_a_type(types: Sequence[str], cluster: Cluster) -> int:
+    """The most devices that one job of these types gets: of one type, unless it may mix."""
+    counts = [devices_on(cluster.by_type[each], cluster) for each in named(types, cluster)]
+    return sum(counts) if says_any(types) else max(counts, default=0)
 
 
 def check_fits(
@@ -156,8 +176,9 @@ def too_little_device_memory(spec: JobSpec, cluster: Cluster) -> str | None:
 
 def fits_at_most(spec: JobSpec, cluster: Cluster) -> str:
     """The devices to ask for instead, if the cluster has fewer than the job needs at least."""
-    most = cluster.device_count
-    if spec.sizes[0] <= most:
+    there = (cluster.by_type[each] for each in named(spec.device_types, cluster))
+    most = sum(devices_on(names, cluster) for names in there)
+    if not most or spec.sizes[0] <= most:
         return ""
     return "1" if most == 1 else f"{most} or fewer"
 
@@ -190,6 +211,7 @@ def _record(
         memory_gib=request.memory_gib,
         cpus=request.cpus,
         gpu_memory_gib=request.gpu_memory_gib,
+        device_type=notation.device_type(request.device_type) if request.device_type else "",
         exclusive=request.exclusive,
         warm=request.warm,
         elastic=request.elastic,

@@ -74,6 +74,7 @@ def _texts(record: JobRecord, notes: list[str]) -> Iterator[str]:
         ("--workdir", record.workdir, ""),
         ("--tenant", record.tenant, ""),
         ("--priority", str(record.priority), str(_DEFAULT.priority)),
+        ("--device-type", record.device_type, ""),
         ("--model", record.model, ""),
         ("--stop-signal", record.stop_signal, _DEFAULT.stop_signal),
         ("--retries", str(record.retries) if record.retry_unknown else "", ""),

@@ -20,6 +20,7 @@ class Attempted(NamedTuple):
     over: bool  # the job will not be tried again
     numbers: tuple[float, ...] = ()
     spread: str = ""  # how its devices lay (models/learning/spread.py)
+    device_type: str = ""  # of its devices (models/learning/unlike.py)
 
 
 def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
@@ -40,11 +41,17 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
         numbers=attempted.numbers,
         seen=ended.seen,
         spread=attempted.spread,
+        device_type=attempted.device_type,
     )
 
 
 def of_pace(
-    said: LastProgress, size: int, *, numbers: tuple[float, ...], spread: str = ""
+    said: LastProgress,
+    size: int,
+    *,
+    numbers: tuple[float, ...],
+    spread: str = "",
+    device_type: str = "",
 ) -> Outcome | None:
     """How fast a running job goes alone at this size; None if it has not said enough."""
     pace = step_s(said)
@@ -58,6 +65,7 @@ def of_pace(
         stages=said.stages,
         numbers=numbers,
         spread=spread,
+        device_type=device_type,
     )
 
 

@@ -6,12 +6,12 @@ tests.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from treadle.core.cluster import Node
+from treadle.core.cluster import CPU, Node
 from treadle.core.errors import InvalidInputError
 
 
@@ -88,15 +88,22 @@ class CpuSlots:
 
 def node_of(source: DeviceSource, name: str) -> Node:
     """This machine as a node of the cluster. Of GPUs that differ, the smallest memory counts."""
-    sizes = [sight.memory_gib or 0.0 for sight in source.look()]
+    seen = source.look()
+    sizes = [sight.memory_gib or 0.0 for sight in seen]
     return Node(
         name=name,
         device_count=len(source.uuids),
-        device_type=source.kind,
+        device_type=_type_of(source.kind, seen),
         cores=len(os.sched_getaffinity(0)),
         memory_gib=_memory_gib(),
         device_memory_gib=min(sizes) if sizes and all(sizes) else 0.0,
     )
+
+
+def _type_of(kind: str, seen: Sequence[Sight]) -> str:
+    """The model of the GPUs; their kind if they are unlike, or one does not say."""
+    models = {sight.model for sight in seen}
+    return next(iter(models)) if kind != CPU and len(models) == 1 and all(models) else kind
 
 
 def _memory_gib() -> float:

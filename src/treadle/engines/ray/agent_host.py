@@ -47,6 +47,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     rack: str = ""
     slots: int | None = None  # CPU slots, in place of GPUs
     gpu_count: int | None = None  # so many GPUs Ray was given; None: it was not asked
+    device_type: str = ""  # what its devices are called; empty: as they say themselves
     gpus: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
     warm: bool = True
@@ -122,6 +123,8 @@ class AgentHost:
                     return Attending(error=str(error))
                 self._post = post
         node = replace(self._agent.node, rack=post.rack)
+        if post.device_type:
+            node = replace(node, device_type=post.device_type)
         return Attending(agent=self._incarnation, node=node)
 
     async def _others(self, post: Post) -> str:

@@ -28,6 +28,7 @@ from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
+TYPED = "treadle.io/device-type"  # a label: what its devices are called
 SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not used
 ID = "ray.io/node-id"
 RESERVED = "treadle-"  # before the id of a node: the name of its placement group
@@ -46,6 +47,7 @@ class RayNode:
     gpus: int
     cpus: int
     slots: int | None = None  # CPU slots, as its label says
+    device_type: str = ""  # likewise
 
 
 def connect(address: str) -> None:
@@ -133,6 +135,7 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
         gpus=gpus,
         cpus=cpus,
         slots=slots,
+        device_type=labels.get(TYPED, "").strip()[:63],
     )
 
 

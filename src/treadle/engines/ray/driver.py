@@ -245,6 +245,7 @@ class Driver:
             rack=node.rack,
             slots=None if slots is None else settings.devices or int(slots),
             gpu_count=node.gpus,
+            device_type=node.device_type,
             gpus=settings.gpus,
             avoid=settings.avoid,
             warm=settings.warm,

@@ -19,6 +19,7 @@ from treadle.models.learning.kinds import Kinds, by_model
 from treadle.models.learning.knowledge import Knowledge, Pace
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.spread import spread_of
+from treadle.models.learning.unlike import type_of
 from treadle.models.lengths.indexing import KnownLengths, LengthAware
 from treadle.models.scaling import speedup
 
@@ -66,13 +67,21 @@ class Learned(LengthAware):
         *,
         shared: bool = False,
         spread: str = "",
+        device_type: str = "",
     ) -> None:
         """Take in that the job ran at that speed on so many devices; spread: how they lay."""
         if not iterations_per_s > 0:
             return
         if not shared:
             self._seen_alone.add(spec.profile.model or spec.id)
-        seen = Outcome(size, 0.0, step_s=1.0 / iterations_per_s, shared=shared, spread=spread)
+        seen = Outcome(
+            size,
+            0.0,
+            step_s=1.0 / iterations_per_s,
+            shared=shared,
+            spread=spread,
+            device_type=device_type,
+        )
         self.knowledge.observe(self.kinds(spec), seen)
 
     def basis(self, spec: JobSpec) -> int:
@@ -113,6 +122,9 @@ class Learned(LengthAware):
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
     ) -> float:
         speed = self.alone(spec, len(allocation.devices)) * self._apart(spec, allocation)
+        if self.cluster is not None and len(self.cluster.by_type) > 1:
+            found = dict(self.knowledge.by_type(self.kinds(spec)))
+            speed *= found.get(type_of(allocation.nodes(), self.cluster), 1.0)
         if not ring:
             return speed
         model = self._model
@@ -169,7 +181,14 @@ def learning(belief: Learned, measure: Measure | None = None) -> Observer:
             measured = speed if measure is None else measure(job.spec, job.size, speed)
             assert job.allocation is not None
             spread = spread_of(job.allocation.nodes(), job.size, scheduler.cluster)
-            belief.observe(job.spec, job.size, measured, shared=shared, spread=spread)
+            belief.observe(
+                job.spec,
+                job.size,
+                measured,
+                shared=shared,
+                spread=spread,
+                device_type=type_of(job.allocation.nodes(), scheduler.cluster),
+            )
 
     return observe
 

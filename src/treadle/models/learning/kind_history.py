@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from treadle.core.sighting import Sighting
-from treadle.models.learning.outcome import RAN_MIN_S, STEP_MAX_S, STEP_MIN_S, Outcome
+from treadle.models.learning.outcome import RAN_MIN_S, STEP_MAX_S, STEP_MIN_S, UNKNOWN_TYPE, Outcome
 from treadle.models.learning.speeds import REPEATS_MAX, put
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.histogram import Histogram
@@ -13,6 +13,7 @@ RUNS_MAX = 64  # of one kind
 TOTAL_MIN, TOTAL_MAX = 1e-6, 1e15  # steps of a whole job
 ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
 OWNERS_MAX = 256
+TYPES_MAX = 16  # of device
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
 OWNERS_COUNTED = 512  # jobs, before owners' counts are halved
 WEIGHT_MAX = 3.0  # of one job, where its owner has run few
@@ -75,6 +76,8 @@ class History:
     steps: dict[int, list[float]] = field(default_factory=dict)  # seconds of a step by size
     # The same of placements on more nodes or racks than are needed (spread.py).
     apart: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    home: str = ""  # the type of device of which all times are, but for the next
+    elsewhere: dict[str, dict[int, list[float]]] = field(default_factory=dict)  # steps, by type
     runs: list[Run] = field(default_factory=list)
     totals: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)  # steps, numbers
     needs: Needs = field(default_factory=Needs)
@@ -98,8 +101,7 @@ class History:
                 put(self.by_size, outcome.size, seconds)
             changed = True
         if outcome.paced and outcome.step_s is not None:
-            put(self._table(outcome.spread), outcome.size, outcome.step_s)
-            changed = True
+            changed = self._paced(outcome, outcome.step_s) or changed
         if outcome.total is not None and TOTAL_MIN < outcome.total < TOTAL_MAX:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
@@ -110,6 +112,22 @@ class History:
             self.needs.stages = shares
             changed = True
         return changed
+
+    def _paced(self, outcome: Outcome, step_s: float) -> bool:
+        """Take a speed in; whether it can be told what it is of."""
+        if not self.steps and not self.apart:
+            self.home = outcome.device_type
+        self.home = self.home or outcome.device_type
+        if outcome.device_type in ("", self.home):
+            put(self._table(outcome.spread), outcome.size, step_s)
+            return True
+        # Of a placement apart on another type, which of the two made it slower is not known.
+        if outcome.spread or outcome.device_type == UNKNOWN_TYPE:
+            return False
+        if outcome.device_type in self.elsewhere or len(self.elsewhere) < TYPES_MAX:
+            put(self.elsewhere.setdefault(outcome.device_type, {}), outcome.size, step_s)
+            return True
+        return False
 
     def _table(self, spread: str) -> dict[int, list[float]]:
         return self.apart.setdefault(spread, {}) if spread else self.steps

@@ -6,6 +6,7 @@ kind, which the live controller stores as one row each.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from treadle.models.learning.outlived import beyond_runs
 from treadle.models.learning.proportion import amounts
 from treadle.models.learning.speeds import points as measured_points
 from treadle.models.learning.spread import Apart, apart, steps_of
+from treadle.models.learning.unlike import Factors, at_home, by_type
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
@@ -132,14 +134,16 @@ class Knowledge:
         if outcome.timed:
             watched = self._open.end(name)
             if outcome.whole:
-                self._confirm(kinds, outcome)
-                self._judge(kinds, outcome, watched)
+                closest = at_home(outcome, self._known.get(kinds[0]) or History())
+                self._confirm(kinds, closest)
+                self._judge(kinds, closest, watched)
         self.measured += outcome.paced
         owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
         for kind in with_sizes(kinds, outcome.size):
             history = self._known.get(kind) or History()
             far = closeness(kind) in FAR
-            if history.add_far(outcome, owner) if far else history.add(outcome):
+            seen = outcome if far else at_home(outcome, history)
+            if history.add_far(seen, owner) if far else history.add(seen):
                 self._keep(kind, history)
                 self._changed[kind] = None
                 if outcome.timed or outcome.paced:
@@ -159,6 +163,10 @@ class Knowledge:
     def apart(self, kinds: Sequence[Kind]) -> Apart:
         """How fast such jobs are on more nodes or racks than they need."""
         return apart(self._known.get, kinds)
+
+    def by_type(self, kinds: Sequence[Kind]) -> Factors:
+        """How fast such jobs are on each type of device."""
+        return by_type(self._known.get, kinds)
 
     def needs(self, kinds: Sequence[Kind]) -> Needs:
         """What the closest kind was seen to need.
@@ -192,6 +200,8 @@ class Knowledge:
         profile = learned_profile(
             self.needs(kinds), self.apart(kinds), curve, asked=asked, sizes=sizes, model=model
         )
+        if types := self.by_type(kinds):
+            profile = replace(profile, by_type=types)
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:

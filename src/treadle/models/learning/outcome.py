@@ -6,6 +6,7 @@ from treadle.core.sighting import Sighting
 from treadle.core.value import value
 
 STEP_MIN_S, STEP_MAX_S = 1e-9, 1e8  # steps beyond these are no steps
+UNKNOWN_TYPE = "?"  # of devices of a node that has left
 RAN_MIN_S = 0.01  # clocks cannot tell shorter runs from none
 
 
@@ -25,6 +26,7 @@ class Outcome:
     numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
     seen: Sighting | None = None
     spread: str = ""  # on more nodes or racks than it needs (spread.py); empty: it was not
+    device_type: str = ""  # of its devices (unlike.py); empty: there is but one
 
     @property
     def timed(self) -> bool:

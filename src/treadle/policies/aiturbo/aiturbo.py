@@ -60,6 +60,8 @@ class Memory(NamedTuple):
 class AITurbo(Sharing):
     """Borda count and a multi-level feedback queue."""
 
+    knows_slots = True
+
     def __init__(
         self,
         placement: Placement,

@@ -21,7 +21,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.models.forecasts import Forecaster
-from treadle.models.workers import CPU, is_cpu_only
+from treadle.models.workers import is_cpu_only, takes_slots
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.shares import kept
@@ -318,6 +318,8 @@ class Moves:
                 continue
             if self._runs_on_slots(job.spec) or job.allocation is None:
                 continue
+            if not takes_slots(job.spec):
+                continue
             for total in job.spec.sizes:
                 more = Count().place(self._slots, total - len(own)) if total > len(own) else None
                 if more is not None:
@@ -417,5 +419,5 @@ class Moves:
 
 def cpu_nodes(cluster: Cluster) -> list[str]:
     """The nodes whose devices are CPU slots; none if all are, and there is but one pool."""
-    found = [node.name for node in cluster.nodes if node.device_type == CPU]
+    found = [node.name for node in cluster.nodes if node.has_slots]
     return found if len(found) < len(cluster.nodes) else []

@@ -107,6 +107,8 @@ class ByKind:
         """Why no kind has room for the job, or None."""
         reason: str | None = None
         for kind, policy in zip(self._kinds, self._each, strict=True):
+            if not kind.suits(spec):
+                continue
             found = policy.never_fits(spec, kind.cluster)
             if found is None:
                 return None
@@ -229,7 +231,7 @@ class ByKind:
             policy.curves.of(spec, kind.cluster.device_count)
             for kind, policy in zip(self._kinds, self._each, strict=True)
         )
-        key = (is_cpu_only(spec), *map(id, curves))
+        key = (is_cpu_only(spec), *(kind.suits(spec) for kind in self._kinds), *map(id, curves))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _REMEMBERED_MAX:
@@ -241,7 +243,7 @@ class ByKind:
         steps = [
             (number, step.size)
             for number, curve in enumerate(curves)
-            for step in curve.steps
+            for step in (curve.steps if self._kinds[number].suits(spec) else ())
             if self._speeds[number](spec, step.size) > 0
         ]
         if not steps:  # One that runs nowhere now has to be somewhere.

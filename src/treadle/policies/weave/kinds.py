@@ -15,10 +15,12 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Ranker, Ranking
 from treadle.core.snapshot import Snapshot
-from treadle.models.workers import CPU
+from treadle.models.workers import is_cpu_only, takes_slots
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.weave.curve import Alone
 from treadle.policies.weave.racks import WithinRacks
+
+GPUS, SLOTS = "GPU", "CPU slot"
 
 
 class Kind(NamedTuple):
@@ -27,6 +29,12 @@ class Kind(NamedTuple):
     name: str
     nodes: frozenset[str]
     cluster: Cluster
+
+    def suits(self, spec: JobSpec) -> bool:
+        """Whether a job may use devices of this kind; one whose user named no types may."""
+        if not spec.device_types:
+            return True
+        return takes_slots(spec) if self.name == SLOTS else not is_cpu_only(spec)
 
     def part(self, allocation: Allocation | None) -> tuple[Device, ...]:
         """Those of the devices that are of this kind."""
@@ -37,10 +45,10 @@ class Kind(NamedTuple):
 
 def kinds_of(cluster: Cluster) -> tuple[Kind, ...]:
     """The kinds of devices in a cluster: GPUs first, then CPU slots."""
-    slots = frozenset(node.name for node in cluster.nodes if node.device_type == CPU)
+    slots = frozenset(node.name for node in cluster.nodes if node.has_slots)
     others = frozenset(node.name for node in cluster.nodes) - slots
     found = []
-    for name, own, foreign in (("GPU", others, slots), ("CPU slot", slots, others)):
+    for name, own, foreign in ((GPUS, others, slots), (SLOTS, slots, others)):
         if own:
             found.append(Kind(name, own, cluster.without(foreign) if foreign else cluster))
     return tuple(found)

@@ -75,6 +75,7 @@ class Weave(Sharing):
     """One price for a device."""
 
     shares = True
+    knows_slots = True
 
     def __init__(
         self,

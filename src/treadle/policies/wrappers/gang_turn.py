@@ -43,10 +43,9 @@ def outranked(snapshot: Snapshot, job: Job) -> bool:
 def waits_in_turn(job: Job) -> bool:
     """Whether devices may be kept for it.
 
-    One that failed, or can run on some nodes only, is left to the policy and other wrappers, which
-    know where it may go.
+    One that failed is left to the policy and other wrappers, which know where it may go.
     """
-    return is_gang(job) and not job.avoid and not job.only_on
+    return is_gang(job) and not job.avoid
 
 
 def waiting_gangs(jobs: Iterable[Job], quotas: Mapping[str, float] | None = None) -> list[Job]:

@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.company import (
     CORES_SLACK,
     CROWD_MAX,
@@ -22,6 +22,7 @@ from treadle.core.company import (
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.companions import SharingBelief
+from treadle.policies.base.suited import places, within
 from treadle.policies.wrappers.views import Changes
 
 TURNS = 8
@@ -58,6 +59,11 @@ class Group(NamedTuple):
     def jobs(self) -> list[JobId]:
         return [member.id for member in self.members.values()]
 
+    def suits(self, job: Job, cluster: Cluster) -> bool:
+        """Whether the job may use these devices."""
+        where = places(job, cluster)
+        return where == (cluster.names,) or within(where, [device.node for device in self.devices])
+
 
 class _Alike(NamedTuple):
     """What groups have in common that a job gains as much by joining."""
@@ -77,6 +83,7 @@ class Cores:
     """
 
     def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
+        self.cluster = snapshot.cluster
         self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
         self._used: dict[str, float] = {}
         self._by: dict[str, set[tuple[Device, ...]]] = {}  # the devices of the jobs there
@@ -141,7 +148,7 @@ class Hosts:
             found = [
                 group
                 for _, alike in equals
-                if (group := self._first(job.spec, self._alike[alike])) is not None
+                if (group := self._first(job, self._alike[alike])) is not None
             ]
             if found:
                 return min(found, key=lambda group: group.place)
@@ -179,9 +186,10 @@ class Hosts:
         kind = (self._belief.kind(spec), needed_gib(spec), spec.exclusive)
         return self._numbers.setdefault(kind, len(self._numbers))
 
-    def _first(self, spec: JobSpec, groups: Iterable[Group]) -> Group | None:
-        suffice = self._cores.suffice
-        return next((group for group in groups if suffice(spec, group.devices)), None)
+    def _first(self, job: Job, groups: Iterable[Group]) -> Group | None:
+        suffice, cluster = self._cores.suffice, self._cores.cluster
+        found = (group for group in groups if group.suits(job, cluster))
+        return next((group for group in found if suffice(job.spec, group.devices)), None)
 
     def _gain(self, job: Job, alike: _Alike) -> float:
         """What such a group gets done more with the job; 0 if it may not join."""

@@ -13,6 +13,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import place
 from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.views import Changes, plain, starts
 
@@ -79,7 +80,10 @@ def _ousted(snapshot: Snapshot) -> Iterator[Job]:
 def _free(snapshot: Snapshot, job: Job, placement: Placement) -> tuple[Device, ...] | None:
     """Free devices, as many as it asked for if there are so many; None: too few."""
     sizes = [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
-    found = (placement.place(snapshot.free, size) for size in sizes)
+    cluster = snapshot.cluster
+    found = (
+        place(job, size, snapshot.free, cluster=cluster, placement=placement) for size in sizes
+    )
     return next((devices for devices in found if devices is not None), None)
 
 

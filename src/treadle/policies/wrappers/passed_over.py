@@ -7,9 +7,11 @@ ever new ones joined; so those that came after it wait with it.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from treadle.core.job import Job, JobSpec
+from treadle.core.device_types import Nodes
+from treadle.core.job import Job
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import place, places
 from treadle.policies.wrappers.host_requests import fits_empty
 
 
@@ -59,17 +61,21 @@ class Room:
     def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
         self._snapshot = snapshot
         self._placement = placement
-        self._known: dict[tuple[int, float, float], bool] = {}
+        self._known: dict[tuple[tuple[Nodes, ...], int, float, float], bool] = {}
 
-    def has(self, spec: JobSpec) -> bool:
-        key = spec.sizes[0], spec.host_memory_gib, spec.host_cores
+    def has(self, job: Job) -> bool:
+        spec = job.spec
+        where = places(job, self._snapshot.cluster)
+        key = where, spec.sizes[0], spec.host_memory_gib, spec.host_cores
         if key not in self._known:
-            self._known[key] = self._has(spec)
+            self._known[key] = self._has(job)
         return self._known[key]
 
-    def _has(self, spec: JobSpec) -> bool:
-        nodes = self._snapshot.cluster.nodes
+    def _has(self, job: Job) -> bool:
+        spec, cluster, placement = job.spec, self._snapshot.cluster, self._placement
+        nodes = cluster.nodes
         small = {node.name for node in nodes if not fits_empty(spec, node)}
         free = self._snapshot.emptied()
         gone = [device for device in free if device.node in small] if small else []
-        return self._placement.place(free.withholding(gone), spec.sizes[0]) is not None
+        left = free.withholding(gone)
+        return place(job, spec.sizes[0], left, cluster=cluster, placement=placement) is not None

@@ -21,7 +21,7 @@ from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.free_first import free_first
 from treadle.policies.wrappers.views import Changes
-from treadle.policies.wrappers.wrapper import Note, Remembering
+from treadle.policies.wrappers.wrapper import Note, Remembering, keeps_order
 
 
 def priority(
@@ -77,7 +77,7 @@ class Priorities(Remembering):
         if higher and seen.free.total >= row.spec.sizes[0]:
             others = several(higher, "waiting job has", "waiting jobs have")
             return Reason("rank", f"{others} a higher priority than its {own}")
-        if higher and self.inner.in_order:
+        if higher and keeps_order(self.inner):
             seen = seen._replace(ranking=_in_line(snapshot, own))
         return self.inner.why(seen._replace(memory=memory), job)
 

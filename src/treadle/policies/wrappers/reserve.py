@@ -36,12 +36,15 @@ from math import inf
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
+from treadle.core.device_types import Nodes, devices_on
 from treadle.core.errors import InvalidInputError
+from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import place, usable_by
 from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.gang_turn import (
     Turns,
@@ -53,7 +56,7 @@ from treadle.policies.wrappers.gang_turn import (
 from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
 from treadle.policies.wrappers.views import Changes, starts, taking_free
-from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, worn
+from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, keeps_order, worn
 
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
 _ANEW_MIN_S = 1.0  # a missed promise is not made anew for less
@@ -81,7 +84,7 @@ def reserve(
     for name, value in (("wait_s", wait_s), ("lengths", lengths), ("again", again)):
         if not value >= 0:
             raise InvalidInputError(f"reserve {name} must be 0 or more, not {value:g}")
-    if _in_order(inner):
+    if keeps_order(inner):
         return Wrapper(inner)
     return Reserve(inner, placement, belief, Bounds(overtakes, wait_s, lengths), Turns(again))
 
@@ -129,7 +132,7 @@ class Reserve(Remembering):
             late = {
                 name: count
                 for name, count in after.items()
-                if count > self._most(snapshot)
+                if count > self._most(snapshot, snapshot.jobs[name])
                 and name not in known
                 and changes.get(name) is None
                 and not snapshot.jobs[name].starts
@@ -199,7 +202,7 @@ class Reserve(Remembering):
             return self._until_its_turn(row, snapshot.now, left_s)
         if job not in lines.overtaken:
             return ""
-        count, most = lines.overtaken[job], max(self._most(snapshot), 1)
+        count, most = lines.overtaken[job], max(self._most(snapshot, row), 1)
         so_far = f"it was overtaken {times(count)}" if count else "it was not overtaken yet"
         if count >= most or left_s <= 0:
             # No job has started since, and nothing else has been decided.
@@ -242,7 +245,7 @@ class Reserve(Remembering):
             job = snapshot.jobs[entry.job]
             if job.ready_at > snapshot.now or outranked(snapshot, job):
                 continue
-            found = self._placement.place(seen.free, job.spec.sizes[0])
+            found = self._placed(seen, job, seen.free)
             if found is None:
                 head = self._with_devices(seen, entry)
                 break
@@ -335,7 +338,6 @@ class Reserve(Remembering):
         self, seen: Snapshot, entry: Reservation, stay_s: Mapping[JobId, float]
     ) -> Reservation | None:
         """With the devices that are free together first; stay_s: how long jobs stay at least."""
-        size = seen.jobs[entry.job].spec.sizes[0]
         stay = self._turns.of(seen)
         stay |= {name: max(stay.get(name, 0.0), least_s) for name, least_s in stay_s.items()}
         # Jobs that can resume make way then, however long they would run.
@@ -343,12 +345,17 @@ class Reserve(Remembering):
         most_s = max(_WORTH_S, seen.now - gang.since_at) if gang.starts else _WORTH_S
         most = {job.id: most_s for job in seen.holding() if job.spec.resumable}
         for release in releases(seen, self._belief, {}, stay, most):
-            if release.free.total >= size:
-                found = self._placement.place(release.free, size)
+            if release.free.total >= gang.spec.sizes[0]:
+                found = self._placed(seen, gang, release.free)
                 if found is not None:
                     by_at = seen.now + release.in_s
                     return entry._replace(by_at=by_at, devices=found, lent_until_at=inf)
         return None
+
+    def _placed(self, seen: Snapshot, gang: Job, free: FreeDevices) -> tuple[Device, ...] | None:
+        """As many of these devices as a gang needs, of those that it may use."""
+        size, placement = gang.spec.sizes[0], self._placement
+        return place(gang, size, free, cluster=seen.cluster, placement=placement)
 
     def _let_in(self, seen: Snapshot, head: Reservation, changes: Changes) -> Changes:
         """Starts on free devices that are kept, as the inner policy chooses."""
@@ -380,8 +387,9 @@ class Reserve(Remembering):
     ) -> None:
         """Reservations for those that were overtaken or waited long enough; the longest first."""
         known = {entry.job for entry in reserved}
-        now, most = snapshot.now, max(self._most(snapshot), 1)
+        now = snapshot.now
         for job in sorted(gangs, key=lambda job: job.sequence):
+            most = max(self._most(snapshot, job), 1)
             often = overtaken[job.id] >= most and not job.starts
             if job.id in known or not (often or now >= self._waits_until(job, now)):
                 continue
@@ -419,9 +427,10 @@ class Reserve(Remembering):
         """How long a gang that has run waits for its turn."""
         return self._turns.wait_s(job.held_at(now))
 
-    def _most(self, snapshot: Snapshot) -> int:
+    def _most(self, snapshot: Snapshot, gang: Job) -> int:
         """How many may overtake a gang."""
-        return int(self._bounds.overtakes * snapshot.cluster.device_count)
+        usable = devices_on(usable_by(gang, snapshot.cluster), snapshot.cluster)
+        return int(self._bounds.overtakes * usable)
 
     def _waits_until(self, job: Job, now: float) -> float:
         """When it has waited long enough whatever overtook it."""
@@ -433,13 +442,6 @@ class Reserve(Remembering):
     def _lines(self, snapshot: Snapshot) -> Lines:
         known = self.remembered(snapshot)
         return known if isinstance(known, Lines) else Lines()
-
-
-def _in_order(policy: Policy) -> bool:
-    """Whether the policy inside all wrappers lets no job overtake."""
-    while isinstance(policy, Wrapper):
-        policy = policy.inner
-    return policy.in_order
 
 
 def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
@@ -476,14 +478,19 @@ def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
 def _overtaken(
     snapshot: Snapshot, gangs: Iterable[Job], counted: Mapping[JobId, int], changes: Changes
 ) -> dict[JobId, int]:
-    """How often each gang was overtaken once these changes are made."""
+    """How often each gang was overtaken once these changes are made.
+
+    Jobs that are given devices of types that a gang may not use do not overtake it.
+    """
     begun = [snapshot.jobs[name] for name in taking_free(snapshot, changes)]
-    first = [job for job in begun if not job.starts]
-    return {
-        gang.id: counted[gang.id]
-        + sum(
-            other.sequence > gang.sequence and other.spec.priority <= gang.spec.priority
-            for other in first
+    first = [(job, new.nodes()) for job in begun if not job.starts and (new := changes[job.id])]
+    found = {}
+    for gang in gangs:
+        usable = usable_by(gang, snapshot.cluster) if first else Nodes()
+        found[gang.id] = counted[gang.id] + sum(
+            other.sequence > gang.sequence
+            and other.spec.priority <= gang.spec.priority
+            and not usable.isdisjoint(nodes)
+            for other, nodes in first
         )
-        for gang in gangs
-    }
+    return found

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import inf
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
@@ -20,6 +20,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import devices, times
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import place
 from treadle.policies.wrappers.views import Changes, free_after, starts
 from treadle.policies.wrappers.wrapper import Wrapper
 
@@ -74,8 +75,9 @@ class Elsewhere(Wrapper):
                 f"or as soon as a job of lower priority would start",
             )
         if row.allocation is None and self._patient(row, now):
-            usual = self._placement.place(snapshot.free, row.spec.asked)
-            found = self._elsewhere(snapshot.free, row, row.spec.asked)
+            size, free, cluster = row.spec.asked, snapshot.free, snapshot.cluster
+            usual = place(row, size, free, cluster=cluster, placement=self._placement)
+            found = self._elsewhere(free, row, size, cluster)
             if usual is not None and found is None:
                 return Reason(
                     "fragmentation",
@@ -94,8 +96,8 @@ class Elsewhere(Wrapper):
                 continue
             others = {i: new for i, new in moved.items() if i != identity}
             shares = _shares(snapshot, others, allocation.devices)
-            free = free_after(snapshot, others)
-            devices = None if shares else self._elsewhere(free, job, allocation.size)
+            free, size = free_after(snapshot, others), allocation.size
+            devices = None if shares else self._elsewhere(free, job, size, snapshot.cluster)
             better = devices and Allocation(devices, allocation.plan)  # Cores are of a node.
             if better and (suspects or len(better.nodes()) <= len(allocation.nodes())):
                 moved[identity] = better
@@ -111,18 +113,23 @@ class Elsewhere(Wrapper):
             and self._has_others(snapshot, job)
         )
 
-    def _elsewhere(self, free: FreeDevices, job: Job, size: int) -> tuple[Device, ...] | None:
+    def _elsewhere(
+        self, free: FreeDevices, job: Job, size: int, cluster: Cluster
+    ) -> tuple[Device, ...] | None:
         """On devices that are neither suspected nor those on which it failed last; if they are too
         few, only not suspected."""
         left = free.withholding([device for device in free if _suspected(device, job)])
         tried = [device for device in left if str(device) in job.failed_on]
-        if tried and (found := self._placement.place(left.withholding(tried), size)) is not None:
-            return found
-        return self._placement.place(left, size)
+        for some in (left.withholding(tried), left) if tried else (left,):
+            found = place(job, size, some, cluster=cluster, placement=self._placement)
+            if found is not None:
+                return found
+        return None
 
     def _has_others(self, snapshot: Snapshot, job: Job) -> bool:
         """Whether it could run on devices that are not suspected, if no job held any."""
-        return self._elsewhere(snapshot.emptied(), job, job.spec.sizes[0]) is not None
+        least, everything = job.spec.sizes[0], snapshot.emptied()
+        return self._elsewhere(everything, job, least, snapshot.cluster) is not None
 
     def _patient(self, job: Job, now: float) -> bool:
         return bool(job.avoid) and now < self._patient_until(job)

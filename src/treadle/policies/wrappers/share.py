@@ -29,7 +29,7 @@ from itertools import islice
 from math import inf
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -131,7 +131,7 @@ class Share(Wrapper):
             if (
                 wrong := _runs_next(group, alone)
                 or _promised(group, unshared)
-                or self._against(job, group)
+                or self._against(job, group, snapshot.cluster)
                 or cores.lack(job.spec, group.devices)
             )
         ]
@@ -181,7 +181,7 @@ class Share(Wrapper):
             late = snapshot.now - job.since_at >= PASSED_S and job.ready_at <= snapshot.now
             if not late or changes.get(job.id) is not None:
                 continue
-            if passed.before(job) is not None or not room.has(job.spec):
+            if passed.before(job) is not None or not room.has(job):
                 continue  # What it keeps others from, that one does; or it waits for no other job.
             able = self._able(snapshot, job)
             try_it = able and tried < _LOOKED_AT
@@ -196,9 +196,12 @@ class Share(Wrapper):
         late = job.ready_at > snapshot.now or bool(job.avoid)
         return not late and plain(job.spec) and self._belief.may_share(job.spec) is None
 
-    def _against(self, job: Job, group: Group) -> str | None:
+    def _against(self, job: Job, group: Group, cluster: Cluster) -> str | None:
         """Why the job may not join this group, or None."""
         members = list(group.members.values())
+        if not group.suits(job, cluster):
+            who = named_jobs([member.id for member in members], self._terms.most)
+            return f"{who} {'runs' if len(members) == 1 else 'run'} on devices it may not use"
         if not job.spec.runs_on(len(group.devices)):
             who = named_jobs([member.id for member in members], self._terms.most)
             verb = "holds" if len(members) == 1 else "hold"

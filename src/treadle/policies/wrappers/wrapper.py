@@ -32,6 +32,7 @@ class Wrapper(Policy):
         self.in_order = inner.in_order
         self.shares = inner.shares
         self.resizes = inner.resizes
+        self.knows_slots = inner.knows_slots
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         return self.inner.decide(snapshot)
@@ -123,6 +124,11 @@ def worn(policy: Policy, kind: type[Worn]) -> Worn | None:
             return policy
         policy = policy.inner
     return None
+
+
+def keeps_order(policy: Policy) -> bool:
+    """Whether the policy inside all wrappers lets no job overtake."""
+    return innermost(policy).in_order
 
 
 def innermost(policy: Policy) -> Policy:

@@ -1,0 +1,58 @@
+"""How fast jobs are on other types of device, as far as that was seen.
+
+All times that are kept of a kind are those of one type of device, its home: the first on which its
+steps were measured. Steps on another type are kept apart and compared with the curve of the home:
+the geometric mean of the ratios at all sizes is the factor of that type. Until one was seen the
+factor is not known and 1 stands in its place. A job on devices of several types is on a type of its
+own.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from math import exp, log
+
+from treadle.core.cluster import Cluster
+from treadle.models.learning.curves import FittedCurve
+from treadle.models.learning.kind_history import History
+from treadle.models.learning.kinds import FAR, Kind, closeness
+from treadle.models.learning.outcome import UNKNOWN_TYPE, Outcome
+from treadle.models.learning.speeds import median, points
+
+Factors = tuple[tuple[str, float], ...]  # the home first, with 1; empty: one type was seen
+
+
+def type_of(nodes: Collection[str], cluster: Cluster) -> str:
+    """The type of the devices of these nodes; `?` if one of them has left."""
+    types = {node.name: node.device_type for node in cluster.nodes}
+    found = {types.get(name, UNKNOWN_TYPE) for name in nodes}
+    return UNKNOWN_TYPE if UNKNOWN_TYPE in found else " + ".join(sorted(found))
+
+
+def by_type(known: Callable[[Kind], History | None], kinds: Sequence[Kind]) -> Factors:
+    """Speeds on each type over that on the home, of the closest of these kinds that knows one."""
+    for kind in kinds:
+        history = known(kind)
+        if closeness(kind) in FAR:
+            break
+        if history is not None and (found := dict(factors(history))):
+            return ((history.home, 1.0), *found.items())
+    return ()
+
+
+def factors(history: History) -> Iterator[tuple[str, float]]:
+    """Of each type but the home, the speed there over that at home."""
+    if not history.steps or not history.elsewhere:
+        return
+    curve = FittedCurve.through(points(history.steps))
+    for device_type, table in history.elsewhere.items():
+        ratios = [log(curve.seconds(size, size) / median(table[size])) for size in table]
+        if ratios:
+            yield device_type, exp(sum(ratios) / len(ratios))
+
+
+def at_home(outcome: Outcome, history: History) -> Outcome:
+    """The same with its length as it would be at home, if the factor of its type is known."""
+    if not outcome.timed or not history.elsewhere:
+        return outcome
+    factor = dict(factors(history)).get(outcome.device_type)
+    return outcome if factor is None else replace(outcome, ran_s=outcome.ran_s * factor)

@@ -1,0 +1,70 @@
+"""Where a job may be started: the one question that policies and wrappers ask of core/device_types.
+
+A job whose user named no type gets accelerators where there are some, else CPU slots; one that has
+no use for an accelerator gets CPU slots where there are some.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from treadle.core import device_types
+from treadle.core.cluster import CPU, Cluster, Device
+from treadle.core.device_types import GPU, Nodes, has_accelerators, named
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.models.workers import is_cpu_only
+from treadle.policies.base.placement import Placement
+
+
+def words_of(spec: JobSpec, cluster: Cluster) -> tuple[str, ...]:
+    """The types that a job is given devices of, as it says or by default; empty: of all."""
+    if spec.device_types:
+        return spec.device_types
+    if CPU not in cluster.by_type or not has_accelerators(cluster):
+        return ()
+    return (CPU,) if is_cpu_only(spec) else (GPU,)
+
+
+def places(job: Job, cluster: Cluster) -> tuple[Nodes, ...]:
+    """Sets of nodes; each attempt of the job is within one of them. None: it runs nowhere."""
+    asked = words_of(job.spec, cluster), job.spec.sizes[0], job.only_on
+    return device_types.places(asked, cluster)
+
+
+def places_of(spec: JobSpec, cluster: Cluster) -> tuple[Nodes, ...]:
+    """The same of a job that no files bind to some nodes."""
+    return device_types.places((words_of(spec, cluster), spec.sizes[0], ()), cluster)
+
+
+def usable_by(job: Job, cluster: Cluster) -> Nodes:
+    """All nodes that a job may be given, however many devices they have."""
+    types = named(words_of(job.spec, cluster), cluster)
+    if len(types) == len(cluster.by_type) and not job.only_on:
+        return cluster.names
+    found = Nodes().union(*(cluster.by_type[each] for each in types))
+    return found.intersection(job.only_on) if job.only_on else found
+
+
+def within(places: Sequence[Nodes], nodes: Sequence[str]) -> bool:
+    """Whether one of these places has all these nodes."""
+    return any(place.issuperset(nodes) for place in places)
+
+
+def free_for(nodes: Nodes, free: FreeDevices, cluster: Cluster) -> FreeDevices:
+    """The free devices of these nodes."""
+    return free if nodes is cluster.names else free.only(nodes)
+
+
+def place(
+    job: Job, size: int, free: FreeDevices, *, cluster: Cluster, placement: Placement
+) -> tuple[Device, ...] | None:
+    """So many of the free devices that the job may have, or None."""
+    for nodes in places(job, cluster):
+        found = placement.place(free_for(nodes, free, cluster), size)
+        if found is not None:
+            return found
+    return None
+
+
+def all_suit(jobs: Mapping[JobId, Job], cluster: Cluster) -> bool:
+    """Whether every job may be given every device, as where there is but one type of them."""
+    return len(cluster.by_type) < 2 and not any(job.only_on for job in jobs.values())

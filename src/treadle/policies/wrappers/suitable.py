@@ -1,0 +1,262 @@
+"""Jobs are given only devices that they may use, and devices of one type where that is possible.
+
+Policies take devices for alike. So each type of device is a pool, a cluster of its own about which
+the inner policy is asked: about the jobs that hold devices there, and of the waiting jobs those
+that may use that type. One that may use several is offered to one of them: to a pool with enough
+free devices, the one that jobs with no choice want least, else to the one with the least to do. If
+the policy does not start it there, it may be started on what is left free in another.
+
+Two types are one pool while a job needs devices of both, and while tenants have quotas, which count
+devices of all types. A policy that tells GPUs from CPU slots (`Policy.knows_slots`) has both in one
+pool while a job may have both. In such a pool, and where a job is bound to the nodes that have
+its files (`Job.only_on`), the policy may give a job what it may not use. It is then asked again:
+about that job on the nodes that it may use, and about the others without it. A running job that
+would be given such devices keeps what it has.
+"""
+
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import Nodes, devices_on, named, says_any
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import all_suit, places, places_of, within, words_of
+from treadle.policies.wrappers.pools import Pool, Types, members_of, merged, narrowed
+from treadle.policies.wrappers.unsuitable import bound, lacking, never_suits
+from treadle.policies.wrappers.views import Changes, free_after, starts
+from treadle.policies.wrappers.wrapper import Note, Remembering
+
+
+def suitable(
+    inner: Policy,
+    placement: Placement,  # noqa: ARG001
+    belief: PerformanceModel,  # noqa: ARG001
+) -> "Suitable":
+    """A job runs only on devices that it may use, of one type where that is possible."""
+    return Suitable(inner)
+
+
+class _Asked(NamedTuple):
+    """What the inner policy saw of one pool, and what comes of its answer."""
+
+    seen: Snapshot
+    changes: Changes
+    schedule: Schedule
+
+
+class Suitable(Remembering):
+    """The inner policy for each pool of devices."""
+
+    def __init__(self, inner: Policy) -> None:
+        super().__init__(inner)
+        self.in_order = False  # A job that waits for its type is overtaken by those of others.
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        views = self._views(snapshot)
+        if all_suit(snapshot.jobs, snapshot.cluster):
+            ((pool, view),) = views.items()
+            schedule = self.inner.decide(view)
+            memory = Note({pool.types: schedule.memory}, None)
+            return Schedule(schedule.changes, schedule.valid_until, memory)
+        asked = {pool: self._asked(view) for pool, view in views.items()}
+        changes: dict[JobId, Allocation | None] = {}
+        for one in asked.values():
+            changes |= one.changes
+        changes |= self._left_over(snapshot, asked)
+        until = min((one.schedule.valid_until for one in asked.values()), default=inf)
+        memories = {pool.types: one.schedule.memory for pool, one in asked.items()}
+        return Schedule(changes, until, Note(memories, None))
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        found = [self.inner.never_fits(spec, cluster.part(one)) for one in places_of(spec, cluster)]
+        if None in found:
+            return None
+        if len(named(words_of(spec, cluster), cluster)) == len(cluster.by_type):
+            return self.inner.never_fits(spec, cluster)
+        return found[0] if found else never_suits(spec, cluster)
+
+    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+        row, lacks = snapshot.jobs[job], ""
+        if row.allocation is None:
+            if (tied := bound(snapshot, row)) is not None:
+                return tied
+            lacks = lacking(snapshot, row, places(row, snapshot.cluster))
+        views = self._views(snapshot).values()
+        mine = next((view for view in views if job in view.ranking), None)
+        found = self.inner.why(snapshot if mine is None else mine, job)
+        if not lacks:
+            return found
+        if found.cause == "devices":
+            return Reason("devices", lacks)
+        return Reason(found.cause, f"{lacks}; {found.sentence}", lacks)
+
+    def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
+        found: dict[int, int] = {}
+        for view in self._views(snapshot).values():
+            for size, count in self.inner.held_back(view).items():
+                found[size] = found.get(size, 0) + count
+        return found
+
+    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+        found: set[JobId] = set()
+        for view in self._views(snapshot).values():
+            found |= self.inner.unshared(view)
+        return found
+
+    # -- pools ----------------------------------------------------------------------------------
+
+    def _views(self, snapshot: Snapshot) -> dict[Pool, Snapshot]:
+        """What the inner policy sees of each pool, with what it remembers of it."""
+        cluster, note = snapshot.cluster, self.remembered(snapshot)
+        notes: Mapping[Types, object] = note if isinstance(note, dict) else {}
+        if all_suit(snapshot.jobs, cluster):
+            types = tuple(cluster.by_type)
+            return {Pool(types, cluster): snapshot._replace(memory=notes.get(types))}
+        groups = merged(tuple(cluster.by_type), self._joined(snapshot))
+        pools = [Pool.of(types, cluster) for types in groups]
+        return {
+            pool: narrowed(snapshot, pool.cluster, names)._replace(memory=notes.get(pool.types))
+            for pool, names in zip(pools, members_of(snapshot, pools), strict=True)
+        }
+
+    def _joined(self, snapshot: Snapshot) -> list[Set[str]]:
+        """Types that are one pool now."""
+        cluster = snapshot.cluster
+        if self.inner.quotas(snapshot) is not None:
+            return [cluster.by_type.keys()]
+        kind = {node.name: node.device_type for node in cluster.nodes}
+        found: dict[frozenset[str], None] = {}
+        mixes = False
+        for job in (*snapshot.holding(), *snapshot.waiting()):
+            nodes: Iterable[str] = ()
+            if job.allocation is not None:
+                nodes = job.allocation.nodes()
+            elif len(own := places(job, cluster)) == 1:
+                (nodes,) = own
+            found[frozenset(kind[name] for name in nodes if name in kind)] = None
+            mixes = mixes or says_any(job.spec.device_types)
+        others = [each for each in cluster.by_type if each != CPU]
+        if mixes and self.inner.knows_slots and 0 < len(others) < len(cluster.by_type):
+            sizes = {each: devices_on(cluster.by_type[each], cluster) for each in others}
+            found[frozenset({CPU, max(others, key=sizes.__getitem__)})] = None
+        return [types for types in found if len(types) > 1]
+
+    # -- one pool -------------------------------------------------------------------------------
+
+    def _asked(self, view: Snapshot) -> _Asked:
+        """The inner policy's answer about a pool, without devices that a job may not use."""
+        seen = view
+        own: dict[JobId, Allocation | None] = {}
+        while True:
+            schedule = self.inner.decide(seen)
+            stray = _stray(seen, schedule.changes)
+            if not stray:
+                return _Asked(view, {**schedule.changes, **own}, schedule)
+            for job in stray:
+                if job.allocation is not None:
+                    seen = seen.keeping([job])
+                    continue
+                seen = seen.hiding([job.id])
+                found = self._there(seen, job)
+                own |= found
+                seen = _done(seen, found)
+
+    def _there(self, seen: Snapshot, job: Job) -> Changes:
+        """What the inner policy would do for a waiting job on the nodes that suit it."""
+        for nodes in places(job, seen.cluster):
+            cluster = seen.cluster.part(nodes)
+            kept = seen.keeping([row for row in seen.holding() if not _is_on(row, nodes)])
+            alone = kept.keeping(list(kept.holding()))
+            for view, size in (
+                (kept, job.spec.asked),
+                *((alone, size) for size in _sizes(job.spec, alone.free.only(nodes).total)),
+            ):
+                row = job._replace(spec=_at_most(job.spec, size))
+                names = {job.id, *(each.id for each in view.holding())}
+                only = narrowed(view, cluster, names)
+                only = only._replace(jobs={**only.jobs, job.id: row})
+                only.ranking.put(row, seen.now)
+                changes = self.inner.decide(only).changes
+                if changes.get(job.id) is not None and not _stray(only, changes):
+                    return changes
+        return {}
+
+    # -- what is left ---------------------------------------------------------------------------
+
+    def _left_over(
+        self, snapshot: Snapshot, asked: Mapping[Pool, _Asked]
+    ) -> dict[JobId, Allocation]:
+        """Starts in another pool of jobs that were not started in theirs."""
+        started = {name for one in asked.values() for name, new in one.changes.items() if new}
+        rest = [job for job in snapshot.waiting() if job.id not in started]
+        found: dict[JobId, Allocation] = {}
+        for pool, one in asked.items():
+            free, own = free_after(one.seen, one.changes), one.seen.ranking
+            guests = {
+                job.id
+                for job in rest
+                if job.spec.sizes[0] <= free.total
+                and job.id not in own
+                and job.id not in found
+                and pool.is_open(job, snapshot.cluster)
+            }
+            if not guests:
+                continue
+            # Those of this pool are there too: under a policy that keeps the order, they go first.
+            names = guests | {job.id for job in rest if job.id in own}
+            held = [device for device in one.seen.emptied() if not free.holds((device,))]
+            view = narrowed(snapshot, pool.cluster, names)._replace(
+                free=free.withholding(held), tenants={}, memory=one.schedule.memory
+            )
+            found |= starts(view, self._asked(view).changes)
+        return found
+
+
+def _is_on(job: Job, nodes: Nodes) -> bool:
+    return job.allocation is not None and nodes.issuperset(job.allocation.nodes())
+
+
+def _at_most(spec: JobSpec, size: int) -> JobSpec:
+    """The same job, for a policy that gives each what it asks for."""
+    if size == spec.asked:
+        return spec
+    return replace(spec, sizes=tuple(each for each in spec.sizes if each <= size), asked=size)
+
+
+def _sizes(spec: JobSpec, free: int) -> list[int]:
+    """Sizes to try: as it asks, the largest for which there is room, and the smallest."""
+    fit = [size for size in spec.sizes if size <= min(free, spec.asked)]
+    return [fit[-1], fit[0]] if fit and fit[0] < fit[-1] else fit
+
+
+def _stray(seen: Snapshot, changes: Changes) -> list[Job]:
+    """Jobs that would be given devices that they may not use."""
+    return [
+        job
+        for identity, new in changes.items()
+        if new is not None
+        and new != (job := seen.jobs[identity]).allocation
+        and not within(places(job, seen.cluster), new.nodes())
+    ]
+
+
+def _done(seen: Snapshot, changes: Changes) -> Snapshot:
+    """Once these changes are made, without the jobs that they are about."""
+    if not changes:
+        return seen
+    given = {device for new in changes.values() if new is not None for device in new.devices}
+    beside = {name for device in given for name in seen.tenants.get(device, {}).values()}
+    tenants = {
+        device: left
+        for device, own in seen.tenants.items()
+        if device not in given
+        and (left := {turn: name for turn, name in own.items() if name not in changes})
+    }
+    free = free_after(seen, changes).withholding(tuple(given))
+    return seen._replace(free=free, tenants=tenants).hiding([*changes, *beside])

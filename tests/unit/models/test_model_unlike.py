@@ -1,0 +1,106 @@
+"""Speeds on unlike devices are told apart: a factor for each type that was seen."""
+
+from dataclasses import replace
+
+import pytest
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.job import JobSpec
+from treadle.models.learning.belief import Learned
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.knowledge import Knowledge
+from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.unlike import type_of
+from treadle.models.scaling import ScalingModel
+from treadle.testing.builders import job
+
+A100, H200 = "NVIDIA A100", "NVIDIA H200"
+CLUSTER = Cluster((Node("a", 4, device_type=A100), Node("h", 4, device_type=H200)))
+KINDS = by_command("ann", "", ("python", "train.py"))
+
+
+def paced(size: int, step_s: float, device_type: str, *, spread: str = "") -> Outcome:
+    return Outcome(size, 0.0, step_s=step_s, device_type=device_type, spread=spread)
+
+
+def seen(*outcomes: Outcome) -> Knowledge:
+    knowledge = Knowledge()
+    for outcome in outcomes:
+        knowledge.observe(KINDS, outcome)
+    return knowledge
+
+
+def test_a_type_never_seen_has_no_factor() -> None:
+    assert seen(paced(1, 2.0, A100)).by_type(KINDS) == ()
+
+
+def test_the_speed_on_another_type_is_a_factor_and_leaves_the_curve_alone() -> None:
+    knowledge = seen(paced(1, 2.0, A100), paced(2, 1.0, A100), paced(1, 0.5, H200))
+    assert dict(knowledge.by_type(KINDS)) == pytest.approx({A100: 1.0, H200: 4.0})
+    pace = knowledge.pace(KINDS)
+    assert pace is not None
+    assert pace.points == ((1, 2.0), (2, 1.0))
+
+
+def test_ratios_at_several_sizes_count_alike() -> None:
+    known = seen(
+        paced(1, 2.0, A100), paced(2, 1.0, A100), paced(1, 1.0, H200), paced(2, 0.125, H200)
+    )
+    assert dict(known.by_type(KINDS))[H200] == pytest.approx(4.0)
+
+
+def test_a_placement_apart_on_another_type_says_nothing() -> None:
+    """Which of the two made it slower is not known."""
+    known = seen(paced(2, 1.0, A100), paced(2, 3.0, H200, spread="nodes"))
+    assert known.by_type(KINDS) == ()
+    assert known.apart(KINDS).nodes == 0.0
+
+
+def test_lengths_are_counted_as_at_home() -> None:
+    whole = Outcome(1, 100.0, whole=True, step_s=0.5, device_type=H200)
+    knowledge = seen(paced(1, 2.0, A100), paced(1, 0.5, H200), whole)
+    assert knowledge.expect(KINDS, 1).length.quantile(0.5) == pytest.approx(400.0)
+
+
+def test_devices_of_several_types_are_a_type_of_their_own_and_of_lost_nodes_none() -> None:
+    assert type_of(("a",), CLUSTER) == A100
+    assert type_of(("h", "a"), CLUSTER) == f"{A100} + {H200}"
+    assert type_of(("a", "gone"), CLUSTER) == "?"
+    known = seen(paced(1, 2.0, A100), paced(1, 9.0, "?"))
+    assert known.by_type(KINDS) == ()
+
+
+def on(node: str) -> Allocation:
+    return Allocation((Device(node, 0),))
+
+
+def typed(*words: str) -> JobSpec:
+    spec = job("j")
+    profile = replace(spec.profile, by_type=((A100, 1.0), (H200, 4.0)))
+    return replace(spec, profile=profile, device_types=words)
+
+
+def test_the_live_model_multiplies_by_the_factor_of_the_devices() -> None:
+    model = ScalingModel.on(CLUSTER)
+    assert model.iterations_per_s(typed(), on("h"), ()) == 4.0 * model.alone(typed(), 1)
+    assert model.iterations_per_s(typed(), on("a"), ()) == model.alone(typed(), 1)
+    both = Allocation((Device("a", 0), Device("h", 0)))
+    ratio = model.iterations_per_s(typed(), both, ()) / model.alone(typed(), 2)
+    assert ratio == 1.0, "the slowest"
+
+
+def test_a_job_that_may_not_use_the_home_is_as_fast_as_on_its_type() -> None:
+    model = ScalingModel.on(CLUSTER)
+    assert model.alone(typed("h200"), 1) == 4.0 * model.alone(typed("gpu"), 1)
+    assert model.iterations_per_s(typed("h200"), on("h"), ()) == model.alone(typed("h200"), 1)
+
+
+def test_the_simulators_belief_learns_the_same() -> None:
+    belief = Learned(ScalingModel())
+    belief.cluster = CLUSTER
+    spec = replace(job("j"), profile=replace(job("j").profile, model="bert"))
+    belief.observe(spec, 1, 2.0, device_type=A100)
+    belief.observe(spec, 1, 6.0, device_type=H200)
+    assert belief.iterations_per_s(spec, on("a"), ()) == pytest.approx(2.0)
+    assert belief.iterations_per_s(spec, on("h"), ()) == pytest.approx(6.0)

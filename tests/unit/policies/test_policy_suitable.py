@@ -1,0 +1,236 @@
+"""Jobs run only on devices that they may use: of types that they name, on nodes with their files.
+
+A job whose checkpoints cannot leave their node runs there, or waits.
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stories import Story
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.attempt import How
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.errors import PolicyError
+from treadle.core.events import (
+    AttemptEnded,
+    JobFinished,
+    JobSubmitted,
+    NodeJoined,
+    NodeLost,
+)
+from treadle.core.scheduler import Scheduler
+from treadle.policies.wrappers.hosts import Group
+from treadle.policies.wrappers.reservation import reservations
+from treadle.testing.builders import job, policy
+
+POLICY = "fifo+suitable"
+
+
+def places(actions: list[Action]) -> dict[str, str]:
+    return {a.job: a.allocation.devices[0].node for a in actions if isinstance(a, Start)}
+
+
+def refused(told: Story, name: str, at: float, *nodes: str, how: How) -> list[Action]:
+    action = told.scheduler.jobs[name].action
+    return told.tell(at, AttemptEnded(name, action, 0, how, only_on=nodes))
+
+
+def test_it_is_started_where_its_checkpoints_are() -> None:
+    told = Story(POLICY, "2x2")
+    assert places(told.tell(0.0, JobSubmitted(job("a", size=2)))) == {"a": "n0"}
+    assert places(refused(told, "a", 1.0, "n1", how=How.MACHINE_ERROR)) == {"a": "n1"}
+    assert told.scheduler.jobs["a"].only_on == ("n1",)
+
+
+def test_it_waits_while_that_node_is_full_and_others_go_on() -> None:
+    told = Story(POLICY, "2x2")
+    told.tell(0.0, JobSubmitted(job("b", size=2)), JobSubmitted(job("a", size=2)))
+    told.runs(1.0, "b")
+    actions = refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)
+    assert places(actions) == {}
+    assert places(told.tell(2.0, JobSubmitted(job("c", size=2)))) == {"c": "n1"}
+    assert told.scheduler.why("a", 2.0).sentence == (
+        "it can run only on n0, which has its files: they cannot be copied to other nodes; it "
+        "needs 2 devices, and 0 are free there"
+    )
+    action = told.scheduler.jobs["b"].action
+    assert places(told.tell(3.0, JobFinished("b", action))) == {"a": "n0"}
+
+
+def test_it_waits_for_a_node_that_is_lost_and_is_first_when_that_returns() -> None:
+    told = Story(POLICY, "2x2")
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    told.runs(1.0, "a")
+    (node,) = [node for node in told.scheduler.cluster.nodes if node.name == "n0"]
+    told.tell(2.0, NodeLost("n0"))
+    action = told.scheduler.jobs["a"].action
+    ended = AttemptEnded("a", action, 1, How.LOST, node_lost=True, only_on=("n0",))
+    assert places(told.tell(3.0, ended)) == {}
+    assert "n0 is not in use now" in told.scheduler.why("a", 3.0).sentence
+    assert places(told.tell(4.0, JobSubmitted(job("b", size=2)))) == {"b": "n1"}
+    assert places(told.tell(5.0, JobSubmitted(job("c", size=2)))) == {}
+    assert places(told.tell(6.0, NodeJoined(node))) == {"a": "n0"}
+
+
+def test_an_elastic_job_takes_what_its_node_has() -> None:
+    told = Story("fifo+suitable", "2x2")
+    told.tell(0.0, JobSubmitted(job("b", size=1)))
+    told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2))))
+    told.runs(1.0, "a")
+    actions = refused(told, "a", 2.0, "n0", how=How.MACHINE_ERROR)
+    assert places(actions) == {"a": "n0"}
+    assert told.scheduler.jobs["a"].size == 1
+
+
+A100, H200 = "NVIDIA A100", "NVIDIA H200"
+
+
+def mixed(text: str, *nodes: tuple[str, int], place: str = "consolidate") -> Story:
+    """A story on nodes n0, n1, ... of these types and sizes."""
+    told = Story(text, "1x1", place=place)
+    cluster = Cluster(
+        tuple(Node(f"n{at}", count, device_type=kind) for at, (kind, count) in enumerate(nodes))
+    )
+    told.scheduler = Scheduler(policy(text, place=place), cluster)
+    return told
+
+
+def typed(name: str, *words: str, size: int = 1, length_s: float = 100.0) -> JobSubmitted:
+    return JobSubmitted(replace(job(name, size=size, length_s=length_s), device_types=words))
+
+
+def test_a_job_gets_the_type_that_it_names_by_a_part_of_it_in_any_case() -> None:
+    told = mixed(POLICY, (A100, 2), (H200, 2), ("cpu", 4))
+    events = typed("a", "h200"), typed("b", "nvidia a100"), typed("c", "CPU"), typed("d", "A100")
+    assert places(told.tell(0.0, *events)) == {"a": "n1", "b": "n0", "c": "n2", "d": "n0"}
+
+
+def test_a_job_of_no_type_has_no_cpu_slot_beside_gpus_and_slots_where_there_are_none() -> None:
+    told = mixed(POLICY, ("cpu", 4), (A100, 1))
+    assert places(told.tell(0.0, typed("a"), typed("b"))) == {"a": "n1"}
+    assert told.scheduler.why("b", 0.0).sentence == "it needs 1 GPU; 1 is there, 0 free"
+    assert places(mixed(POLICY, ("cpu", 4)).tell(0.0, typed("a"))) == {"a": "n0"}
+
+
+def test_a_job_that_says_any_takes_slots_when_no_gpu_is_free() -> None:
+    told = mixed(POLICY, (A100, 1), ("cpu", 2))
+    assert places(told.tell(0.0, typed("a", "any"), typed("b", "any"))) == {"a": "n0", "b": "n1"}
+
+
+def test_a_gang_is_on_one_type_where_it_can_and_on_several_where_it_must() -> None:
+    told = mixed(POLICY, (A100, 2), (H200, 2), place="count")
+    told.tell(0.0, typed("a", "a100"), typed("b", "h200"), typed("gang", size=2))
+    assert told.scheduler.jobs["gang"].allocation is None
+    assert told.scheduler.why("gang", 0.0).sentence == (
+        "it needs 2 devices; 4 are there, 2 free, but not of one type: 1 of NVIDIA A100, 1 of "
+        "NVIDIA H200"
+    )
+    wide = mixed(POLICY, (A100, 2), (H200, 2), place="count")
+    wide.tell(0.0, typed("gang", size=4))
+    assert wide.scheduler.jobs["gang"].size == 4
+
+
+def test_why_says_how_many_of_its_type_are_there_and_free() -> None:
+    told = mixed(POLICY, (A100, 2), (H200, 3))
+    told.tell(0.0, typed("a", "h200", size=2), typed("b", "h200", size=2))
+    assert told.scheduler.why("b", 0.0).sentence == (
+        "it needs 2 devices of type h200; 3 are there, 1 free"
+    )
+
+
+def test_a_type_that_is_not_there_never_fits_and_is_queued_when_it_joins() -> None:
+    told = mixed(POLICY, (A100, 2), ("cpu", 3))
+    told.tell(0.0, typed("a", "h200", "tpu"))
+    assert told.scheduler.why("a", 0.0).sentence == (
+        "it can never run here: it asks for 1 device of type h200 or tpu, and there are none; the "
+        "types here are NVIDIA A100, cpu"
+    )
+    joined = NodeJoined(Node("n9", 2, device_type=H200))
+    assert places(told.tell(1.0, joined)) == {"a": "n9"}
+
+
+def test_more_of_a_type_than_there_are_never_fits() -> None:
+    told = mixed(POLICY, (A100, 2), (H200, 8))
+    told.tell(0.0, typed("a", "a100", size=4))
+    assert told.scheduler.unfit["a"] == "it asks for 4 devices of type a100, and there are 2"
+
+
+def test_a_job_of_no_type_leaves_alone_what_others_need() -> None:
+    """Both types are free; a waiting job can use one of them alone."""
+    told = mixed(POLICY, (H200, 1), (A100, 1))
+    assert places(told.tell(0.0, typed("plain"), typed("picky", "h200"))) == {
+        "plain": "n1",
+        "picky": "n0",
+    }
+
+
+def test_devices_that_no_job_names_are_used_by_others() -> None:
+    told = mixed(POLICY, (H200, 2), (A100, 2))
+    events = [typed(f"h{n}", "h200", length_s=1000.0) for n in range(4)]
+    told.tell(0.0, *events)
+    assert places(told.tell(1.0, typed("a"), typed("b"))) == {"a": "n1", "b": "n1"}
+
+
+def test_a_policy_preempts_only_on_the_type_of_the_job() -> None:
+    """srtf: the short job that needs an H200 stops the long one there, and not that on the A100."""
+    told = mixed("srtf+suitable", (A100, 1), (H200, 1))
+    told.tell(0.0, typed("long", "a100", length_s=900.0), typed("longer", "h200", length_s=500.0))
+    told.runs(0.0, "long", "longer")
+    actions = told.tell(1.0, typed("short", "h200", length_s=5.0))
+    assert [a.job for a in actions if isinstance(a, Stop)] == ["longer"]
+    assert places(actions) == {"short": "n1"}
+
+
+def test_the_core_refuses_a_policy_that_gives_a_job_what_it_may_not_use() -> None:
+    told = mixed("fifo", (A100, 1))
+    with pytest.raises(
+        PolicyError,
+        match=r"job a was given devices of node n0 \(NVIDIA A100\), which it may not use",
+    ):
+        told.tell(0.0, typed("a", "h200"))
+
+
+def test_aiturbo_lends_slots_only_to_jobs_that_say_so() -> None:
+    """It could use four devices, and two are GPUs."""
+    for words, lent in (((), False), (("gpu",), False), (("any",), True)):
+        told = mixed("aiturbo+suitable", (A100, 2), ("cpu", 4), place="count")
+        spec = replace(job("a", sizes=(1, 2, 4), size=2, length_s=1e6), device_types=words)
+        told.tell(0.0, JobSubmitted(spec))
+        told.runs(0.0, "a")
+        told.tell(10_000.0)
+        allocation = told.scheduler.jobs["a"].allocation
+        assert allocation is not None
+        assert ("n1" in allocation.nodes()) is lent, words
+
+
+def test_a_gang_of_a_type_is_overtaken_only_so_often_on_its_type() -> None:
+    """Jobs on the other type do not overtake it; those on its own do, twice for each device."""
+    text = "backfill+suitable+reserve?wait_s=1e9"
+    told = mixed(text, (A100, 2), (H200, 2))
+    told.tell(0.0, typed("h", "h200", length_s=50.0))
+    told.tell(0.0, typed("gang", "h200", size=2, length_s=1000.0))
+    told.runs(0.0, "h")
+    for number in range(40):
+        now = 1.0 + number
+        told.tell(now, typed(f"a{number}", "a100", length_s=1.0))
+        told.tell(now, typed(f"h{number}", "h200", length_s=1.0))
+        for row in list(told.scheduler.jobs.values()):
+            if row.allocation is not None and row.id not in ("gang", "h"):
+                told.runs(now, row.id)
+                told.tell(now + 0.5, JobFinished(row.id, told.scheduler.jobs[row.id].action))
+    (entry,) = reservations(told.scheduler.state.memory)
+    assert entry.job == "gang"
+    assert {device.node for device in entry.devices} == {"n1"}
+    row = told.scheduler.jobs["h"]
+    actions = told.tell(100.0, JobFinished("h", row.action))
+    assert "gang" in places(actions)
+
+
+def test_jobs_join_only_company_that_is_on_devices_they_may_use() -> None:
+    group = Group(0, (Device("n0", 0),), {}, 80.0, 0.0)
+    cluster = Cluster((Node("n0", 1, device_type=A100), Node("n1", 1, device_type=H200)))
+    told = mixed(POLICY, (A100, 1), (H200, 1))
+    told.tell(0.0, typed("a", "h200"), typed("b", "a100"))
+    assert not group.suits(told.scheduler.jobs["a"], cluster)
+    assert group.suits(told.scheduler.jobs["b"], cluster)
