@@ -5,7 +5,7 @@ from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
 from treadle.control.jobs.company_judge import COMPANY_RECORD, CompanyJudge
 from treadle.control.jobs.company_spells import as_shown
-from treadle.control.jobs.end_completion import EndCompletion
+from treadle.control.jobs.end_completion import EndCompletion, LastWords
 from treadle.control.jobs.facts_to_records import Fact, Reducer, core_facts, job_of, jobs_of
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
 from treadle.control.jobs.job_table import (
@@ -67,6 +67,7 @@ __all__ = [
     "Gates",
     "JobRecord",
     "JobTable",
+    "LastWords",
     "Launcher",
     "Person",
     "Rebuilt",
