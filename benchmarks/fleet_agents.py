@@ -5,7 +5,8 @@
 Listens at SOCKET and speaks to a controller as the driver of a Ray cluster does (engines/ray
 frames.py), with the messages of engines/fleet. A job lasts for as long as its command says on
 average, exponentially distributed, and prints a step every second. Each line on the standard input
-is answered by a line of JSON: what was seen since a line said `new`.
+is answered by a line of JSON: what was seen since a line said `new`. At a line that says `fail`
+everything that runs fails.
 """
 
 import argparse
@@ -95,8 +96,9 @@ class Running:
 class SimulatedAgent:
     """One node, without processes."""
 
-    def __init__(self, node: Node, seen: Seen) -> None:
-        self.node, self.seen = node, seen
+    def __init__(self, node: Node, seen: Seen, output_s: float) -> None:
+        """output_s: how long it takes to read output."""
+        self.node, self.seen, self._output_s = node, seen, output_s
         self.incarnation = uuid4().hex
         self._session, self._done = "", 0
         self._outbox = Outbox()
@@ -123,6 +125,8 @@ class SimulatedAgent:
         asked = messages.decode(document, messages.VERBS[verb][0])
         if verb == "facts":
             return messages.answer(await self._facts(asked))
+        if verb == "output":
+            await asyncio.sleep(self._output_s)
         return messages.answer(self._verbs[verb](asked))
 
     def _take_charge(self, _: messages.TakeCharge) -> messages.Charged:
@@ -176,7 +180,11 @@ class SimulatedAgent:
             run.length_s, self._end, job, How.EXITED, run.action
         )
 
-    def _end(self, job: JobId, how: How, action: int) -> None:
+    def fail(self) -> None:
+        for job, run in list(self._runs.items()):
+            self._end(job, How.EXITED, run.action, code=1)
+
+    def _end(self, job: JobId, how: How, action: int, *, code: int | None = None) -> None:
         run = self._runs.pop(job, None)
         if run is None:
             self._put(AttemptEnded(job, action, 0, How.STOPPED))
@@ -185,7 +193,7 @@ class SimulatedAgent:
         self.seen.ends += 1
         now = time.monotonic()
         self._free_since.update(dict.fromkeys(run.devices, now))
-        code = 0 if how is How.EXITED else 143
+        code = code if code is not None else 0 if how is How.EXITED else 143
         self._put(
             AttemptEnded(
                 job,
@@ -281,19 +289,21 @@ class Driver:
             await writer.drain()
 
 
-async def _main(path: str, agents: int, devices: int) -> None:
+async def _main(path: str, agents: int, devices: int, output_s: float) -> None:
     seen = Seen()
     nodes = [
         Node(f"n{number}", devices, "H200", 96, 1024.0, f"r{number // 8}", 80.0)
         for number in range(agents)
     ]
-    made = [SimulatedAgent(node, seen) for node in nodes]
+    made = [SimulatedAgent(node, seen, output_s) for node in nodes]
     server = await asyncio.start_unix_server(Driver(made).serve, path)
     lines = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     print("ready", flush=True)
     while line := await lines.readline():
+        for agent in made if line == b"fail\n" else ():
+            agent.fail()
         print(json.dumps(seen.report()), flush=True)
         if line == b"new\n":
             for name, value in vars(Seen()).items():
@@ -306,5 +316,6 @@ if __name__ == "__main__":
     parser.add_argument("socket")
     parser.add_argument("--agents", type=int, default=200)
     parser.add_argument("--devices", type=int, default=8)
+    parser.add_argument("--output-s", type=float, default=0.0)
     given = parser.parse_args()
-    asyncio.run(_main(given.socket, given.agents, given.devices))
+    asyncio.run(_main(given.socket, given.agents, given.devices, given.output_s))

@@ -9,7 +9,9 @@ the socket and the frames of the driver on Ray. What Ray itself costs is not in 
 
 1. idle: agents only say that nothing happened, every two seconds.
 2. burst: one submission that starts a job on every device at once, then one order that stops all.
-3. steady: as many jobs as asked for, of 1 to 16 devices and ten minutes on average. Jobs that end
+3. failures: a job on every device again, and all fail at once. Why they did is read from their
+   output, of which each call takes --output-s.
+4. steady: as many jobs as asked for, of 1 to 16 devices and ten minutes on average. Jobs that end
    are replaced. --grow has this part alone.
 
 Whether the controller keeps up is said by its lags (fleet_window.py). CPU times are those of the
@@ -21,7 +23,7 @@ import time
 from collections.abc import Callable
 
 from benchmarks.fleet_grow import grow
-from benchmarks.fleet_site import Site, Spread, site, wait_for
+from benchmarks.fleet_site import Site, Spread, site, timed, wait_for
 from benchmarks.fleet_window import Window, fill, window
 
 
@@ -32,6 +34,7 @@ def measure(here: Site) -> Window:
     print(f"  up after {here.up_s:.1f} s, {here.memory_mib():.0f} MiB")
     idle(here, options.idle_s)
     burst(here, devices)
+    failures(here, devices)
     return steady(here, options.jobs, options.seconds)
 
 
@@ -50,6 +53,28 @@ def burst(here: Site, devices: int) -> None:
     told(here, "start", lambda: here.submit(1, devices, 1e6), devices)
     told(here, "stop", lambda: here.client.cancel("1"), devices)
     wait_for(lambda: not here.client.job_page(limit=1).jobs)
+
+
+def failures(here: Site, devices: int) -> None:
+    """How long it takes until all ends are on record, and what is answered meanwhile."""
+    here.seen(new=True)
+    here.submit(1, devices, 1e6)
+    wait_for(lambda: here.seen().starts >= devices)
+    time.sleep(5.0)  # for the last starts to be taken
+    here.seen(new=True)
+    before, begun, answered = here.cpu_s(), time.monotonic(), [0.0]
+    here.fail()
+
+    def done() -> bool:
+        answered.append(timed(here.client.status))
+        return not here.client.job_page(limit=1).jobs
+
+    wait_for(done)
+    print(
+        f"  {devices} jobs that failed at once: on record after {time.monotonic() - begun:.2f} s\n"
+        f"    CPU {here.cpu_s() - before:.2f} s, {here.seen().calls['output']} calls for output; "
+        f"requests were answered within {max(answered):.2f} s"
+    )
 
 
 def told(here: Site, what: str, act: Callable[[], object], orders: int) -> None:
@@ -108,6 +133,7 @@ def main() -> None:
     parser.add_argument("--policy", default="weave-l")
     parser.add_argument("--idle-s", type=float, default=20.0)
     parser.add_argument("--seconds", type=float, default=30.0, help="of the steady part")
+    parser.add_argument("--output-s", type=float, default=0.01, help="to read output, of a call")
     parser.add_argument("--grow", action="store_true")
     parser.add_argument("--agents-max", type=int, default=12_800)
     parser.add_argument("--within-s", type=float, default=340.0, help="for --grow, about")

@@ -56,6 +56,7 @@ class Site:
     def _start_agents(self) -> "subprocess.Popen[str]":
         words = ["-m", "benchmarks.fleet_agents", str(self.folder / "agents")]
         words += ["--agents", str(self.agents), "--devices", str(self.options.devices)]
+        words += ["--output-s", str(self.options.output_s)]
         made = subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -85,9 +86,16 @@ class Site:
 
     def seen(self, *, new: bool = False) -> Report:
         """What agents saw since this was last asked with `new`."""
+        return self._said("new" if new else "")
+
+    def fail(self) -> None:
+        """Everything that runs fails at once."""
+        self._said("fail")
+
+    def _said(self, line: str) -> Report:
         assert self._agents.stdin is not None
         assert self._agents.stdout is not None
-        self._agents.stdin.write("new\n" if new else "\n")
+        self._agents.stdin.write(f"{line}\n")
         self._agents.stdin.flush()
         return msgspec.json.decode(self._agents.stdout.readline(), type=Report)
 

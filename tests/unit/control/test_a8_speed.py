@@ -39,11 +39,12 @@ def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(tmp_path: 
             code=CodeCheck(lambda _: None),
         )
         end = AttemptEnded(job, 0, 1, How.EXITED, 0, started_at=9000.0, ended_at=9060.0, ran_s=60.0)
-        said = (await completion.complete(end)).progress
+        words = await completion.read(end)
+        said = completion.complete(end, words).progress
         assert said is not None
         assert said.per_s == pytest.approx(1.0)
         assert said.measured_s == pytest.approx(50.0)
-        both_late = (await completion.complete(replace(end, ended_at=9005.0))).progress
+        both_late = completion.complete(replace(end, ended_at=9005.0), words).progress
         assert both_late is not None
         assert both_late.per_s is None
 

@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 from tests.unit.stories import Told, on
+from treadle.control.jobs import Fact, LastWords
 from treadle.control.loop.controller import Controller
 from treadle.core.actions import Action, Start
+from treadle.core.attempt import How
 from treadle.core.cluster import Cluster
-from treadle.core.events import Event, JobFinished, JobStarted, JobSubmitted, NodeLost
+from treadle.core.events import (
+    AttemptEnded,
+    Event,
+    JobFinished,
+    JobStarted,
+    JobSubmitted,
+    NodeLost,
+)
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Schedule
 from treadle.testing.builders import job
@@ -198,5 +207,44 @@ def test_a_fact_that_changes_nothing_does_not_ask_the_policy() -> None:
         bridge.tell(JobFinished("a", 0))
         await bridge.settle()
         assert bridge.policy.asked_at == [0.0, 0.0]
+
+    live(bridge, story)
+
+
+class Reading:
+    """Steps of which the output of all ends is read at the same time, or of none."""
+
+    def __init__(self, ends: int) -> None:
+        self.together = asyncio.Barrier(ends)
+        self.completed: list[tuple[str, bytes, int]] = []  # job, its output, facts before it
+        self.committed: list[Fact] = []
+
+    async def read(self, ended: AttemptEnded) -> LastWords:
+        await self.together.wait()
+        return LastWords(tail=ended.job.encode())
+
+    def complete(
+        self, ended: AttemptEnded, words: LastWords, earlier: Sequence[Fact]
+    ) -> list[Fact]:
+        self.completed.append((ended.job, words.tail, len(earlier)))
+        return [ended]
+
+    async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        self.committed += facts
+
+
+def test_the_output_of_ends_that_come_together_is_read_at_once_and_taken_in_their_order() -> None:
+    """One after another, the first would be waited for in vain. A node that answers late delays
+    the others once."""
+    bridge, steps = Bridge(), Reading(3)
+    bridge.controller._steps = steps
+    ends = [AttemptEnded(name, 0, 1, How.EXITED, 1) for name in "abc"]
+
+    async def story() -> None:
+        bridge.tell(ends[0], NodeLost("n0"), *ends[1:])
+        for _ in range(10):
+            await bridge.settle()
+        assert steps.completed == [("a", b"a", 0), ("b", b"b", 2), ("c", b"c", 3)]
+        assert steps.committed == [ends[0], NodeLost("n0"), *ends[1:]]
 
     live(bridge, story)

@@ -81,7 +81,8 @@ def test_output_is_read_at_once_for_the_verdict_and_for_progress(
         learner.hear(job, LastProgress(30, 60, 1.0, 0.5, "log"))
         engine = Printed.over(here.memory, text, together=2)
         end = AttemptEnded(job, 0, 1, How.EXITED, 1, codes=(1,), ended_at=9070.0, ran_s=60.0)
-        whole = await completion(here, engine).complete(end)
+        ends = completion(here, engine)
+        whole = ends.complete(end, await ends.read(end))
         assert whole.progress is not None
         assert (whole.progress.step, whole.progress.loss) == (step, loss)
         assert whole.verdict is not None

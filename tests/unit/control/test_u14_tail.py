@@ -40,7 +40,8 @@ def test_u14_the_end_of_an_attempt_says_how_long_it_ran_after_its_steps(tmp_path
             found = Measurement(id_of(row), 0.5, at=at)
             learner.seen.see([found], {}, {}, now=at, wall_at=at)
         end = AttemptEnded(job, 0, 1, How.EXITED, 0, codes=(0,), ended_at=9070.0, ran_s=28.0)
-        whole = await completion(here, here.memory).complete(end)
+        ends = completion(here, here.memory)
+        whole = ends.complete(end, await ends.read(end))
         assert whole.seen is not None
         assert whole.seen.tail_s == 12.0
 

@@ -34,9 +34,8 @@ def evidence(context: Context, row: Job) -> tuple[str, ...]:
         hold += f" ({stopping} of them {are(stopping)} being stopped)"
     if next_up:
         hold += f", {several(len(next_up), 'more is', 'more are')} starting as they are released"
-    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler)) + drained_text(
-        scheduler
-    )
+    free = free_devices_of(idle_devices(scheduler), total, usable(scheduler))
+    free += drained_text(scheduler)
     limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
     waiting = waiting_jobs(scheduler) - limited
     wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"

@@ -2,11 +2,16 @@
 
 An engine reports what it saw. What only the controller knows is added here: the verdict of the
 classifier on the end of the output, the last progress, and what the next attempt can build on.
+
+Output is read first (`read`), of all attempts that have ended at the same time: a node that answers
+late delays the others once, and not each in turn. Then the ends are completed one after another,
+because what is known of one may follow from those before it.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.company_faults import (
@@ -39,8 +44,16 @@ from treadle.store.rows import AttemptRow
 
 RANKS_MAX = 64  # whose output is read for a verdict
 READ_BYTES_MAX = 4 << 20  # of all of them together
+READS_MAX = 32  # attempts whose output is read at a time
 # Ends from outside, in the words of the classifier.
 _KNOWN_REASONS = {How.TIME_LIMIT: "time-limit", How.OOM_KILLED: "oom-killed", How.LOST: "node-lost"}
+
+
+class LastWords(NamedTuple):
+    """What the output of an attempt said in the end, as far as its end does not say it already."""
+
+    verdict: RuleVerdict | None = None
+    tail: bytes = b""  # of its first rank, if its progress is in there
 
 
 class EndCompletion:
@@ -66,9 +79,25 @@ class EndCompletion:
         self._clock = clock
         self._wall = wall
         self.code = code
+        self._reads = asyncio.Semaphore(READS_MAX)
 
-    async def complete(
-        self, ended: AttemptEnded, earlier: Sequence[Event | RecordFact] = ()
+    async def read(self, ended: AttemptEnded) -> LastWords:
+        """Look at the output of an attempt that has ended."""
+        row = self._jobs.open.get(AttemptKey(ended.job, ended.attempt))
+        wanted = _reason_is_in_output(ended)
+        said = self._learner.progress(ended.job) if ended.attempt and row is not None else None
+        if not wanted and (said is None or said.source != "log"):
+            return LastWords()
+        # Both read its output, and facts wait for them: a slow disk delays them once.
+        async with self._reads:
+            verdict, tail = await asyncio.gather(self._judged(ended, row), self._tail(said, row))
+        return LastWords(verdict, tail)
+
+    def complete(
+        self,
+        ended: AttemptEnded,
+        words: LastWords,
+        earlier: Sequence[Event | RecordFact] = (),
     ) -> AttemptEnded:
         """The whole fact; as it is if nothing is known of the attempt any more.
 
@@ -87,10 +116,8 @@ class EndCompletion:
         own = [fact for fact in earlier if isinstance(fact, AttemptEnded | JobStarted)]
         own = [fact for fact in own if fact.job == ended.job]
         fresh = any(isinstance(fact, JobStarted) for fact in own)
-        # Both read its output, and facts wait for them: a slow disk delays them once.
-        verdict, progress = await asyncio.gather(
-            self._verdict(ended, row), self._last_words(ended, row, of_it=newest and not fresh)
-        )
+        verdict = _verdict(ended, words)
+        progress = self._progress(ended, row, words) if newest and not fresh else None
         safe = self._safe_share(record, ended) if newest else record.safe
         if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
             safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
@@ -153,18 +180,21 @@ class EndCompletion:
             return 0.0, record.safe
         return self._ran_s(record, row, ended, newest=True), self._safe_share(record, ended)
 
-    async def _last_words(
-        self, ended: AttemptEnded, row: AttemptRow | None, *, of_it: bool
-    ) -> LastProgress | None:
-        """Its last progress. What it printed after the last look at it is read now.
+    async def _tail(self, said: LastProgress | None, row: AttemptRow | None) -> bytes:
+        """What it printed after the last look at it."""
+        if row is None or said is None or said.source != "log":
+            return b""
+        data, _ = await output_tail(self._engine, id_of(row), 0, progress_lines.TAIL_BYTES)
+        return data
 
-        of_it: what was heard of the job is of this attempt.
-        """
-        said = self._heard(ended) if of_it else None
+    def _progress(
+        self, ended: AttemptEnded, row: AttemptRow | None, words: LastWords
+    ) -> LastProgress | None:
+        """Its last progress."""
+        said = self._heard(ended)
         if row is None or said is None or said.source != "log":
             return said
-        data, _ = await output_tail(self._engine, id_of(row), 0, progress_lines.TAIL_BYTES)
-        seen = progress_lines.read(data.decode("utf-8", errors="replace"))
+        seen = progress_lines.read(words.tail.decode("utf-8", errors="replace"))
         if seen is None or seen.total != said.total or seen.step < said.step:
             return said  # Other lines than those that were followed.
         return replace(said, step=seen.step, loss=said.loss if seen.loss is None else seen.loss)
@@ -221,16 +251,10 @@ class EndCompletion:
         ended_at = self._wall() if ended.ended_at is None else ended.ended_at
         return min(most_s, max(0.0, ended_at - started_at))
 
-    async def _verdict(self, ended: AttemptEnded, row: AttemptRow | None) -> RuleVerdict | None:
-        """Why it failed; None if it did not."""
-        if ended.how in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
+    async def _judged(self, ended: AttemptEnded, row: AttemptRow | None) -> RuleVerdict | None:
+        """Why it failed, by its output; None if that is not asked."""
+        if not _reason_is_in_output(ended):
             return None
-        if ended.how is How.EXITED and ended.code == 0:
-            return None
-        if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
-            return LAUNCHING[ended.how.value]
-        if ended.how is How.OOM_KILLED and ended.error:  # Its own limit, not the machine's.
-            return LAUNCHING["memory-limit"]
         # Of an attempt that was closed before, nothing is read: its verdict is on record.
         ranks = [] if row is None else _telling_ranks(ended.codes)
         attempt = AttemptId(ended.job, ended.attempt) if row is None else id_of(row)
@@ -244,6 +268,24 @@ class EndCompletion:
             _classified, dict(zip(ranks, tails, strict=True)), exits, self._rules
         )
         return verdict if verdict.rule != "finished" else UNKNOWN
+
+
+def _reason_is_in_output(ended: AttemptEnded) -> bool:
+    """Whether it failed, and the end itself does not say why."""
+    if ended.how is How.EXITED:
+        return ended.code != 0
+    if ended.how is How.OOM_KILLED:
+        return not ended.error  # Otherwise it was its own limit, not the machine's.
+    return ended.how in (How.LOST, How.TIME_LIMIT)
+
+
+def _verdict(ended: AttemptEnded, words: LastWords) -> RuleVerdict | None:
+    """Why it failed; None if it did not."""
+    if ended.how in (How.ENGINE_ERROR, How.NOT_LAUNCHED):
+        return LAUNCHING[ended.how.value]
+    if ended.how is How.OOM_KILLED and ended.error:
+        return LAUNCHING["memory-limit"]
+    return words.verdict
 
 
 def _telling_ranks(codes: Sequence[int | None]) -> list[int]:

@@ -22,6 +22,7 @@ from treadle.control.jobs import (
     Fact,
     Gates,
     JobTable,
+    LastWords,
     LostNodes,
     Reducer,
     Respec,
@@ -133,13 +134,19 @@ class Commit:
         self._riders[id(facts[-1])] = rider
         self._inbox.tell(*facts)
 
-    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> list[Fact]:
+    async def read(self, ended: AttemptEnded) -> LastWords:
+        return await self._ends.read(ended)
+
+    def complete(
+        self, ended: AttemptEnded, words: LastWords, earlier: Sequence[Fact]
+    ) -> list[Fact]:
         """The end of an attempt with everything that the controller knows of it.
 
         A job that a machine could not launch is blocked for a while. That is taken in the same step
         as the end: the job must not be started in between.
         """
-        whole = await self._ends.complete(self._state.gates.refusals.bounded(ended), earlier)
+        bounded = self._state.gates.refusals.bounded(ended)
+        whole = self._ends.complete(bounded, words, earlier)
         row = self._state.scheduler.jobs.get(ended.job)
         refused = self._state.gates.refusals.judge(whole, row, self._clock.now())
         blocked = self._state.scheduler.blocked.get(ended.job, ())

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from treadle.control.jobs import Fact, core_facts
+from treadle.control.jobs import Fact, LastWords, core_facts
 from treadle.control.loop.clock import worked_s
 from treadle.core.actions import Action
 from treadle.core.events import AttemptEnded, Event
@@ -42,7 +42,13 @@ class Facts(Protocol):
 class Steps(Protocol):
     """Makes steps durable."""
 
-    async def complete(self, ended: AttemptEnded, earlier: Sequence[Fact]) -> list[Fact]:
+    async def read(self, ended: AttemptEnded) -> LastWords:
+        """What the output says of an attempt that has ended."""
+        ...
+
+    def complete(
+        self, ended: AttemptEnded, words: LastWords, earlier: Sequence[Fact]
+    ) -> list[Fact]:
         """An end that an engine reported, with what the controller knows, and what follows."""
         ...
 
@@ -143,10 +149,13 @@ class Controller:
         steps = self._steps
         if steps is None:
             return facts
+        ends = [fact for fact in facts if isinstance(fact, AttemptEnded)]
+        words = iter(await asyncio.gather(*map(steps.read, ends)))
         whole: list[Fact] = []
         for fact in facts:
             if isinstance(fact, AttemptEnded):
-                whole += await steps.complete(fact, whole)
+                whole += steps.complete(fact, next(words), whole)
+                await asyncio.sleep(0)  # Of a thousand ends, requests need not wait for the last.
             else:
                 whole.append(fact)
         return whole
