@@ -227,7 +227,7 @@ class Run:
             f"{device.name} is {device.state}: {device.because}"
             for node in nodes
             for device in node.devices
-            if device.state != "free"
+            if node.health != "lost" and device.state != "free"
         ]
         ranks = rank_records(self._records, self._cluster.network.inodes, self._daemon.state)
         outcome.standstill_s = standstill_s(ranks)

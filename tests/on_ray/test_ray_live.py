@@ -69,10 +69,10 @@ class Site:
         path = self.folder / f"{name}.pids"
         return [int(line) for line in path.read_text().split()] if path.exists() else []
 
-    def listed(self) -> dict[str, int]:
-        """The nodes that `treadle nodes` shows, with their devices."""
+    def listed(self, *health: str) -> dict[str, int]:
+        """The nodes of that health that `treadle nodes` shows, with their devices."""
         nodes = json.loads(self.treadle("nodes", "--json"))
-        return {node["name"]: len(node["devices"]) for node in nodes}
+        return {node["name"]: len(node["devices"]) for node in nodes if node["health"] in health}
 
 
 def held_by_another(path: Path, before: int) -> bool:
@@ -96,7 +96,10 @@ def test_a_day_on_a_cluster(site: Site) -> None:
     started again, and its jobs run on. 4. A node dies, and its job is run again elsewhere.
     """
     live = site.live
-    assert site.listed() == NODES
+    until(lambda: site.listed("answers") == NODES)
+    status = site.treadle("status").splitlines()
+    assert f"  engine   ray at {site.cluster.address}" in status
+    assert f"  nodes    {len(NODES)}" in status
 
     each = {site.submit(f"each{number}", size) for number, size in enumerate((3, 2, 2, 2))}
     live.reached(State.RUNNING, *each)
@@ -131,8 +134,9 @@ def test_a_day_on_a_cluster(site: Site) -> None:
     (lost,), first = site.nodes_of(victim), site.pids(name)
     site.cluster.lose(lost)
     left = {node: size for node, size in NODES.items() if node != lost}
-    until(lambda: {node.name for node in live.client.nodes()} == set(left))
-    assert site.listed() == left
+    until(lambda: set(site.listed("lost")) == {lost})
+    assert site.listed("answers", "slow") == left
+    assert f"  nodes    {len(left)}; 1 lost" in site.treadle("status").splitlines()
     until(lambda: len(site.pids(name)) == 4)
     assert not any(processes.start_of(pid) for pid in first)
     assert lost not in site.nodes_of(victim)
