@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -136,3 +137,19 @@ def test_another_treadle_is_refused_while_jobs_of_one_that_left_run(
         bench.engine = await asyncio.to_thread(bench.make)  # That one is not refused.
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_the_folder_of_a_treadle_that_left_may_be_gone(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        await bench.engine.close()
+        shutil.rmtree(bench.root / "engine")
+        second = await asyncio.to_thread(RayBench, tmp_path / "second", ray_nodes)
+        await second.order(Start(0, "short", HERE))
+        await second.end("short", 0)
+        await second.clear_away()
+
+    tell(lambda: RayBench(tmp_path / "first", ray_nodes), story)

@@ -144,8 +144,10 @@ class Agent:
         return is_folder(Path(path))
 
     def runs(self) -> bool:
-        """Whether an attempt is alive here."""
-        return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
+        """Whether an attempt is alive here; of a folder that is gone, none can be taken over."""
+        with suppress(FileNotFoundError):
+            return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
+        return False
 
     def has_file(self, path: str) -> bool:
         """Whether there is something at a path on this node."""
