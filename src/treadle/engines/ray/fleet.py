@@ -166,7 +166,10 @@ class RayFleet:
             if self._writer is not None:
                 self._writer.close()
                 self._writer = None
-            logger.warning("the connection to Ray ended; jobs run on, trying to connect again")
+            logger.warning(
+                "the connection to Ray ended; trying to connect again. Jobs run on as long as Ray "
+                "says that their nodes are alive"
+            )
             reader = await self._reopened()
             logger.info("connected to Ray again")
 
