@@ -30,24 +30,34 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_the_demo_trains_resizes_compares_and_lets_two_jobs_share(tmp_path: Path) -> None:
+    """The whole demo. It takes over a minute: a job is watched alone for 20 s before another joins
+    it."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core: two jobs that share it gain nothing")
     journal = tmp_path / "demo.journal"
-    command = [sys.executable, "-m", "treadle", "demo", "--only", "resizing"]
-    command += ["--devices", "2", "--scale", "0.03"]
+    command = [sys.executable, "-m", "treadle", "demo", "--devices", "2", "--scale", "0.03"]
     done = subprocess.run(
         [*command, "--keep", str(journal)],
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=400,
         env={**os.environ, "TREADLE_URL": "unix:/nobody/is/there"},
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    lines = done.stdout.splitlines()
+    resizing, sharing = done.stdout.split("\nTwo jobs on one device ")
+    check_resizing(resizing, journal)
+    check_sharing(sharing)
+
+
+def check_resizing(text: str, journal: Path) -> None:
+    lines = text.splitlines()
     assert lines[0].startswith("Treadle on 2 devices, policy afs: ")
     for name in ("vision", "probe-a", "probe-b", "tuning", "probe-c"):
-        assert any(line.endswith(f"{name:<8} finished") for line in lines), done.stdout
+        assert any(line.endswith(f"{name:<8} finished") for line in lines), text
     heads = next(line for line in lines if line.startswith("JOB"))
     assert heads.split()[:2] == ["JOB", "TREADLE"]
     kept = read(journal)
@@ -56,34 +66,26 @@ def test_the_demo_trains_resizes_and_compares(tmp_path: Path) -> None:
     off = error(_completions(lives), _completions(with_own_orders(kept)))
     doubted = contradicted(lives, simulated(kept, "fifo"))
     compared = any(line.startswith("average ") for line in lines)
-    assert compared == (off <= CLOSE and doubted is None), done.stdout
-    said = done.stdout.replace("\n", " ")
+    assert compared == (off <= CLOSE and doubted is None), text
+    said = text.replace("\n", " ")
     assert (f"{off:.0%} off" in said) == (off > CLOSE or doubted is None)
     assert ("No comparison: " in said) != compared
+
+
+def check_sharing(text: str) -> None:
+    lines = text.splitlines()
+    assert any(
+        line.endswith("twin-b   joins twin-a on its device; nothing is stopped") for line in lines
+    ), text
+    heads = [line.split() for line in lines if line.startswith("JOB")]
+    assert heads == [["JOB", "ALONE", "TOGETHER", "KEEPS"]]
+    assert lines[-1].startswith("Together they get ")
 
 
 def test_u11_a_model_that_is_far_off_is_not_compared_with() -> None:
     assert "No comparison" in _far_off(CLOSE + 0.01)
     assert "No comparison" in _far_off(error({"a": 1.0}, {}))
     assert not _far_off(0.02)
-
-
-@pytest.mark.slow
-def test_two_jobs_share_a_device_and_their_speeds_are_shown() -> None:
-    """The whole demo. It takes over a minute: a job is watched alone for 20 s before another joins
-    it."""
-    if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("one core: two jobs that share it gain nothing")
-    command = [sys.executable, "-m", "treadle", "demo", "--scale", "0.03"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = done.stdout.splitlines()
-    assert any(
-        line.endswith("twin-b   joins twin-a on its device; nothing is stopped") for line in lines
-    )
-    heads = [line.split() for line in lines if line.startswith("JOB")]
-    assert heads[-1] == ["JOB", "ALONE", "TOGETHER", "KEEPS"]
-    assert lines[-1].startswith("Together they get ")
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,7 @@ class SlowGpus(FakeGpus):
     def __init__(self, count: int) -> None:
         super().__init__(count)
         self.may_answer = threading.Event()
+        self.may_answer.set()
 
     def look(self) -> tuple[Sight, ...]:
         self.may_answer.wait(60)
@@ -198,6 +199,7 @@ class SlowGpus(FakeGpus):
 
 def test_what_was_foreign_before_a_restart_is_opened_after_the_first_look(tmp_path: Path):
     async def story(bench: Story) -> None:
+        slow.may_answer.clear()  # It was asked once, for the memory of its devices.
         before = {GPU: DeviceClosed(GPU, "process 7 is on device here:0", "foreign")}
         await bench.engine.adopt([], closed=before)
         assert not bench.closed
