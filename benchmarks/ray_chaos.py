@@ -4,6 +4,7 @@
 
 Needs root, `ip`, `nsenter`, `unshare` and the right to make network namespaces. Elsewhere
 `--without-cuts` leaves out the nodes that are cut off, and does all the rest on loopback.
+With `--joining` a node is missed and joins again while a controller takes over.
 One line for each seed: what was done, and how the attempts ended; then a summary, which is also in
 FOLDER/ray_chaos.json, from the first seed on. If anything is wrong it is said, the folder of that
 run is kept, and the exit code is 1; `--seeds N` plays the same plan again.
@@ -26,7 +27,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.on_ray.chaos_network import sweep, why_not
-from tests.on_ray.chaos_plan import plan_of
+from tests.on_ray.chaos_plan import joining, plan_of
 
 if importlib.util.find_spec("ray") is None:
     sys.exit("chaos on Ray needs Ray, which is not installed; pip install 'treadle[ray]'")
@@ -52,6 +53,7 @@ class Chaos:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self._left = deque(options.seeds)
         self._folder, self._cuts, self._into = folder, not options.without_cuts, options.into
+        self._joining = options.joining
         self._begun, self._within_s = time.monotonic(), options.within
         self._lock = threading.RLock()  # whoever gives up holds it for ever
         self._clusters: dict[int, ChaosCluster] = {}
@@ -109,7 +111,8 @@ class Chaos:
 
     def _play(self, cluster: ChaosCluster, seed: int) -> Outcome:
         folder = self._folder / f"{seed}"
-        outcome = Run(cluster, plan_of(seed, cuts=self._cuts), folder).play()
+        plan = joining(seed) if self._joining else plan_of(seed, cuts=self._cuts)
+        outcome = Run(cluster, plan, folder).play()
         self._outcomes.append(outcome)
         say(str(outcome))
         for sentence in outcome.wrong:
@@ -150,6 +153,7 @@ class Chaos:
                 "longest": round(seconds[-1], 1),
             },
             "cuts_left_out": not self._cuts,
+            "joins_while_a_controller_takes_over": self._joining,
             "faults": {kind: struck[kind] for kind in KINDS},
             "faults_without_a_victim": {kind: missed[kind] for kind in KINDS if missed[kind]},
             "jobs": sum(len(each.plan.works) for each in outcomes),
@@ -191,7 +195,10 @@ def main() -> int:
         "--within", type=float, default=float("inf"), help="seconds; no run begins after that"
     )
     parser.add_argument("--without-cuts", action="store_true", help="cut off no node")
+    parser.add_argument("--joining", action="store_true", help="see above; needs cuts")
     options = parser.parse_args()
+    if options.joining and options.without_cuts:
+        parser.error("--joining is about a node that is cut off")
     cuts = not options.without_cuts
     if cuts and (why := why_not()):
         sys.stderr.write(

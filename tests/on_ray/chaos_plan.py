@@ -6,13 +6,14 @@ as the seed has it.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 NODES = ("n0", "n1", "n2", "n3")
 HEAD = NODES[0]  # It has Ray's head and the controller: it is never lost.
 SLOTS = 2  # of each node
 CUT_S = 20.0
+MISSED_S = 11.0  # a node that is cut off for so long is missed, and its lease has not run out
 ALWAYS = 1_000
 
 
@@ -72,6 +73,26 @@ def plan_of(seed: int, *, cut_s: float = CUT_S, cuts: bool = True) -> Plan:
     works, faults = _works(draw), _faults(draw, cut_s)
     kept = sorted(fault for fault in faults if cuts or fault.kind != "cut")
     return Plan(seed=seed, works=tuple(works), faults=tuple(kept))
+
+
+def joining(seed: int) -> Plan:
+    """The same jobs and faults, but the controller dies about when the node returns.
+
+    That node was missed and joins while the next controller takes over. What ran there is not over
+    by then, or was a moment ago.
+    """
+    plan, draw = plan_of(seed, cut_s=MISSED_S), random.Random(f"joining {seed}")
+    cut = next(fault for fault in plan.faults if fault.kind == "cut")
+    dies_at = cut.at + MISSED_S + draw.uniform(-2.0, 6.0)
+    faults = [
+        fault._replace(at=dies_at) if fault.kind == "controller" else fault for fault in plan.faults
+    ]
+    # Longer ones: they are to run when all that happens.
+    works = [
+        replace(work, steps=work.steps + 150) if work.name in ("gang", "long", "pair") else work
+        for work in plan.works
+    ]
+    return replace(plan, works=tuple(works), faults=tuple(sorted(faults)))
 
 
 def _works(draw: random.Random) -> list[Work]:

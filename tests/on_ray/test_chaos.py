@@ -15,7 +15,7 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.on_ray.chaos_cluster import ChaosCluster
 from tests.on_ray.chaos_judge import double_booked, ended_rightly, outlived
 from tests.on_ray.chaos_network import sweep, why_not
-from tests.on_ray.chaos_plan import HEAD, Work, plan_of
+from tests.on_ray.chaos_plan import HEAD, Work, joining, plan_of
 from tests.on_ray.chaos_records import RankRecord, Span
 from tests.on_ray.chaos_run import PROGRAM, Run, document_of
 from tests.shared import THOROUGH
@@ -116,6 +116,18 @@ def test_a_seed_has_one_plan_with_all_kinds_of_faults_and_spares_the_head() -> N
         assert {"cut", "raylet", "agent", "controller"} <= {fault.kind for fault in plan.faults}
         assert HEAD not in plan.lost()
         assert {work.state for work in plan.works} == {"SUCCEEDED", "FAILED", "CANCELLED"}
+
+
+def test_a_node_may_be_missed_and_join_while_a_controller_takes_over() -> None:
+    for seed in range(100):
+        plan = joining(seed)
+        cut, dies = (
+            next(fault for fault in plan.faults if fault.kind == kind)
+            for kind in ("cut", "controller")
+        )
+        assert -2.0 <= dies.at - (cut.at + cut.lasts_s) <= 6.0
+        assert plan.lost() == plan_of(seed).lost()
+        assert [work.state for work in plan.works] == [work.state for work in plan_of(seed).works]
 
 
 def test_ranks_of_the_chaos_meet_on_one_node_and_on_several(tmp_path: Path) -> None:

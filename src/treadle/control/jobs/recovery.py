@@ -120,7 +120,7 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     known = {**first, **before}
     missing = {device.node for device in held} - now.keys()
     lost = [known[name] for name in sorted(missing) if name in known]
-    if lost and not before.keys() & now.keys():
+    if lost and not known.keys() & now.keys():
         raise _unlike(store, lost[0], "not there")
     return (*nodes, *lost)
 
