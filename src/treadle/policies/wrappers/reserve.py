@@ -75,7 +75,7 @@ def reserve(
 ) -> Wrapper:
     """A job of several devices that others overtook gets a reservation.
 
-    overtakes: so many jobs that came later may start first, for each device of the cluster.
+    overtakes: so many jobs that came later may start first, for each device it may use.
     wait_s, lengths: it waits at most so long, and so many times as long as it is expected to take.
     again: one that has run and was preempted waits for so many times as long as it has run.
     """
