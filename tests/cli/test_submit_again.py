@@ -49,6 +49,7 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
         else (draw(words) or "x", *draw(st.lists(words, max_size=4))),
         "name": draw(printable.filter(lambda name: not is_identity(name))),
         "devices": draw(st.sampled_from(["1", "4", "1..2", "1..4", "2..8", "1,2,4", "3,4"])),
+        "device_type": draw(st.sampled_from(["", "h200", "a100,h200", "any", "nvidia a100"])),
         "ranks": "auto" if elastic else draw(st.sampled_from(["auto", "device", "one"])),
         "env": env,
         "secrets": dict.fromkeys(secrets, SECRET),

@@ -33,6 +33,7 @@ WHOLE = """\
 name: bert
 run: torchrun train.py --lr 1e-4 && echo done
 devices: 2..8
+device_type: [H200, a100]
 ranks: one
 workdir: code
 env: {A: 1, B: yes, HF_TOKEN: null}
@@ -74,6 +75,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         command=("/bin/bash", "-c", "torchrun train.py --lr 1e-4 && echo done"),
         name="bert",
         devices="2..8",
+        device_type="h200,a100",
         ranks="one",
         workdir=str(tmp_path / "code"),
         env={"PATH": "/bin", "A": "1", "B": "yes"},

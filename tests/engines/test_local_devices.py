@@ -4,6 +4,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
@@ -310,3 +311,12 @@ def test_slots_of_the_cpu_make_a_node():
     assert node.memory_gib > 0.1
     with pytest.raises(InvalidInputError, match="0 CPU slots were requested"):
         CpuSlots(0)
+
+
+def test_the_type_of_a_node_is_the_model_of_its_gpus_if_they_are_alike():
+    gpus = FakeGpus(2)
+    assert node_of(gpus, "here").device_type == "Fake 80GB"
+    gpus._sights[1] = replace(gpus._sights[1], model="Fake 40GB")
+    assert node_of(gpus, "here").device_type == "gpu", "no device of it can be named"
+    gpus._sights[1] = replace(gpus._sights[1], model="", error="it does not answer")
+    assert node_of(gpus, "here").device_type == "gpu"

@@ -80,6 +80,7 @@ class ScalingModel:
     racks: dict[str, str] = field(default_factory=dict)  # node -> rack
     largest_node: int = 0  # devices of the largest node; a job that needs more must cross nodes
     types: dict[str, str] = field(default_factory=dict)  # node -> type of its devices
+    largest: dict[str, int] = field(default_factory=dict)  # the same of each type
     # A cache of `alone`, by the profile's identity and size; the profile is kept so that its
     # identity stays its own.
     _speeds: dict[tuple[int, int], tuple[Profile, float]] = field(
@@ -88,13 +89,16 @@ class ScalingModel:
 
     @classmethod
     def on(cls, cluster: Cluster, effects: Effects = NO_EFFECTS) -> "ScalingModel":
-        types = {node.name: node.device_type for node in cluster.nodes}
-        return cls(effects, cluster.rack_of(), cluster.largest_node, types)
+        model = cls(effects, largest_node=cluster.largest_node)
+        for node in cluster.nodes:
+            model.joined(node)
+        return model
 
     def joined(self, node: Node) -> None:
         """A node has come, or returned in another rack."""
         self.racks[node.name] = node.rack
-        self.types[node.name] = node.device_type
+        self.types[node.name] = kind = node.device_type
+        self.largest[kind] = max(node.device_count, self.largest.get(kind, 0))
 
     def alone(self, spec: JobSpec, size: int) -> float:
         speed = self._at_home(spec, size)
@@ -149,7 +153,9 @@ class ScalingModel:
     def _spread(self, allocation: Allocation, profile: Profile) -> float:
         """The factor for using more nodes or racks than the size needs; measured ones first."""
         nodes = allocation.nodes()
-        needed = -(-allocation.size // self.largest_node) if self.largest_node else 1
+        types = {self.types[node] for node in nodes if node in self.types}
+        largest = max((self.largest[kind] for kind in types), default=self.largest_node)
+        needed = -(-allocation.size // largest) if largest else 1
         across = profile.across_nodes or self.effects.across_nodes
         factor = across if len(nodes) > needed else 1.0
         if len({self.racks.get(node, "") for node in nodes}) > 1:

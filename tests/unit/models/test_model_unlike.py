@@ -11,6 +11,7 @@ from treadle.models.learning.belief import Learned
 from treadle.models.learning.kinds import by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
+from treadle.models.learning.spread import DOUBT, NODES, TIGHT, spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.models.scaling import ScalingModel
 from treadle.testing.builders import job
@@ -104,3 +105,13 @@ def test_the_simulators_belief_learns_the_same() -> None:
     belief.observe(spec, 1, 6.0, device_type=H200)
     assert belief.iterations_per_s(spec, on("a"), ()) == pytest.approx(2.0)
     assert belief.iterations_per_s(spec, on("h"), ()) == pytest.approx(6.0)
+
+
+def test_how_many_nodes_a_job_needs_goes_by_the_nodes_of_its_type() -> None:
+    """A large node of CPU slots does not make a gang on two nodes of GPUs one that is apart."""
+    nodes = (Node("a", 4), Node("b", 4), Node("c", 64, device_type="cpu"))
+    assert spread_of(("a", "b"), 8, Cluster(nodes)) == TIGHT
+    assert spread_of(("a", "b"), 4, Cluster(nodes)) == NODES
+    model = ScalingModel.on(Cluster(nodes), DOUBT)
+    eight = Allocation(tuple(Device(name, number) for name in "ab" for number in range(4)))
+    assert model.iterations_per_s(job("j"), eight, ()) == model.alone(job("j"), 8)

@@ -234,3 +234,14 @@ def test_jobs_join_only_company_that_is_on_devices_they_may_use() -> None:
     told.tell(0.0, typed("a", "h200"), typed("b", "a100"))
     assert not group.suits(told.scheduler.jobs["a"], cluster)
     assert group.suits(told.scheduler.jobs["b"], cluster)
+
+
+def test_host_memory_is_that_of_nodes_that_the_job_may_use() -> None:
+    small = Node("n0", 1, device_type=H200, memory_gib=16.0)
+    large = Node("n1", 1, device_type=A100, memory_gib=64.0)
+    told = mixed("fifo+suitable+host", (H200, 1))
+    told.scheduler = Scheduler(policy("fifo+suitable+host"), Cluster((small, large)))
+    told.tell(0.0, JobSubmitted(replace(job("a"), device_types=("h200",), host_memory_gib=32.0)))
+    assert told.scheduler.unfit["a"] == (
+        "it asks for 32 GiB of host memory of one node, and the largest has 16 GiB and 0 cores"
+    )

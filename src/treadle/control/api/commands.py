@@ -26,6 +26,7 @@ from treadle.control.jobs import (
     Submission,
     accepted,
     check_fits,
+    kept_to_gpus,
     not_enforced,
     prepare,
     stored_states,
@@ -33,6 +34,7 @@ from treadle.control.jobs import (
     too_little_device_memory,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
+from treadle.core.device_types import has_accelerators
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobHeld, JobSubmitted
 from treadle.core.lifecycle import Phase
@@ -217,12 +219,19 @@ class Commands:
             wall_at=wall(),
             nonce=secrets.token_hex(8),
         )
+        wanted = kept_to_gpus(wanted, request, self._away())
         secrets_bytes = sum(map(text_bytes, request.secrets.values()))
         self._context.jobs.weights.check(wanted.records[0], secrets_bytes, len(wanted.records))
         if request.memory_gib is None and request.cpus is None:
             return wanted
         notes = not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
+
+    def _away(self) -> list[str]:
+        """Types of device of nodes that are drained, where it matters."""
+        if has_accelerators(self._context.cluster):
+            return []
+        return [node.device_type for node in self._context.drained.values()]
 
     async def _over(self, request: JobRequest) -> dict[str, State]:
         """The states of jobs that it starts after and that memory does not have any more."""

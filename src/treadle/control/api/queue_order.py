@@ -92,7 +92,7 @@ def _nodes(scheduler: Scheduler, job: Job | None) -> Nodes | None:
     """The nodes that a job may use; None: all."""
     if job is None:
         return None
-    found = usable_by(job, scheduler.cluster)
+    found = usable_by(job.spec, scheduler.cluster, job.only_on)
     return None if found is scheduler.cluster.names else found
 
 

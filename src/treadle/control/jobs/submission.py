@@ -11,8 +11,8 @@ from treadle.control.jobs.elastic_command import completed
 from treadle.control.jobs.job_kinds import kinds_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
-from treadle.core.cluster import Cluster
-from treadle.core.device_types import GPU, devices_on, has_accelerators, named, says_any
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import GPU, devices_on, named, says_any
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
@@ -94,7 +94,7 @@ def prepare(
         checked(request)
         request = completed(request)
         sizes = sizes_of(request.devices)
-        types = device_types_of(request.device_type) or types_by_default(request, cluster)
+        types = device_types_of(request.device_type) or types_by_default(request, cluster.by_type)
         members = array(request.array) if request.array else None
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
@@ -131,12 +131,21 @@ def prepare(
     return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes, known))
 
 
-def types_by_default(request: JobRequest, cluster: Cluster) -> tuple[str, ...]:
+def types_by_default(request: JobRequest, there: Collection[str]) -> tuple[str, ...]:
     """GPUs, if there are some when the job is submitted; none are named where there are none.
 
     It is settled then, so that jobs do not go to CPU slots when a node with GPUs is lost.
     """
-    return (GPU,) if has_accelerators(cluster) and not request.model.startswith("cpu-") else ()
+    gpus = any(kind != CPU for kind in there)
+    return (GPU,) if gpus and not request.model.startswith("cpu-") else ()
+
+
+def kept_to_gpus(wanted: Submission, request: JobRequest, away: Collection[str]) -> Submission:
+    """The same where nodes of these types take no jobs now, and GPUs may be among them."""
+    types = types_by_default(request, away)
+    if request.device_type or not types:
+        return wanted
+    return replace(wanted, specs=tuple(replace(s, device_types=types) for s in wanted.specs))
 
 
 def most_of_a_type(types: Sequence[str], cluster: Cluster) -> int:

@@ -44,8 +44,9 @@ def spread_of(nodes: Collection[str], size: int, cluster: Cluster) -> str:
     rack = cluster.rack_of()
     if len({rack.get(node, "") for node in used}) > 1:
         return RACKS
-    needed = -(-size // cluster.largest_node) if cluster.largest_node else 1
-    return NODES if len(used) > needed else TIGHT
+    types = {node.device_type for node in cluster.nodes if node.name in used}
+    largest = max((n.device_count for n in cluster.nodes if n.device_type in types), default=0)
+    return NODES if len(used) > (-(-size // largest) if largest else 1) else TIGHT
 
 
 def apart(known: Callable[[Kind], History | None], kinds: Sequence[Kind]) -> Apart:

@@ -35,13 +35,16 @@ def places_of(spec: JobSpec, cluster: Cluster) -> tuple[Nodes, ...]:
     return device_types.places((words_of(spec, cluster), spec.sizes[0], ()), cluster)
 
 
-def usable_by(job: Job, cluster: Cluster) -> Nodes:
-    """All nodes that a job may be given, however many devices they have."""
-    types = named(words_of(job.spec, cluster), cluster)
-    if len(types) == len(cluster.by_type) and not job.only_on:
+def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> Nodes:
+    """All nodes that a job may be given, however many devices they have.
+
+    only_on: those that have its files, if it is bound to them.
+    """
+    types = named(words_of(spec, cluster), cluster)
+    if len(types) == len(cluster.by_type) and not only_on:
         return cluster.names
     found = Nodes().union(*(cluster.by_type[each] for each in types))
-    return found.intersection(job.only_on) if job.only_on else found
+    return found.intersection(only_on) if only_on else found
 
 
 def within(places: Sequence[Nodes], nodes: Sequence[str]) -> bool:

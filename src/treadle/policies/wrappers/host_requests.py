@@ -16,6 +16,7 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import gib_text, gib_texts, several
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import free_for, usable_by
 from treadle.policies.wrappers.views import starts
 from treadle.policies.wrappers.wrapper import Refusing
 
@@ -73,10 +74,11 @@ class HostRequests(Refusing):
         never = self.inner.never_fits(spec, cluster)
         if never is not None or not _asks(spec) or not cluster.nodes:
             return never
-        if any(fits_empty(spec, node) for node in cluster.nodes):
+        nodes = [node for node in cluster.nodes if node.name in usable_by(spec, cluster)]
+        if not nodes or any(fits_empty(spec, node) for node in nodes):
             return None
-        most_gib = max(node.memory_gib for node in cluster.nodes)
-        most_cores = max(node.cores for node in cluster.nodes)
+        most_gib = max(node.memory_gib for node in nodes)
+        most_cores = max(node.cores for node in nodes)
         return (
             f"it asks for {_request(spec)} of one node, and the largest has "
             f"{gib_text(most_gib)} and {several(most_cores, 'core')}"
@@ -95,10 +97,11 @@ def host_reason(snapshot: Snapshot, row: Job) -> Reason | None:
     """That there are devices for a waiting job, and only its request does not fit; else None."""
     if row.allocation is not None or not _asks(row.spec):
         return None
-    if row.spec.sizes[0] > snapshot.free.total:
+    usable = usable_by(row.spec, snapshot.cluster, row.only_on)
+    if row.spec.sizes[0] > free_for(usable, snapshot.free, snapshot.cluster).total:
         return None
     used = _used(snapshot)
-    nodes = snapshot.cluster.nodes
+    nodes = [node for node in snapshot.cluster.nodes if node.name in usable]
     if any(used.get(node.name, _Use()).plus(row.spec).fits(node) for node in nodes):
         return None
     left = [

@@ -75,7 +75,7 @@ def reserve(
 ) -> Wrapper:
     """A job of several devices that others overtook gets a reservation.
 
-    overtakes: so many jobs that came later may start first, for each device of the cluster.
+    overtakes: so many jobs that came later may start first, for each device it may use.
     wait_s, lengths: it waits at most so long, and so many times as long as it is expected to take.
     again: one that has run and was preempted waits for so many times as long as it has run.
     """
@@ -429,7 +429,7 @@ class Reserve(Remembering):
 
     def _most(self, snapshot: Snapshot, gang: Job) -> int:
         """How many may overtake a gang."""
-        usable = devices_on(usable_by(gang, snapshot.cluster), snapshot.cluster)
+        usable = devices_on(usable_by(gang.spec, snapshot.cluster, gang.only_on), snapshot.cluster)
         return int(self._bounds.overtakes * usable)
 
     def _waits_until(self, job: Job, now: float) -> float:
@@ -486,7 +486,7 @@ def _overtaken(
     first = [(job, new.nodes()) for job in begun if not job.starts and (new := changes[job.id])]
     found = {}
     for gang in gangs:
-        usable = usable_by(gang, snapshot.cluster) if first else Nodes()
+        usable = usable_by(gang.spec, snapshot.cluster, gang.only_on) if first else Nodes()
         found[gang.id] = counted[gang.id] + sum(
             other.sequence > gang.sequence
             and other.spec.priority <= gang.spec.priority

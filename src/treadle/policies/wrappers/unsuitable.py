@@ -61,7 +61,7 @@ def short_of(row: Job, cluster: Cluster, free: int) -> str:
     words = words_of(row.spec, cluster)
     if len(cluster.by_type) < 2 and words in ((), (GPU,)):
         return ""
-    there = devices_on(usable_by(row, cluster), cluster)
+    there = devices_on(usable_by(row.spec, cluster, row.only_on), cluster)
     needs = wanted(row.spec.sizes[0], words)
     return f"it needs {needs}; {there:,} {are(there)} there, {free:,} free"
 
@@ -74,7 +74,7 @@ def lacking(snapshot: Snapshot, row: Job, places: Sequence[Nodes]) -> str:
     cluster, least = snapshot.cluster, row.spec.sizes[0]
     if any(free_for(nodes, snapshot.free, cluster).total >= least for nodes in places):
         return ""
-    usable = usable_by(row, cluster)
+    usable = usable_by(row.spec, cluster, row.only_on)
     free = free_for(usable, snapshot.free, cluster)
     text = short_of(row, cluster, free.total)
     if not text or free.total < least:

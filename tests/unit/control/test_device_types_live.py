@@ -1,0 +1,116 @@
+"""Types of device as users meet them: refused, settled at submission, explained."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play_on
+from treadle.core.cluster import Node
+from treadle.core.events import NodeLost
+from treadle.engines.memory_world import MemoryWorld
+from treadle.wire.jobs import State
+from treadle.wire.problems import InvalidRequestError
+
+A100, H200 = "NVIDIA A100", "NVIDIA H200"
+
+
+def world(*nodes: tuple[str, int]) -> MemoryWorld:
+    return MemoryWorld.of(*(Node(f"n{at}", count, kind) for at, (kind, count) in enumerate(nodes)))
+
+
+async def nodes_of(here: Bench, job: str) -> set[str]:
+    await here.reached(job, State.RUNNING)
+    return {device.partition(":")[0] for device in (await here.live.job(job)).job.devices}
+
+
+def test_a_type_that_is_not_there_is_refused_and_may_wait(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", device_type="H200")
+        assert str(refused.value) == (
+            "the job can never run here: it asks for 1 device of type h200, and there are none; "
+            "the types here are NVIDIA A100, cpu"
+        )
+        assert refused.value.hint == "submit it with --wait-for-capacity to queue it until it fits"
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", device_type="a100", devices="4")
+        assert refused.value.hint.startswith("submit it with --devices 2 or fewer")
+        with pytest.raises(InvalidRequestError, match="expected parts of names of types"):
+            await here.submit("true", device_type="h200,")
+        job = await here.submit("true", device_type="h200", wait_for_capacity=True)
+        await here.settle()
+        assert here.state(job) is State.PENDING
+
+    play_on(world((A100, 2), ("cpu", 2)), story, tmp_path)
+
+
+def test_jobs_run_on_their_types_and_what_waits_says_for_which(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever", device_type="h200")
+        assert await nodes_of(here, first) == {"n1"}
+        slot = await here.submit("forever", device_type="cpu")
+        assert await nodes_of(here, slot) == {"n2"}
+        plain = await here.submit("forever", devices="2")
+        assert await nodes_of(here, plain) == {"n0"}
+        picky = await here.submit("forever", device_type="h200")
+        await here.settle()
+        why = await here.live.why(picky)
+        assert (why.cause, why.because) == (
+            "devices",
+            "it needs 1 device of type h200; 1 is there, 0 free",
+        )
+        other = await here.submit("forever")
+        await here.settle()
+        assert (await here.live.why(other)).because == "it needs 1 GPU; 3 are there, 0 free"
+        listed = {view.id: view.because for view in (await here.live.jobs()).jobs}
+        assert listed[picky] == "it needs 1 device of type h200; 1 is there, 0 free"
+        detail = await here.live.job(picky)
+        assert detail.device_type == "h200"
+        assert detail.again is not None
+        assert "--device-type h200" in detail.again.command
+        because = (await here.live.why_not(picky, "n0:0")).because
+        assert because == "n0:0 is of type NVIDIA A100, and the job asks for h200"
+
+    play_on(world((A100, 2), (H200, 1), ("cpu", 2)), story, tmp_path)
+
+
+def test_a_job_of_no_type_does_not_go_to_cpu_slots_when_its_gpus_are_lost(tmp_path: Path) -> None:
+    """1. It waits behind another. 2. The node with GPUs is lost. 3. CPU slots are free."""
+    there = world((A100, 1), ("cpu", 2))
+
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        second = await here.submit("true")
+        del there.nodes["n0"]
+        here.live.context.inbox.tell(NodeLost("n0"))
+        await here.settle()
+        assert here.state(second) is State.PENDING
+        assert (await here.live.why(second)).because == (
+            "it can never run here: it asks for 1 GPU, and there are none; the types here are cpu"
+        )
+
+    play_on(there, story, tmp_path)
+
+
+def test_gpus_of_a_drained_node_count_when_a_job_is_submitted(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        await here.live.order_node(ME, "n0", "drain")
+        job = await here.submit("true", wait_for_capacity=True)
+        await here.settle()
+        assert here.state(job) is State.PENDING
+        assert (await here.live.why(job)).because == (
+            "it needs devices of nodes that are drained: n0"
+        )
+        await here.live.order_node(ME, "n0", "undrain")
+        await here.reached(job, State.SUCCEEDED)
+
+    play_on(world((A100, 1), ("cpu", 2)), story, tmp_path)
+
+
+def test_where_there_are_no_gpus_a_job_of_no_type_has_cpu_slots(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("true", devices="2")
+        await here.reached(job, State.SUCCEEDED)
+
+    play_on(world(("cpu", 2)), story, tmp_path)
