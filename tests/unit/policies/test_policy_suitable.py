@@ -67,7 +67,7 @@ def test_it_waits_for_a_node_that_is_lost_and_is_first_when_that_returns() -> No
     action = told.scheduler.jobs["a"].action
     ended = AttemptEnded("a", action, 1, How.LOST, node_lost=True, only_on=("n0",))
     assert places(told.tell(3.0, ended)) == {}
-    assert "n0 is not in use now" in told.scheduler.why("a", 3.0).sentence
+    assert "they are not in use now" in told.scheduler.why("a", 3.0).sentence
     assert places(told.tell(4.0, JobSubmitted(job("b", size=2)))) == {"b": "n1"}
     assert places(told.tell(5.0, JobSubmitted(job("c", size=2)))) == {}
     assert places(told.tell(6.0, NodeJoined(node))) == {"a": "n0"}

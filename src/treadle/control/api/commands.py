@@ -228,10 +228,12 @@ class Commands:
         return replace(wanted, notes=(*wanted.notes, *notes))
 
     def _away(self) -> list[str]:
-        """Types of device of nodes that are drained, where it matters."""
-        if has_accelerators(self._context.cluster):
+        """Types of device of nodes that are drained or lost, where it matters."""
+        context = self._context
+        if has_accelerators(context.cluster):
             return []
-        return [node.device_type for node in self._context.drained.values()]
+        away = (*context.scheduler.drained.values(), *(each.node for each in context.lost))
+        return [node.device_type for node in away]
 
     async def _over(self, request: JobRequest) -> dict[str, State]:
         """The states of jobs that it starts after and that memory does not have any more."""

@@ -84,7 +84,7 @@ def _drained(scheduler: Scheduler, job: Job | None) -> list[Node]:
     drained = list(scheduler.drained.values())
     if job is None or not drained:
         return drained
-    usable = usable_by(job, Cluster((*scheduler.cluster.nodes, *drained)))
+    usable = usable_by(job.spec, Cluster((*scheduler.cluster.nodes, *drained)), job.only_on)
     return [node for node in drained if node.name in usable]
 
 

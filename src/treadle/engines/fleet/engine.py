@@ -58,7 +58,7 @@ from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, Health, NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
-from treadle.engines.fleet.survey import WITHIN_S, surveyed
+from treadle.engines.fleet.survey import all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
@@ -233,7 +233,7 @@ class FleetEngine:
             self._tell(AttemptEnded(job.id, job.action, 0, How.STOPPED))
         for attempt in plan.never:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
-        await self._all_ready(clients)  # Not those that have joined meanwhile.
+        await all_ready(clients)  # Not those that have joined meanwhile.
         lost = takeover.lost_before(self._courses.values())
         self._coming |= lost & self._fleet.coming()
         self._lost.found_away(lost - self._coming - set(self.members))
@@ -243,13 +243,6 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
-
-    async def _all_ready(self, clients: Sequence[NodeClient]) -> None:
-        try:
-            async with asyncio.timeout(WITHIN_S):
-                await asyncio.gather(*(client.ready() for client in clients))
-        except TimeoutError:
-            logger.warning("not all nodes answer; those that do take orders")
 
     def _wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
         """A member that says nothing is taken for away, though what it has may run on."""

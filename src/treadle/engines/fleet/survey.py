@@ -1,6 +1,7 @@
 """Looks at all nodes before anything is launched."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from treadle.core.errors import EngineError
@@ -9,6 +10,8 @@ from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change, Left
 
 WITHIN_S = 60.0  # for an agent to answer
+
+logger = logging.getLogger("treadle")
 
 Found = dict[str, tuple[messages.FoundAttempt, ...]]
 
@@ -36,3 +39,12 @@ async def surveyed(
     answers = await asyncio.gather(*(one(client) for client in clients))
     pairs = zip(clients, answers, strict=True)
     return {client.name: found for client, found in pairs if found is not None}
+
+
+async def all_ready(clients: Sequence[NodeClient]) -> None:
+    """Until all are in charge of their nodes, or it takes too long."""
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await asyncio.gather(*(client.ready() for client in clients))
+    except TimeoutError:
+        logger.warning("not all nodes answer; those that do take orders")
