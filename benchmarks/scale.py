@@ -168,9 +168,9 @@ def fill(url: str, done: str, waiting: str, *, ended: int, queued: int) -> None:
     with Store.open(url) as store:
         number = itertools.count(store.next_number())
         model = Model.of(store, done)
-        for _ in range(0, ended, ROWS):
+        for done_before in range(0, ended, ROWS):
             batch = Batch()
-            for _ in range(ROWS):
+            for _ in range(min(ROWS, ended - done_before)):
                 model.add(batch, next(number), user=True)
             store.write(batch)
             # As the daemon does after each end: it has looked what the job left, here nothing.
@@ -179,9 +179,9 @@ def fill(url: str, done: str, waiting: str, *, ended: int, queued: int) -> None:
             )
         model = Model.of(store, waiting)
         sequence = 0
-        for _ in range(0, queued, ROWS):
+        for queued_before in range(0, queued, ROWS):
             batch = Batch()
-            for _ in range(ROWS):
+            for _ in range(min(ROWS, queued - queued_before)):
                 sequence = model.add(batch, next(number))
             store.write(batch)
         order = store.settings()["counters"].split()[0]
