@@ -361,8 +361,8 @@ class CheckpointCopies:
     def _tell_of_loss(self, launch: Launch, origin: Held | None) -> None:
         """Say so if the newest checkpoints are not there any more."""
         known, before = self._known.get(launch.job), self.fallbacks.get(launch.job)
-        if before is not None and origin is not None and origin.stock.attempt >= before.attempt:
-            self.fallbacks.pop(launch.job)  # The node has returned.
+        if before is not None and before.lost in self._clients:  # It has returned.
+            self.fallbacks.pop(launch.job)
         if known is None or known.nodes[0] in self._clients:
             return
         lost = f"those of attempt {known.attempt} are on node {known.nodes[0]}, which is lost"
