@@ -245,3 +245,14 @@ def test_host_memory_is_that_of_nodes_that_the_job_may_use() -> None:
     assert told.scheduler.unfit["a"] == (
         "it asks for 32 GiB of host memory of one node, and the largest has 16 GiB and 0 cores"
     )
+
+
+def test_a_size_that_no_type_has_never_fits_a_policy_that_gives_what_is_asked_for() -> None:
+    """It could start on one device, and under such a policy it would wait for five for ever."""
+    told = mixed("backfill+suitable", (A100, 3), (H200, 3), place="count")
+    told.tell(0.0, JobSubmitted(job("a", sizes=(1, 5), size=5)))
+    told.tell(0.0, JobSubmitted(replace(job("b", sizes=(1, 5), size=5), device_types=("h200",))))
+    assert told.scheduler.unfit == {
+        "a": "it asks for 5 devices, and no type has more than 3",
+        "b": "it asks for 5 devices of type h200, and there are 3",
+    }

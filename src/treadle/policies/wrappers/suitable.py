@@ -74,12 +74,17 @@ class Suitable(Remembering):
         return Schedule(changes, until, Note(memories, None))
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        found = [self.inner.never_fits(spec, cluster.part(one)) for one in places_of(spec, cluster)]
+        where = places_of(spec, cluster)
+        found = [self.inner.never_fits(spec, cluster.part(nodes)) for nodes in where]
         if None in found:
             return None
         if len(named(words_of(spec, cluster), cluster)) == len(cluster.by_type):
-            return self.inner.never_fits(spec, cluster)
-        return found[0] if found else never_suits(spec, cluster)
+            never = self.inner.never_fits(spec, cluster)  # Whatever the types.
+            if never is not None:
+                return never
+        if not where or spec.asked > max(devices_on(nodes, cluster) for nodes in where):
+            return never_suits(spec, cluster, where)
+        return f"of the devices of one type: {found[0]}"
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, lacks = snapshot.jobs[job], ""
