@@ -116,7 +116,7 @@ class _Sender:
             )
             answer = connection.getresponse()
             answer.read()
-            taken = answer.status < 500
+            taken = answer.status < 500 and answer.status != 429  # too many requests, for now
         except OSError:
             taken = False  # Nothing listens now: a daemon or an agent is being started again.
         except Exception:

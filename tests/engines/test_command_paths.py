@@ -17,6 +17,7 @@ from treadle.engines.fleet.copies.command_paths import files_run, led_to
         ("/mnt/home/u/proj/train.py", "/mnt/home/u/proj/train.py"),
         ("file:///home/u/proj", "file:///home/u/proj"),
         ("train.py", "train.py"),
+        ("cd /home/u/proj&&ls>/home/u/proj/log|cat", "cd /own&&ls>/own/log|cat"),
     ],
 )
 def test_only_paths_in_the_folder_are_led_to_the_copy(text: str, expected: str):
@@ -37,6 +38,10 @@ def test_a_copy_whose_name_has_a_backslash_is_taken_as_it_is():
         (("/q/venv/bin/python", "../q/train.py"), ("/q/venv/bin/python", "/q/train.py")),
         (("/bin/bash", "job"), ("/bin/bash", "/p/job")),
         (("python", "-m", "package", "--out", "/scratch"), ()),
+        (("python3.12", "-u", "train.py"), ("/p/train.py",)),
+        (("python", "-m", "gen", "--out", "build/gen.py"), ()),
+        (("convert", "--out", "build/gen.py"), ()),
+        (("shuf", "numbers"), ()),
         (("sh", "-c", "cd /q; python train.py"), ()),
         (("nvidia-smi",), ()),
     ],

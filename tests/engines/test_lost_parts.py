@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from tests.engines.fleet_story import FleetStory, spread, tell
-from tests.engines.fleet_world import FENCING
+from tests.engines.fleet_world import FENCING, InProcessLink
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
@@ -216,3 +216,24 @@ def test_the_clock_of_a_node_that_leaves_again_begins_anew():
         second.cancel()
 
     asyncio.run(story())
+
+
+def test_an_agent_on_another_machine_proves_nothing_before_the_lease_has_run_out(tmp_path):
+    """1. A node is cut off. 2. Another machine takes its name: it has no attempts of the job."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        cut_at = asyncio.get_running_loop().time()
+        before = bench.world.links["n1"].agent
+        bench.engine.clients["n1"].machine = "another"
+        bench.world.cut("n1")
+        bench.world.root = tmp_path / "elsewhere"  # Its disk is another one too.
+        bench.world.links["n1"] = InProcessLink(bench.world._agent("n1"))
+        bench.world.away.discard("n1")
+        bench.world.tell(bench.world.joined("n1"))
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert asyncio.get_running_loop().time() - cut_at >= FENCING.gone_after_s - 0.1
+        await before.close()
+
+    tell(tmp_path, story)

@@ -32,6 +32,15 @@ def needed_cores(spec: JobSpec, devices: int) -> float:
     return max(spec.host_cores, 1.0 if known is None else known * devices)
 
 
+def cores_of_device(spec: JobSpec) -> float:
+    """The cores that the job uses or asks for, for each of its devices.
+
+    What it asks for is for all of its devices on a node: there are no fewer than its least size.
+    """
+    known, least = spec.profile.cores, spec.sizes[0]
+    return max(spec.host_cores / least, 1.0 / least if known is None else known)
+
+
 def cores_suffice(needed: float, cores: float, most: float = CORES_SLACK) -> bool:
     """Whether a node with so many cores (0: it does not say) has what its jobs need together.
 

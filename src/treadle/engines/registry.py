@@ -48,6 +48,7 @@ class EngineContext:
     clock: Clock
     root: Path  # a folder of its own on the controller's machine
     options: EngineOptions = field(default_factory=EngineOptions)
+    identity: str = ""  # of the state folder; empty: it has none
 
 
 EngineFactory = Callable[[EngineContext], Engine]

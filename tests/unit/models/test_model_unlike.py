@@ -65,11 +65,11 @@ def test_lengths_are_counted_as_at_home() -> None:
 
 
 def test_devices_of_several_types_are_a_type_of_their_own_and_of_lost_nodes_none() -> None:
-    assert type_of(("a",), CLUSTER) == A100
-    assert type_of(("h", "a"), CLUSTER) == f"{A100} + {H200}"
-    assert type_of(("a", "gone"), CLUSTER) == "?"
-    known = seen(paced(1, 2.0, A100), paced(1, 9.0, "?"))
-    assert known.by_type(KINDS) == ()
+    assert type_of(("a",), CLUSTER.nodes) == A100
+    assert type_of(("h", "a"), CLUSTER.nodes) == f"{A100} + {H200}"
+    assert type_of(("a", "gone"), CLUSTER.nodes) == "?"
+    known, lost = paced(1, 2.0, A100), paced(1, 9.0, "?")
+    assert seen(known, lost).by_type(KINDS) == seen(lost, known).by_type(KINDS) == ()
 
 
 def on(node: str) -> Allocation:

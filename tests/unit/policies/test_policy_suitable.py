@@ -16,10 +16,14 @@ from treadle.core.events import (
     AttemptEnded,
     JobFinished,
     JobSubmitted,
+    NodeDrained,
     NodeJoined,
     NodeLost,
 )
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.wrappers.hosts import Group
 from treadle.policies.wrappers.reservation import reservations
 from treadle.testing.builders import job, policy
@@ -245,3 +249,58 @@ def test_host_memory_is_that_of_nodes_that_the_job_may_use() -> None:
     assert told.scheduler.unfit["a"] == (
         "it asks for 32 GiB of host memory of one node, and the largest has 16 GiB and 0 cores"
     )
+
+
+def test_a_size_that_no_type_has_never_fits_a_policy_that_gives_what_is_asked_for() -> None:
+    """It could start on one device, and under such a policy it would wait for five for ever."""
+    told = mixed("backfill+suitable", (A100, 3), (H200, 3), place="count")
+    told.tell(0.0, JobSubmitted(job("a", sizes=(1, 5), size=5)))
+    told.tell(0.0, JobSubmitted(replace(job("b", sizes=(1, 5), size=5), device_types=("h200",))))
+    assert told.scheduler.unfit == {
+        "a": "it asks for 5 devices, and no type has more than 3",
+        "b": "it asks for 5 devices of type h200, and there are 3",
+    }
+
+
+def test_a_job_with_a_choice_is_made_way_for_in_any_of_its_types() -> None:
+    """It is offered to the one where less is left to do, and may not wait for that one alone."""
+    told = mixed("srtf+suitable", (A100, 1), (H200, 1))
+    told.tell(0.0, typed("short", "a100", length_s=50.0))
+    told.tell(0.0, typed("long", "h200", length_s=10_000.0))
+    told.runs(0.0, "short", "long")
+    told.tell(1.0, typed("new", "gpu", length_s=60.0))
+    assert told.scheduler.jobs["long"].phase is Phase.STOPPING
+
+
+def test_what_runs_on_drained_nodes_is_no_supply_of_others() -> None:
+    told = mixed("max-min+suitable", (A100, 4), (A100, 4), (H200, 4))
+    held = replace(job("held", size=4, length_s=1e6), device_types=("a100",))
+    told.tell(0.0, JobSubmitted(held))
+    told.runs(0.0, "held")
+    row = told.scheduler.jobs["held"]
+    assert row.allocation is not None
+    told.tell(1.0, NodeDrained(row.allocation.nodes()[0]))
+    elastic = [
+        replace(job(f"e{n}", sizes=(1, 2, 3, 4), size=1, length_s=1e6), device_types=("a100",))
+        for n in range(4)
+    ]
+    told.tell(2.0, *(JobSubmitted(each) for each in elastic))
+    sizes = [told.scheduler.jobs[each.id].size for each in elastic]
+    assert sizes == [1, 1, 1, 1]
+
+
+def test_jobs_that_find_no_room_on_their_type_are_asked_about_once() -> None:
+    """Quotas put all types into one pool; a hundred jobs wait for the type that is full."""
+    told = mixed("weave-l?quotas=a:60/b:60+suitable", (A100, 8), (H200, 8))
+    inner: Policy = told.scheduler.policy.inner  # type: ignore[attr-defined]
+    asked, decide = list[Snapshot](), inner.decide
+
+    def counted(seen: Snapshot) -> Schedule:
+        asked.append(seen)
+        return decide(seen)
+
+    told.tell(0.0, *(typed(f"h{n}", "a100", length_s=1e6) for n in range(8)))
+    told.tell(1.0, *(typed(f"w{n}", "a100", length_s=1e3) for n in range(100)))
+    inner.decide = counted  # type: ignore[method-assign]
+    told.tell(2.0, typed("more", "a100", length_s=1e3))
+    assert 0 < len(asked) < 20

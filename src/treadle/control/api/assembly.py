@@ -55,6 +55,7 @@ from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.facts import CodeChanged
 from treadle.models.company.record import CompanyRecord
+from treadle.store.bond import folder_identity
 from treadle.store.seal import Seal
 from treadle.store.store import Store
 
@@ -99,6 +100,11 @@ class Parts:
     token_key: bytes
 
 
+def _identity(folder: Path) -> str:
+    found = folder_identity(folder)
+    return "" if found is None else found.id
+
+
 def assemble(store: Store, settings: LiveSettings, published: Published) -> Parts:
     """Everything, as the last controller left it, or fresh."""
     settings.root.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,7 +115,13 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     inbox = Inbox()
     link = EngineLink(inbox)
     engine = settings.engine(
-        EngineContext(controls=link, clock=clock, root=settings.root, options=settings.options)
+        EngineContext(
+            controls=link,
+            clock=clock,
+            root=settings.root,
+            options=settings.options,
+            identity=_identity(settings.root),
+        )
     )
     cluster = Cluster(nodes_at_start(store, engine.nodes()))
     remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))

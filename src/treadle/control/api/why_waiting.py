@@ -180,7 +180,8 @@ def reason(context: Context, record: JobRecord, row: Job) -> Finding:
         or _gated(context, record)
         or _backing_off(context, row)
         or _bound(context, row)
-        or on_closed(context, row)
+        # The policy says of a job that its files bind to nodes that it is.
+        or (None if row.only_on else on_closed(context, row))
         or _queued(context, row)
     )
 

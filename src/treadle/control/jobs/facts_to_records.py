@@ -35,6 +35,7 @@ from treadle.control.learning import (
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
+from treadle.core.cluster import Node
 from treadle.core.events import (
     AttemptEnded,
     JobCancelled,
@@ -313,9 +314,12 @@ class Reducer:
             over=record.id in self._scheduler.ended,
             numbers=numbers_in(record),
             spread=spread_of(nodes_in(devices), len(devices), self._scheduler.cluster),
-            device_type=type_of(nodes_in(devices), self._scheduler.cluster),
+            device_type=type_of(nodes_in(devices), self._all_nodes()),
         )
         self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
+
+    def _all_nodes(self) -> list[Node]:
+        return [*self._scheduler.cluster.nodes, *self._scheduler.drained.values()]
 
     def _learn_running(self, record: JobRecord, fact: JobProgressed) -> None:
         """What a job taught that still runs: its speed at this size, and what it uses."""
@@ -329,7 +333,7 @@ class Reducer:
                 row.size,
                 numbers=numbers_in(record),
                 spread=spread_of(nodes, row.size, cluster),
-                device_type=type_of(nodes, cluster),
+                device_type=type_of(nodes, self._all_nodes()),
             )
             self._learner.pace(record.id, fact.action, kinds_of(record), pace)
             if pace is not None and pace.step_s:

@@ -35,6 +35,7 @@ from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
+from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
 from treadle.files import is_folder, replace
 
@@ -219,7 +220,9 @@ class Agent:
                 await self._copies.sweep(session.id)
             upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
             root = str(session.checkpoints)
-            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
+            return messages.Charged(
+                session=session.id, upto=upto, shared=shared, root=root, machine=boot_id()
+            )
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
         shared = self.sees(asked.shared, asked.probe)
@@ -315,7 +318,7 @@ class Agent:
             gone = tuple(job for job in asked.jobs if job not in left)
             self._of(asked.session)  # The answer is of this session, or there is none.
             if gone or fence.now() >= give_up_at:
-                return messages.Gone(jobs=gone)
+                return messages.Gone(jobs=gone, machine=boot_id())
             await asyncio.sleep(FREE_LOOK_S)
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:

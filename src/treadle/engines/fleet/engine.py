@@ -256,7 +256,8 @@ class FleetEngine:
             while client.name in self._coming:  # Until it left, or another agent speaks for it.
                 with suppress(EngineError):
                     await client.ask("survey", survey, messages.Surveyed)
-                    self._join(member)
+                    if client.name in self._coming:  # It may have left with its answer.
+                        self._join(member)
                     return
                 await asyncio.sleep(AGAIN_LAST_S)
 
@@ -449,7 +450,7 @@ class FleetEngine:
         self._views.forget(left.name)
         self._sightings.pop(left.name, None)
         self._tell(NodeLost(left.name, left.why))
-        self._lost.away(left.name)
+        self._lost.away(left.name, "" if client is None else client.machine)
         for course in list(self._courses.values()):
             self.do(course, course.lose(left.name))
         if client is not None:

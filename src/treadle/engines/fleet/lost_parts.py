@@ -9,7 +9,8 @@ a word, or runs on, and there are two proofs:
                                   have killed what they had
     the node is a member again    its agent says, in a session of this controller, that nothing of
                                   the job is left there; it stops what there is, since no row of
-                                  that session names it
+                                  that session names it. An agent on another machine, which has the
+                                  name of the lost node now, proves nothing: the first proof holds
 
 Time proves nothing about a member: its lease may be renewed, and what is stopped there has its
 grace. So the clock of a node stops when it joins and begins anew when it leaves, and it does not
@@ -49,12 +50,14 @@ class LostParts:
     def __init__(self, desk: LostPartsDesk, fencing: Fencing) -> None:
         self._desk, self._after_s = desk, fencing.gone_after_s
         self._clocks: dict[str, asyncio.TimerHandle] = {}  # of nodes that are no members
+        self._machines: dict[str, str] = {}  # that had the names of nodes when these were lost
+        self._due: dict[str, float] = {}  # when clocks that were stopped would have run out
 
-    def away(self, node: str) -> None:
-        """It left: it is no member from now on."""
+    def away(self, node: str, machine: str = "") -> None:
+        """It left: it is no member from now on. machine: where its agent was, if that is known."""
         self._stop_clock(node)
-        loop = asyncio.get_running_loop()
-        self._clocks[node] = loop.call_later(self._after_s, self._fenced, node)
+        self._machines[node] = machine
+        self._start_clock(node, asyncio.get_running_loop().time() + self._after_s)
 
     def found_away(self, nodes: Collection[str]) -> None:
         """They are no members when a controller has taken over; some may have left meanwhile."""
@@ -78,8 +81,12 @@ class LostParts:
         for node in list(self._clocks):
             self._stop_clock(node)
 
+    def _start_clock(self, node: str, due: float) -> None:
+        self._clocks[node] = asyncio.get_running_loop().call_at(due, self._fenced, node)
+
     def _stop_clock(self, node: str) -> None:
         if (clock := self._clocks.pop(node, None)) is not None:
+            self._due[node] = clock.when()
             clock.cancel()
 
     def _fenced(self, node: str) -> None:
@@ -100,4 +107,12 @@ class LostParts:
                 await asyncio.sleep(AGAIN_LAST_S)
             if self._desk.clients.get(client.name) is not client:
                 return  # It left meanwhile, or its agent is another one: that is asked.
+            if found.jobs and self._is_another(client.name, found.machine):
+                self._start_clock(client.name, self._due[client.name])
+                return
             self._desk.fence(client.name, found.jobs)
+
+    def _is_another(self, node: str, machine: str) -> bool:
+        """Whether a node of that name was lost on another machine, and its lease may last."""
+        lost = self._machines.get(node, "")
+        return node in self._due and bool(lost and machine) and lost != machine

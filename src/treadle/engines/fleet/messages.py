@@ -156,6 +156,7 @@ class Charged:
     upto: int  # facts up to this number say what the node had
     shared: bool  # its jobs keep their checkpoints in the controller's folder
     root: str = ""  # where they do, on that node
+    machine: str = ""  # of the node: another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,7 @@ class GoneAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
     jobs: tuple[JobId, ...]  # nothing of them runs, nor will before it is ordered
+    machine: str = ""  # where it was looked; another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class NodeClient:
         # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
         self.shared: bool | None = None
         self.root = ""  # where its jobs keep them, on that node
+        self.machine = ""  # on which its agent is; empty: not known yet
         self._link = joined.link
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
@@ -198,6 +199,7 @@ class NodeClient:
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto, self._reports_upto = answered.session, 0, 0, 0
         self.shared, self.root = answered.shared, answered.root
+        self.machine = answered.machine
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

@@ -52,6 +52,7 @@ class ReportRelay:
     def __init__(self, root: Path, token_of: TokenOf, *, within_s: float = WITHIN_S) -> None:
         """root: of the agent; the name is kept there."""
         self._root, self._token_of, self._within_s = root, token_of, within_s
+        self._closed = False  # for ever: the next agent has another
         self._server: asyncio.Server | None = None
         self._name = ""
         self._said = ""  # why it could not listen
@@ -67,7 +68,7 @@ class ReportRelay:
 
     async def open(self) -> None:
         """Listen, unless it does. What is in the way may go: call it again and again."""
-        if self._server is not None:
+        if self._server is not None or self._closed:
             return
         try:
             self._name = self._name or self._kept_name()
@@ -78,6 +79,7 @@ class ReportRelay:
                 logger.warning("jobs on this node cannot report their progress: %s", error)
 
     def close(self) -> None:
+        self._closed = True
         if self._server is not None:
             self._server.close()
             self._server = None

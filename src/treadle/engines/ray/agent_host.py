@@ -43,6 +43,7 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     root: str  # the agent's files are in a folder of the node's name in it
     lease_s: float
+    identity: str = ""  # of the state folder: another one may have the same path elsewhere
     member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
     slots: int | None = None  # CPU slots, in place of GPUs
@@ -130,7 +131,9 @@ class AgentHost:
     async def _others(self, post: Post) -> str:
         """The state folder of another Treadle, if this is its agent and jobs of it run."""
         mine = self._post
-        if self._agent is None or mine is None or mine.folder == post.folder:
+        if self._agent is None or mine is None:
+            return ""
+        if (mine.folder, mine.identity) == (post.folder, post.identity):
             return ""
         return mine.root if await asyncio.to_thread(self._agent.runs) else ""
 

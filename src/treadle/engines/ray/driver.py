@@ -240,6 +240,7 @@ class Driver:
             name=node.name,
             address=node.address,
             root=settings.root,
+            identity=settings.identity,
             lease_s=settings.lease_s,
             member=node.id,
             rack=node.rack,

@@ -25,6 +25,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     root: str  # the folder of each node's files is below it, on that node
     holder: str  # who this controller is, for people
     instance: str  # the same for all controllers of one state folder, of which one can run
+    identity: str = ""  # of its state folder, wherever that is seen; empty: it has none
     epoch_min: int = 0  # the epoch to be given is above this one
     resumes: int = 0  # the epoch that this controller has; it lost its driver
     devices: int | None = None  # CPU slots on each node, in place of GPUs

@@ -56,6 +56,7 @@ def ray_fleet(
         root=str(context.root),
         holder=f"{here()}, state folder {context.root}",
         instance=f"{socket.gethostname()}:{context.root}",
+        identity=context.identity,
         epoch_min=_number(kept),
         devices=options.devices,
         gpus=options.gpus,

@@ -13,9 +13,9 @@ from treadle.core.cluster import Cluster
 from treadle.core.company import (
     CORES_SLACK,
     CROWD_MAX,
+    cores_of_device,
     cores_suffice,
     kept_in_crowd,
-    needed_cores,
     needed_gib,
     no_company,
     smallest_device_gib,
@@ -260,7 +260,7 @@ class CompanyBelief(SpeedsTogether):
             profile.busy,
             profile.memory_busy,
             needed_gib(spec),
-            needed_cores(spec, devices=1),
+            cores_of_device(spec),
             spec.exclusive,
         )
 
@@ -273,7 +273,7 @@ class CompanyBelief(SpeedsTogether):
 
 def _cores_of(specs: Sequence[JobSpec]) -> float:
     """What the jobs use together beside each device that they share."""
-    return sum(needed_cores(spec, devices=1) for spec in specs)
+    return sum(cores_of_device(spec) for spec in specs)
 
 
 def _crowd(specs: Sequence[JobSpec], cores: float) -> str:

@@ -124,7 +124,7 @@ class Learned(LengthAware):
         speed = self.alone(spec, len(allocation.devices)) * self._apart(spec, allocation)
         if self.cluster is not None and len(self.cluster.by_type) > 1:
             found = dict(self.knowledge.by_type(self.kinds(spec)))
-            speed *= found.get(type_of(allocation.nodes(), self.cluster), 1.0)
+            speed *= found.get(type_of(allocation.nodes(), self.cluster.nodes), 1.0)
         if not ring:
             return speed
         model = self._model
@@ -187,7 +187,7 @@ def learning(belief: Learned, measure: Measure | None = None) -> Observer:
                 measured,
                 shared=shared,
                 spread=spread,
-                device_type=type_of(job.allocation.nodes(), scheduler.cluster),
+                device_type=type_of(job.allocation.nodes(), scheduler.cluster.nodes),
             )
 
     return observe

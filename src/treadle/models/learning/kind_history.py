@@ -115,6 +115,8 @@ class History:
 
     def _paced(self, outcome: Outcome, step_s: float) -> bool:
         """Take a speed in; whether it can be told what it is of."""
+        if outcome.device_type == UNKNOWN_TYPE:
+            return False
         if not self.steps and not self.apart:
             self.home = outcome.device_type
         self.home = self.home or outcome.device_type
@@ -122,7 +124,7 @@ class History:
             put(self._table(outcome.spread), outcome.size, step_s)
             return True
         # Of a placement apart on another type, which of the two made it slower is not known.
-        if outcome.spread or outcome.device_type == UNKNOWN_TYPE:
+        if outcome.spread:
             return False
         if outcome.device_type in self.elsewhere or len(self.elsewhere) < TYPES_MAX:
             put(self.elsewhere.setdefault(outcome.device_type, {}), outcome.size, step_s)

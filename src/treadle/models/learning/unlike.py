@@ -7,11 +7,11 @@ factor is not known and 1 stands in its place. A job on devices of several types
 own.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import exp, log
 
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Node
 from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import FAR, Kind, closeness
@@ -21,10 +21,10 @@ from treadle.models.learning.speeds import median, points
 Factors = tuple[tuple[str, float], ...]  # the home first, with 1; empty: one type was seen
 
 
-def type_of(nodes: Collection[str], cluster: Cluster) -> str:
-    """The type of the devices of these nodes; `?` if one of them has left."""
-    types = {node.name: node.device_type for node in cluster.nodes}
-    found = {types.get(name, UNKNOWN_TYPE) for name in nodes}
+def type_of(names: Collection[str], nodes: Iterable[Node]) -> str:
+    """The type of the devices of the nodes of these names; `?` if one of them has left."""
+    types = {node.name: node.device_type for node in nodes}
+    found = {types.get(name, UNKNOWN_TYPE) for name in names}
     return UNKNOWN_TYPE if UNKNOWN_TYPE in found else " + ".join(sorted(found))
 
 

@@ -100,19 +100,15 @@ class _Choice:
 
 def narrowed(snapshot: Snapshot, cluster: Cluster, names: Collection[JobId]) -> Snapshot:
     """These nodes as a cluster of their own, with these jobs to decide about."""
-    others = snapshot.cluster.names - cluster.names
+    own = cluster.names
     return snapshot._replace(
         cluster=cluster,
         jobs={
             name: row
             for name, row in snapshot.jobs.items()
-            if name in names
-            or row.allocation is None
-            or not others.issuperset(row.allocation.nodes())
+            if name in names or row.allocation is None or not own.isdisjoint(row.allocation.nodes())
         },
-        free=snapshot.free.only(cluster.names),
-        tenants={
-            device: own for device, own in snapshot.tenants.items() if device.node not in others
-        },
+        free=snapshot.free.only(own),
+        tenants={device: each for device, each in snapshot.tenants.items() if device.node in own},
         ranking=snapshot.ranking.only(names),
     )

@@ -13,6 +13,7 @@ from math import inf
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
+from treadle.core.device_types import Nodes
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
@@ -97,6 +98,8 @@ class Elsewhere(Wrapper):
             others = {i: new for i, new in moved.items() if i != identity}
             shares = _shares(snapshot, others, allocation.devices)
             free, size = free_after(snapshot, others), allocation.size
+            if not suspects:  # It is not put among the jobs that wait for another type.
+                free = free.only(_of_its_types(allocation, snapshot.cluster))
             devices = None if shares else self._elsewhere(free, job, size, snapshot.cluster)
             better = devices and Allocation(devices, allocation.plan)  # Cores are of a node.
             if better and (suspects or len(better.nodes()) <= len(allocation.nodes())):
@@ -136,6 +139,12 @@ class Elsewhere(Wrapper):
 
     def _patient_until(self, job: Job) -> float:
         return max(job.since_at, job.ready_at) + self._patience_s
+
+
+def _of_its_types(allocation: Allocation, cluster: Cluster) -> Nodes:
+    """The nodes with devices of the types that were chosen for it."""
+    own = [nodes for nodes in cluster.by_type.values() if not nodes.isdisjoint(allocation.nodes())]
+    return Nodes().union(*own)
 
 
 def _suspected(device: Device, job: Job) -> bool:

@@ -65,21 +65,28 @@ class Suitable(Remembering):
             memory = Note({pool.types: schedule.memory}, None)
             return Schedule(schedule.changes, schedule.valid_until, memory)
         asked = {pool: self._asked(view) for pool, view in views.items()}
+        found = self._left_over(snapshot, asked)
+        asked = self._with_guests(snapshot, asked, found)
         changes: dict[JobId, Allocation | None] = {}
         for one in asked.values():
             changes |= one.changes
-        changes |= self._left_over(snapshot, asked)
+        changes |= found
         until = min((one.schedule.valid_until for one in asked.values()), default=inf)
         memories = {pool.types: one.schedule.memory for pool, one in asked.items()}
         return Schedule(changes, until, Note(memories, None))
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        found = [self.inner.never_fits(spec, cluster.part(one)) for one in places_of(spec, cluster)]
+        where = places_of(spec, cluster)
+        found = [self.inner.never_fits(spec, cluster.part(nodes)) for nodes in where]
         if None in found:
             return None
         if len(named(words_of(spec, cluster), cluster)) == len(cluster.by_type):
-            return self.inner.never_fits(spec, cluster)
-        return found[0] if found else never_suits(spec, cluster)
+            never = self.inner.never_fits(spec, cluster)  # Whatever the types.
+            if never is not None:
+                return never
+        if not where or spec.asked > max(devices_on(nodes, cluster) for nodes in where):
+            return never_suits(spec, cluster, where)
+        return f"of the devices of one type: {found[0]}"
 
     def why(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, lacks = snapshot.jobs[job], ""
@@ -162,10 +169,12 @@ class Suitable(Remembering):
                 if job.allocation is not None:
                     seen = seen.keeping([job])
                     continue
+                if job.id not in seen.ranking:
+                    continue  # Others like it found no room.
                 seen = seen.hiding([job.id])
                 found = self._there(seen, job)
                 own |= found
-                seen = _done(seen, found)
+                seen = _done(seen, found) if found else seen.hiding(_no_smaller(seen, job))
 
     def _there(self, seen: Snapshot, job: Job) -> Changes:
         """What the inner policy would do for a waiting job on the nodes that suit it."""
@@ -216,6 +225,44 @@ class Suitable(Remembering):
             )
             found |= starts(view, self._asked(view).changes)
         return found
+
+    def _with_guests(
+        self, snapshot: Snapshot, asked: dict[Pool, _Asked], found: Mapping[JobId, Allocation]
+    ) -> dict[Pool, _Asked]:
+        """The same, where a pool makes way for jobs that no other pool has started.
+
+        Otherwise a job that may use several types would wait for one of them alone, however
+        long the jobs there are.
+        """
+        answers = dict(asked)
+        started = {name for one in asked.values() for name, new in one.changes.items() if new}
+        rest = [job for job in snapshot.waiting() if job.id not in started and job.id not in found]
+        for pool, one in asked.items():
+            own = one.seen.ranking
+            guests = {
+                job.id for job in rest if job.id not in own and pool.is_open(job, snapshot.cluster)
+            }
+            taken = any(pool.nodes.issuperset(new.nodes()) for new in found.values())
+            if not guests or taken:  # What was left over has been given out: the next time.
+                continue
+            names = guests | {job.id for job in (*one.seen.holding(), *one.seen.waiting())}
+            view = narrowed(snapshot, pool.cluster, names)._replace(memory=one.seen.memory)
+            again = self._asked(view)
+            begun = {name for name in guests if again.changes.get(name) is not None}
+            if begun:
+                answers[pool] = again
+                rest = [job for job in rest if job.id not in begun]
+        return answers
+
+
+def _no_smaller(seen: Snapshot, job: Job) -> list[JobId]:
+    """Waiting jobs that find no room where this one found none."""
+    own, least = places(job, seen.cluster), job.spec.sizes[0]
+    return [
+        each.id
+        for each in seen.waiting()
+        if each.spec.sizes[0] >= least and places(each, seen.cluster) == own
+    ]
 
 
 def _is_on(job: Job, nodes: Nodes) -> bool:

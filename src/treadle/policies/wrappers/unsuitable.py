@@ -13,12 +13,18 @@ _NAMED_MAX = 3
 _TYPES_MAX = 8
 
 
-def never_suits(spec: JobSpec, cluster: Cluster) -> str:
-    """Why there are too few devices that the job may use."""
+def never_suits(spec: JobSpec, cluster: Cluster, places: Sequence[Nodes]) -> str:
+    """Why there are too few devices that the job may use.
+
+    places: those with as many as it needs at least, where it asks for more.
+    """
     words = words_of(spec, cluster)
+    if len(places) > 1:
+        most = max(devices_on(nodes, cluster) for nodes in places)
+        return f"it asks for {wanted(spec.asked, words)}, and no type has more than {most:,}"
     types = named(words, cluster)
     there = sum(devices_on(cluster.by_type[each], cluster) for each in types)
-    asks = f"it asks for {wanted(spec.sizes[0], words)}"
+    asks = f"it asks for {wanted(spec.asked if places else spec.sizes[0], words)}"
     if there:
         return f"{asks}, and there {are(there)} {there:,}"
     return f"{asks}, and there are none; the types here are {types_text(cluster)}"

@@ -104,7 +104,8 @@ class CheckpointCopies:
         self._known: dict[JobId, Known] = {}
         self._locks: WeakValueDictionary[JobId, asyncio.Lock] = WeakValueDictionary()
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._copied: dict[JobId, str] = {}  # the state that the second copy holds
+        # The state that the second copy holds, and the store that has it.
+        self._copied: dict[JobId, tuple[str, str]] = {}
         # Nodes of checkpoints that cannot be copied, and why.
         self._large: dict[JobId, tuple[tuple[str, ...], str]] = {}
         self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
@@ -158,7 +159,10 @@ class CheckpointCopies:
     async def news(self, job: JobId) -> str:
         """The state of the checkpoints of a job that runs, if its second copy has another."""
         origin = await self._running(job)
-        if origin is None or origin.stock.state == self._copied.get(job):
+        if origin is None:
+            return ""
+        state, store = self._copied.get(job, ("", ""))
+        if origin.stock.state == state and self._nodes_of(store):
             return ""
         objection = origin.stock.objection
         if self._too_large(origin.stock.bytes) or objection:
@@ -192,7 +196,7 @@ class CheckpointCopies:
             self._traces.also(job, target.name)
             async with self._turns:
                 await copy(what, [source], target, still=True)
-            self._copied[job] = state
+            self._copied[job] = state, self._store(target.name)
 
     async def _running(self, job: JobId) -> Held | None:
         """What the first node of a job has that runs; None if there is nothing to copy."""

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 _SCRIPTS = (".py", ".sh", ".bash")
 _INTERPRETERS = ("python", "bash", "sh", "dash", "zsh", "perl", "ruby", "node")
 # What may stand before and behind a path within a word: `--data=/a`, `/a:/b`, `sh -c 'cd /a'`.
-_BEFORE, _BEHIND = r"(?<![^\s=:,;'\"(])", r"(?![^/\s:,;'\")])"
+_BEFORE, _BEHIND = r"(?<![^\s=:,;'\"(<>|&`])", r"(?![^/\s:,;'\")<>|&`])"
 
 
 def led_to(text: str, folder: str, own: str) -> str:
@@ -26,13 +26,27 @@ def files_run(command: Sequence[str], folder: str) -> tuple[str, ...]:
     """
     program, behind = command[0], command[1:]
     found = [program] if "/" in program else []
-    script = next((word for word in behind if _is_script(word)), "")
-    name = PurePosixPath(program).name
-    if not script and behind and name.startswith(_INTERPRETERS) and behind[0][:1] != "-":
-        script = behind[0]
+    name = re.sub(r"[0-9.]*$", "", PurePosixPath(program).name)
+    script = _first(behind) if name in _INTERPRETERS else _behind_options(behind)
     if script:
         found.append(script)
     return tuple(os.path.normpath(os.path.join(folder, word)) for word in found)  # noqa: PTH118
+
+
+def _first(words: Sequence[str]) -> str:
+    """The script of an interpreter, behind its flags; empty: it runs a module or a text."""
+    for word in words:
+        if word in ("-m", "-c"):
+            return ""
+        if word[:1] != "-":
+            return word
+    return ""
+
+
+def _behind_options(words: Sequence[str]) -> str:
+    """The script that a launcher is given, which is not the value of an option."""
+    pairs = zip(("", *words), words, strict=False)
+    return next((word for before, word in pairs if _is_script(word) and before[:1] != "-"), "")
 
 
 def _is_script(word: str) -> bool:

@@ -123,7 +123,8 @@ class Incoming:
     def newest(self) -> float:
         """When it last got something, by the clock of files."""
         parts = (self._beside, self._tree, self._part, self._outgoing)
-        return max(path.lstat().st_ctime for path in parts if os.path.lexists(path))
+        times = (path.lstat().st_ctime for path in parts if os.path.lexists(path))
+        return max(times, default=0.0)
 
     # -- pieces ---------------------------------------------------------------------------------
 
@@ -173,13 +174,16 @@ class Incoming:
     def _clear(self, entries: Sequence[Entry]) -> None:
         """Remove what came before and is not wanted any more."""
         wanted = {entry.path: entry for entry in entries if entry.kind == FILE}
-        for folder, inner, names in os.walk(self._tree):
+        folders = {entry.path for entry in entries if entry.kind == FOLDER}
+        for folder, inner, names in os.walk(self._tree, topdown=False):
             links = [name for name in inner if Path(folder, name).is_symlink()]
             for name in (*links, *names):  # Links are made in the end, all of them.
                 path = Path(folder, name)
                 entry = wanted.get(str(path.relative_to(self._tree)))
                 if entry is None or not _is_same(path, entry):
                     path.unlink()
+            if str(Path(folder).relative_to(self._tree)) not in {".", *folders}:
+                Path(folder).rmdir()
 
 
 def drafts_in(parent: Path) -> list[str]:
