@@ -31,6 +31,7 @@ from treadle.wire.jobs import JobDetail, JobRequest, State
 DEVICES = 6
 AT_ONCE = 9  # jobs that have not ended
 SETTLE_S = 240.0
+ABLAZE = 0.7  # so often something runs when it is struck, however slow the machine is
 KILLED = 128 + signal.SIGKILL
 # What is killed, and how often.
 WEIGHTS = {"daemon": 2, "fork server": 3, "supervisor": 4, "rank": 4}
@@ -90,6 +91,15 @@ class Run:
             grace_s=1.0,
             workdir="/",
         )
+
+    def wait_for_attempts(self) -> None:
+        """Until something runs."""
+
+        def runs() -> bool:
+            self.keep_busy()
+            return bool(self._supervisors(live=True))
+
+        _until(runs, "nothing runs")
 
     # -- the killer -----------------------------------------------------------------------------
 
@@ -272,6 +282,8 @@ def run(kills: int, seed: int) -> tuple[Run, list[str]]:
         while made.kills.total() < kills:
             made.keep_busy()
             time.sleep(made.draw.uniform(0.0, 0.3))
+            if made.draw.random() < ABLAZE:
+                made.wait_for_attempts()
             made.strike()
         wrong = made.judge(made.settle())
         kept = bool(wrong)

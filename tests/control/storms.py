@@ -4,7 +4,7 @@ The daemon is a real one. While the storm lasts, nothing can be launched; afterw
 have run exactly once and succeeded, and while it lasted the daemon must have said what was missing.
 
     python -m tests.control.storms all 60          # each kind for 60 s, 200 jobs each
-    python -m tests.control.storms descriptors 8 --jobs 200
+    python -m tests.control.storms descriptors 8 --jobs 80
 """
 
 import argparse
