@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from treadle.engines.local.end_facts import FENCED
 from treadle.engines.node.attempt_folders import AttemptFolders, read_status, read_supervisor
 
 
@@ -103,10 +104,11 @@ class AgentRecords(NamedTuple):
 
     spans: list[Span]
     wrong: list[str]
+    fenced: set[str]  # nodes whose lease ran out while something ran there
 
 
 def agent_records(state: Path) -> AgentRecords:
-    found = AgentRecords([], [])
+    found = AgentRecords([], [], set())
     for root in sorted((state / "nodes").iterdir()):
         folders = AttemptFolders(root)
         found.wrong.extend(f"{root.name} still has a mark of {each}" for each in folders.live())
@@ -115,7 +117,16 @@ def agent_records(state: Path) -> AgentRecords:
                 found.spans.append(each)
             else:
                 found.wrong.append(each)
+        if FENCED in _causes(folders):
+            found.fenced.add(root.name)
     return found
+
+
+def _causes(folders: AttemptFolders) -> set[str]:
+    jobs = [path.name for path in (folders.root / "jobs").iterdir()]
+    marks = [mark for job in jobs for mark in folders.attempts(job)]
+    found = [read_status(folders.path(*mark)) for mark in marks]
+    return {status.cause for status in found if status is not None}
 
 
 def _spans(node: str, folders: AttemptFolders) -> Iterator[Span | str]:

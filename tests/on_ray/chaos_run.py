@@ -236,10 +236,14 @@ class Run:
         agents = agent_records(self._daemon.state)
         outcome.wrong += agents.wrong
         lost = self._lost()
+        # An agent that is killed may be away for longer than its lease lasts.
+        killed = {fault.node for fault in outcome.struck if fault.kind == "agent"}
+        late = (killed & agents.fenced) - lost - self._plan.lost()
+        outcome.notes += [f"(the agent of {node} came too late)" for node in sorted(late)]
         # On a machine that is too busy Ray may miss a node to which nothing was done.
         outcome.notes += [f"({node} was missed)" for node in lost - self._plan.lost()]
         # One that was lost while there was no controller is in no log.
-        lost |= self._plan.lost()
+        lost |= self._plan.lost() | late
         if fewer := self._began_with():
             # The agents of the others came later than a controller waits: it gives up their jobs.
             outcome.notes.append(f"(the controller began with {min(fewer)} devices)")
