@@ -301,6 +301,6 @@ def test_jobs_that_find_no_room_on_their_type_are_asked_about_once() -> None:
 
     told.tell(0.0, *(typed(f"h{n}", "a100", length_s=1e6) for n in range(8)))
     told.tell(1.0, *(typed(f"w{n}", "a100", length_s=1e3) for n in range(100)))
-    inner.decide = counted  # type: ignore[method-assign]
+    inner.decide = counted  # type: ignore[method-assign, assignment]
     told.tell(2.0, typed("more", "a100", length_s=1e3))
     assert 0 < len(asked) < 20

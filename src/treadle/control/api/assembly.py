@@ -48,6 +48,7 @@ from treadle.control.loop import (
 )
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
+from treadle.core.ports import Clock, Engine
 from treadle.core.scheduler import Scheduler
 from treadle.engines.registry import EngineContext, EngineFactory, EngineOptions
 from treadle.failures.failure_history import FailureHistory, Patience
@@ -100,9 +101,17 @@ class Parts:
     token_key: bytes
 
 
-def _identity(folder: Path) -> str:
-    found = folder_identity(folder)
-    return "" if found is None else found.id
+def _engine(settings: LiveSettings, link: EngineLink, clock: Clock) -> Engine:
+    found = folder_identity(settings.root)
+    return settings.engine(
+        EngineContext(
+            controls=link,
+            clock=clock,
+            root=settings.root,
+            options=settings.options,
+            identity="" if found is None else found.id,
+        )
+    )
 
 
 def assemble(store: Store, settings: LiveSettings, published: Published) -> Parts:
@@ -114,15 +123,7 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     clock = MonotonicClock(_run_clock(kept.get("clock")))
     inbox = Inbox()
     link = EngineLink(inbox)
-    engine = settings.engine(
-        EngineContext(
-            controls=link,
-            clock=clock,
-            root=settings.root,
-            options=settings.options,
-            identity=_identity(settings.root),
-        )
-    )
+    engine = _engine(settings, link, clock)
     cluster = Cluster(nodes_at_start(store, engine.nodes()))
     remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))
     belief = belief_on(Cluster(engine.nodes()), remembered)
