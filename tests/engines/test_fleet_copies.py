@@ -1,6 +1,7 @@
 """Jobs that go on on other nodes, which have no file system in common with the ones before."""
 
 import logging
+from pathlib import Path
 
 from tests.engines.copy_story import WRITES, folder, found, runs, stop
 from tests.engines.fleet_story import FleetStory, spread, tell
@@ -10,6 +11,9 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.engines.fleet.copies import code_folders
+from treadle.engines.fleet.copies.code_folders import code_in
+from treadle.engines.fleet.copies.tree import ChangedError
 from treadle.testing.engine_bench import row
 
 
@@ -335,5 +339,32 @@ def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_p
         await bench.engine.tidy("a")
         assert not folder(bench, "n1").exists()
         assert folder(bench, "n0").joinpath("1-0").exists()
+
+    tell(tmp_path, story, apart=True)
+
+
+def test_a_folder_that_changes_while_it_is_copied_is_tried_again_after_a_while(
+    tmp_path, monkeypatch
+):
+    tries: list[Path] = []
+
+    def changing(folder: Path, uid: int | None, most: float) -> code_folders.Code:
+        tries.append(folder)
+        if len(tries) < 3:
+            raise ChangedError("log.txt has changed")
+        return code_in(folder, uid, most)
+
+    monkeypatch.setattr(code_folders, "AGAIN_AFTER_S", (0.01, 0.01, 0.01))
+    monkeypatch.setattr(code_folders, "code_in", changing)
+
+    async def story(bench: FleetStory) -> None:
+        inside = bench.root / "private"
+        inside.mkdir()
+        (inside / "go.sh").write_text("exec sleep 86400")
+        bench.job("a", "sh", "go.sh", workdir=str(inside))
+        await bench.order(Start(0, "a", spread("n1")))
+        await bench.started("a", 0)
+        assert len(tries) == 3
+        assert bench.count(AttemptEnded, "a") == 0
 
     tell(tmp_path, story, apart=True)

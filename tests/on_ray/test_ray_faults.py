@@ -17,8 +17,11 @@ from tests.on_ray.cluster import RayCluster
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
+from treadle.core.ports import Engine
+from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node import processes
 from treadle.engines.ray.driver_process import DriverProcess
+from treadle.engines.ray.fleet import RayFleet
 from treadle.testing.engine_bench import HERE
 
 OTHER_WORK = """
@@ -60,6 +63,12 @@ def children_with(word: bytes) -> list[int]:
         if processes.parent_of(pid) == os.getpid()
         and word in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
+
+
+def epoch_of(engine: Engine) -> int:
+    assert isinstance(engine, FleetEngine)
+    assert isinstance(engine._fleet, RayFleet)
+    return engine._fleet.epoch
 
 
 def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
@@ -126,6 +135,7 @@ def test_another_treadle_is_refused_while_jobs_of_one_that_left_run(
     async def story(bench: RayBench) -> None:
         await bench.order(Start(0, "long", HERE))
         await bench.started("long", 0)
+        epoch = epoch_of(bench.engine)
         await bench.engine.close()
         with pytest.raises(InvalidInputError) as refused:
             await asyncio.to_thread(RayBench, tmp_path / "second", ray_nodes)
@@ -135,6 +145,7 @@ def test_another_treadle_is_refused_while_jobs_of_one_that_left_run(
             "leave ADDRESS"
         )
         bench.engine = await asyncio.to_thread(bench.make)  # That one is not refused.
+        assert epoch_of(bench.engine) == epoch + 1, "the other one has not had the lease"
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 

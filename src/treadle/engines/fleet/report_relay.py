@@ -167,7 +167,7 @@ class ReportRelay:
             return HTTPStatus.UNAUTHORIZED
         try:
             report = msgspec.json.decode(body, type=Report)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return HTTPStatus.BAD_REQUEST
         if job in self._kept:
             report = _over(report, self._kept[job][1].report)

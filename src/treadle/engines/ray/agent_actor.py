@@ -36,6 +36,11 @@ class AgentActor:
             await asyncio.to_thread(self._keep, document)
         return msgspec.json.encode(answer)
 
+    async def others(self, document: bytes) -> str:
+        """The state folder of another Treadle than that of this `Post`, if its jobs run here."""
+        post = msgspec.json.decode(document, type=Post)
+        return await asyncio.wrap_future(self._host.others(post))
+
     async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         return await asyncio.wrap_future(self._host.call(incarnation, verb, document))
 

@@ -99,6 +99,10 @@ class AgentHost:
         """Be this agent; the one that there is goes on if nothing has changed."""
         return self._run(self._attend(post))
 
+    def others(self, post: Post) -> "Future[str]":
+        """The state folder of another Treadle whose jobs run here; empty if none do."""
+        return self._run(self._others(post))
+
     def call(self, incarnation: str, verb: str, document: bytes) -> "Future[bytes]":
         """A call of the controller to the agent that it knows."""
         return self._run(self._call(incarnation, verb, document))

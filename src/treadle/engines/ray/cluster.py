@@ -29,6 +29,7 @@ from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
 TYPED = "treadle.io/device-type"  # a label: what its devices are called
+OTHERS_WITHIN_S = 10.0  # for an agent to say whose jobs it has
 SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not used
 ID = "ray.io/node-id"
 RESERVED = "treadle-"  # before the id of a node: the name of its placement group
@@ -207,6 +208,19 @@ def agent_of(node: RayNode) -> Any:  # noqa: ANN401  # Ray's handles have no typ
         max_concurrency=256,
         scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
     ).remote()
+
+
+def others_on(node: RayNode, post: bytes) -> str:
+    """The state folder of another Treadle whose jobs run there, by its agent; empty: none is known.
+
+    It blocks, and starts nothing.
+    """
+    try:
+        agent = ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE)
+        found: str = ray.get(agent.others.remote(post), timeout=OTHERS_WITHIN_S)
+    except (RayError, ValueError, AttributeError):  # There is none, or of another version.
+        return ""
+    return found
 
 
 def replace_agent(node: RayNode) -> Any:  # noqa: ANN401

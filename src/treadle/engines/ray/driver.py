@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -93,6 +94,7 @@ class Driver:
                 above=settings.epoch_min,
                 resumes=settings.resumes,
                 pause=threading.Event().wait,
+                before=self._look_for_others,
             )
         )
         await asyncio.to_thread(lease.renew, self._store, taken, 0)
@@ -121,7 +123,7 @@ class Driver:
         now = asyncio.get_running_loop().time
         give_up_at = now() + ATTEND_WITHIN_S
         while now() < give_up_at:
-            self._refuse_beside_others()
+            _refuse_beside({each.node.name: each.others for each in self._members.values()})
             tasks = [each.attending for each in self._members.values()]
             attending = [task for task in tasks if task is not None and not task.done()]
             if not attending:
@@ -129,16 +131,13 @@ class Driver:
             await asyncio.wait(attending, timeout=self._settings.look_every_s)
             await self._look_again()
 
-    def _refuse_beside_others(self) -> None:
-        """Their agents would be ours, and their jobs would end with their leases."""
-        found = [each for each in self._members.values() if each.others]
-        if found:
-            names = ", ".join(sorted(each.node.name for each in found))
-            raise InvalidInputError(
-                f"jobs of another Treadle run on this Ray cluster, on {names}: start that one, "
-                f"with --state {found[0].others}, or end them with "
-                "python -m treadle.engines.ray leave ADDRESS"
-            )
+    def _look_for_others(self) -> None:
+        """In a thread, before the lease is taken: it may block."""
+        found = {}
+        for node in cluster.nodes():
+            if others := cluster.others_on(node, msgspec.json.encode(self._post_of(node))):
+                found[node.name] = others
+        _refuse_beside(found)
 
     async def _watch(self) -> None:
         while True:
@@ -234,9 +233,14 @@ class Driver:
         return ""
 
     async def _attended(self, member: Member) -> Attending:
-        node, settings = member.node, self._settings
+        document = msgspec.json.encode(self._post_of(member.node))
+        answer: bytes = await member.actor.attend.remote(document)
+        return msgspec.json.decode(answer, type=Attending)
+
+    def _post_of(self, node: RayNode) -> Post:
+        settings = self._settings
         slots = cluster.bundle(node, settings.devices).get("CPU")
-        post = Post(
+        return Post(
             name=node.name,
             address=node.address,
             root=settings.root,
@@ -252,8 +256,6 @@ class Driver:
             warm=settings.warm,
             turns=settings.turns,
         )
-        answer: bytes = await member.actor.attend.remote(msgspec.json.encode(post))
-        return msgspec.json.decode(answer, type=Attending)
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -303,6 +305,20 @@ class Driver:
                 await asyncio.to_thread(lease.give_back, self._store, self._held)
         with contextlib.suppress(OSError):
             self._writer.close()
+
+
+def _refuse_beside(others: Mapping[str, str]) -> None:
+    """Agents would be ours, and jobs of another Treadle would end with their leases.
+
+    others: its state folder, by node; empty where none of its jobs runs.
+    """
+    names = sorted(name for name, folder in others.items() if folder)
+    if names:
+        raise InvalidInputError(
+            f"jobs of another Treadle run on this Ray cluster, on {', '.join(names)}: start that "
+            f"one, with --state {others[names[0]]}, or end them with "
+            "python -m treadle.engines.ray leave ADDRESS"
+        )
 
 
 async def _serve(address: str, link: socket.socket) -> None:

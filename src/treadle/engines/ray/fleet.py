@@ -70,6 +70,7 @@ class RayFleet:
         self._task: asyncio.Task[None] | None = None
         self._tell: Callable[[Change], None] = lambda _: None
         self._socket, self.epoch, members, coming = self._opened(settings)
+        self._held = self.epoch  # the newest epoch that the lease has given it
         self._coming = set(coming)
         ordered = sorted(members, key=lambda each: natural(each.node.name))
         self._members = tuple(self._joined(each) for each in ordered)
@@ -174,7 +175,7 @@ class RayFleet:
             logger.info("connected to Ray again")
 
     async def _reopened(self) -> asyncio.StreamReader:
-        settings = msgspec.structs.replace(self._settings, resumes=self.epoch)
+        settings = msgspec.structs.replace(self._settings, resumes=self._held)
         said = ""
         while True:
             try:
@@ -185,11 +186,10 @@ class RayFleet:
                     said = str(error)
                 await asyncio.sleep(AGAIN_AFTER_S)
                 continue
-            if epoch != self.epoch:
-                # Another cluster, or one that has forgotten: a fresh controller takes charge of it.
-                link.close()
-                logger.error("the Ray cluster is another one now; start Treadle again to use it")
-                await asyncio.get_running_loop().create_future()
+            if epoch != self._held:
+                # It has given the lease back. If it took charge of agents, they refuse our epoch.
+                logger.warning("another controller has had this Ray cluster meanwhile")
+                self._held = epoch
             reader = await self._attach(link)
             # A node without an agent is a member, and what runs there runs on.
             there = {each.node.name for each in members} | set(coming)

@@ -57,10 +57,13 @@ def take(
     resumes: int = 0,
     lease_s: float = LEASE_S,
     pause: Callable[[float], object],
+    before: Callable[[], object] = lambda: None,
 ) -> Lease:
     """Take the next epoch, or the one that this controller has; refuses while another lives.
 
     above: the epochs that this controller has seen, perhaps in a cluster that is gone.
+    before: raises InvalidInputError if the lease of another one, which has run out, is to be left
+    as it is: who lost it would take a newcomer that is refused later for a follower.
     """
     while True:
         newest = _newest(store)
@@ -71,6 +74,7 @@ def take(
                     return Lease(newest)
             elif found is not None:
                 _wait_out(store, newest, found, lease_s=lease_s, pause=pause)
+                before()
         # A cluster that was started again has forgotten; its agents have not.
         epoch = resumes if resumes > newest else max(newest, above) + 1
         if not store.create(_lease(epoch), msgspec.json.encode(holder)):

@@ -51,6 +51,8 @@ def bound(snapshot: Snapshot, row: Job) -> Reason | None:
     here = [name for name in row.only_on if name in snapshot.cluster.names]
     free = len([device for device in snapshot.free if device.node in row.only_on])
     state = f"{free} {are(free)} free there" if here else "they are not in use now"
+    if here and not usable_by(row.spec, snapshot.cluster, row.only_on):
+        state = "none there is of a type that it may have"
     needs = f"it needs {devices(row.spec.sizes[0])}, and {state}"
     return Reason("devices", f"{only_there(row)}; {needs}")
 

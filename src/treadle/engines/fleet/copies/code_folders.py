@@ -41,6 +41,7 @@ from treadle.repository import unignored
 
 LEFT_OUT = frozenset({".git", "__pycache__", ".venv", "venv", "node_modules"})
 HASHED_AT_ONCE = 1 << 20  # bytes
+AGAIN_AFTER_S = (1.0, 2.0, 4.0, 8.0, 15.0)  # if a file has changed
 
 Answer = TypeVar("Answer")
 
@@ -108,13 +109,30 @@ class CodeFolders:
         self.given[launch.job] = {node: sight.own for node, sight in sights.items() if sight.own}
         blind = [node for node, sight in sights.items() if not sight.there]
         try:
-            await self._send(launch, blind, wanted)
+            await self._send_patiently(launch, blind, wanted)
         finally:
             self.doing.pop(launch.job, None)
         sights |= {node: await self._sight(launch, node) for node in blind}
         for node, sight in sights.items():
             for path in sight.missing:
                 await self._miss(launch, node, path)
+
+    async def _send_patiently(
+        self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
+    ) -> None:
+        """Again and again while a file changes: something may be written there all the time."""
+        for pause_s in AGAIN_AFTER_S:
+            try:
+                await self._send(launch, blind, wanted)
+            except ChangedError as error:
+                why = f"its folder {launch.workdir} changes while it is copied ({error})"
+            else:
+                return
+            self.doing[launch.job] = f"{why}; that is tried again"
+            await asyncio.sleep(pause_s)
+            if not wanted():
+                return
+        raise EngineError(why, retryable=True)
 
     async def _send(self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]) -> None:
         folder = Path(launch.workdir)
@@ -123,8 +141,8 @@ class CodeFolders:
         most = self._limit_gib * 2**30
         try:
             code = await asyncio.to_thread(code_in, folder, launch.uid, most)
-        except ChangedError as error:
-            raise EngineError(f"its folder {folder}: {error}", retryable=True) from None
+        except ChangedError:
+            raise
         except (EngineError, OSError) as error:
             await self._refuse(launch, f"cannot be copied to node {blind[0]}: {error}")
             return
