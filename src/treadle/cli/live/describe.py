@@ -280,11 +280,12 @@ def _attempt(run: AttemptView, now: float) -> list[str]:
     if run.failure:
         retried = "; retried" if run.failure.retried else ""
         how = f"{plain(run.failure.sentence)}{retried}"
+    begun = run.started_at > 0
     return [
         str(run.number),
         ", ".join(plain(device) for device in run.devices),
-        ago(run.started_at, now),
-        short_span((run.ended_at or now) - run.started_at),
+        ago(run.started_at, now) if begun else "not yet",
+        short_span((run.ended_at or now) - run.started_at) if begun else "",
         "" if run.code is None else str(run.code),
-        how or ("running" if run.ended_at is None else ""),
+        how or (("running" if begun else "starting") if run.ended_at is None else ""),
     ]
