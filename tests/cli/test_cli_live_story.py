@@ -183,8 +183,11 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert "job 4 is held (dependency)" in answers[after] or "(dependency)" in answers[after]
     assert "it starts after job 1 (running)" in answers[after]
     assert "at most 1 member of array 5 may run at once" in answers["5_1"]
-    assert answers[never].splitlines()[0] == "job 6 can never run as it is (never fits)"
-    assert "submit it with --devices 2 or fewer" in answers[never]
+    assert answers[never].splitlines()[0] == "job 6 waits (capacity)"
+    assert (
+        "it waits until there is room for it: it asks for 5 devices and the cluster has 2"
+        in (answers[never])
+    )
 
     listed = machine.done("ps")
     assert "1       wide    RUNNING" in listed

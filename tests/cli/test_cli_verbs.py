@@ -237,17 +237,19 @@ def test_jobs_larger_than_the_cluster_can_be_skipped_or_cut(
     assert facts["finished"] == facts["jobs"] == jobs
 
 
-def test_a_job_that_can_never_be_placed_is_reported_and_does_not_hang(trace: str) -> None:
-    """Four devices exist, but one node of two and two of one make no two nodes of two."""
-    result = treadle("simulate", trace, "--cluster", "1x2+2x1", "--json")
-    assert result.exit_code == 0
+def test_a_job_that_never_fits_is_reported_and_does_not_hang(trace: str) -> None:
+    """The quota of its tenant is less than it asks for."""
+    words = ("--cluster", "1x2+2x1", "--policy", "antman?quotas=:2")
+    result = treadle("simulate", trace, *words, "--json")
     facts = json.loads(result.stdout)
     assert (facts["finished"], facts["never_fit"], facts["unfinished"]) == (3, 1, 0)
-    assert result.stderr == (
-        "treadle: job 1 never fits: it asks for 4 devices and this placement finds no room for "
-        "them "
-        "even on the empty cluster of 3 nodes\n"
-    )
+    assert result.stderr.startswith("treadle: job 1 never fits: it asks for 4 guaranteed devices")
+
+
+def test_a_gang_larger_than_every_node_runs_on_unlike_ones(trace: str) -> None:
+    result = treadle("simulate", trace, "--cluster", "1x2+2x1", "--json")
+    facts = json.loads(result.stdout)
+    assert (facts["finished"], facts["never_fit"], facts["unfinished"]) == (4, 0, 0)
 
 
 def test_an_unwritable_report_is_refused_before_the_run(trace: str, tmp_path: Path) -> None:

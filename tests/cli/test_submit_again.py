@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from treadle.cli.live.submit import job_request, submit
@@ -84,6 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@settings(deadline=None)  # The first one reads what is loaded late.
 @given(fields=requests())
 @example(fields={"command": ("python", "train.py")})
 def test_the_command_asks_for_the_same_job(fields: dict[str, Any], folder: Path) -> None:

@@ -9,9 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
-from treadle.core.cluster import Cluster, Node
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobFinished, JobSubmitted, NodeDrained
+from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.company.belief import CompanyBelief, kind_of
@@ -19,7 +20,7 @@ from treadle.models.forecasts import Forecast, Forecasting
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.base.placement import placement
+from treadle.policies.base.placement import Balance, placement
 from treadle.policies.registry import policy
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import curve
@@ -260,9 +261,14 @@ def test_gangs_that_find_no_place_do_not_hide_jobs_behind_them() -> None:
 
 def test_jobs_that_would_share_a_size_without_a_place_run_apart() -> None:
     """Two jobs of up to six devices, on nodes of one and three: only their least sizes fit."""
+
+    class OnOneNode(Balance):
+        def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+            return None if size > free.largest else super().place(free, size)
+
     belief = TokenModel(ScalingModel(), StageTimes())
     world = World("weave", 1)
-    chosen = policy("weave", placement("balance"), belief)
+    chosen = policy("weave", OnOneNode(), belief)
     nodes = tuple(Node(f"n{number}", count) for number, count in enumerate((1, 1, 1, 3)))
     world.scheduler = Scheduler(chosen, Cluster(nodes))
     world.step(0.0, submitted("a", 100.0, (1, 6)), submitted("b", 100.0, (2, 6)))
