@@ -86,9 +86,9 @@ def test_a_job_of_no_type_does_not_go_to_cpu_slots_when_its_gpus_are_lost(tmp_pa
         here.live.context.inbox.tell(NodeLost("n0"))
         await here.settle()
         assert here.state(second) is State.PENDING
-        assert (await here.live.why(second)).because == (
-            "it can never run here: it asks for 1 GPU, and there are none; the types here are cpu"
-        )
+        assert (
+            await here.live.why(second)
+        ).because == "it needs devices of nodes that are lost: n0"
 
     play_on(there, story, tmp_path)
 
