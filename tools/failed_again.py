@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-MOST = 5
+MOST = 10
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 # What the actions below may use; after the change of user nothing more can be imported.
 PREAMBLE = """
 import ctypes, http.client, json, os, pathlib, signal, socket, ssl, stat, subprocess, sys

@@ -15,7 +15,7 @@ from tests.control.daemons import Daemon, daemon, until
 
 from treadle.wire.jobs import State
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture(scope="module")

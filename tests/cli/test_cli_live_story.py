@@ -28,7 +28,7 @@ from treadle.cli.main import run
 # The HTTP library leaves the socket of a connection that is refused to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 NEEDED = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "COVERAGE_PROCESS_START")
 
 

@@ -25,7 +25,7 @@ def told(story: Story, root: Path, **settings: object) -> None:
             await end_all(live)
             check(live.context.scheduler)
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 180))
 
 
 async def end_all(live: LiveService) -> None:

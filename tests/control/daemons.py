@@ -17,7 +17,7 @@ from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobView, State
 from treadle.wire.problems import ConflictError
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 def until(condition: Callable[[], object]) -> None:

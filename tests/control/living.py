@@ -60,7 +60,7 @@ def bash(body: str, **fields: object) -> JobRequest:
 
 
 async def until(
-    live: LiveService, *states: State, jobs: tuple[str, ...], within_s: float = 60.0
+    live: LiveService, *states: State, jobs: tuple[str, ...], within_s: float = 180.0
 ) -> None:
     """Wait until these jobs are in one of these states."""
 
@@ -75,7 +75,7 @@ async def view_of(live: LiveService, job: str) -> JobView:
     return (await live.job(job)).job
 
 
-async def ended(live: LiveService, *jobs: str, within_s: float = 60.0) -> list[JobView]:
+async def ended(live: LiveService, *jobs: str, within_s: float = 180.0) -> list[JobView]:
     """Wait until these jobs have ended."""
     states = tuple(state for state in State if state.ended)
     await until(live, *states, jobs=jobs, within_s=within_s)

@@ -40,5 +40,5 @@ def test_a8_a_job_that_ended_while_the_daemon_was_down_ended_when_it_ended(
             assert view.started_at == attempt.started_at
         monkeypatch.undo()
 
-    job, folder = asyncio.run(asyncio.wait_for(before(), 60))
-    asyncio.run(asyncio.wait_for(after(job, folder), 60))
+    job, folder = asyncio.run(asyncio.wait_for(before(), 180))
+    asyncio.run(asyncio.wait_for(after(job, folder), 180))

@@ -201,7 +201,7 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
             assert len(set(sizes)) > 1
             check(live.context.scheduler)
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 180))
     lines = [line.split() for line in story_path.read_text().splitlines()]
     assert len(lines) >= 2
     steps = [int(words[-1]) for words in lines]
@@ -232,7 +232,7 @@ def test_no_job_is_changed_twice_within_its_rest(tmp_path: Path) -> None:
             assert all(view.state is State.SUCCEEDED for view in views)
             await export(live, tmp_path / "live.journal")
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 180))
     orders = defaultdict(list)
     for step in read(tmp_path / "live.journal").steps:
         for action in step.actions:

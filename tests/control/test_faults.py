@@ -342,7 +342,7 @@ def test_u18_a_job_that_fills_the_disk_of_the_store_can_be_cancelled(tmp_path: P
             check(live.context.scheduler)
 
     with small_disk(tmp_path) as disk:
-        asyncio.run(asyncio.wait_for(story(disk), 60))
+        asyncio.run(asyncio.wait_for(story(disk), 180))
 
 
 def fill(path: Path) -> None:
@@ -382,7 +382,7 @@ def test_a_store_on_a_full_disk_waits_for_room_and_loses_nothing(tmp_path: Path)
             check(live.context.scheduler)
 
     with small_disk(tmp_path) as disk:
-        asyncio.run(asyncio.wait_for(story(disk), 60))
+        asyncio.run(asyncio.wait_for(story(disk), 180))
 
 
 def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_a_full_disk_for_logs_fails_no_job_that_runs(tmp_path: Path) -> None:
             check(live.context.scheduler)
 
     with small_disk(tmp_path) as disk:
-        asyncio.run(asyncio.wait_for(story(disk), 60))
+        asyncio.run(asyncio.wait_for(story(disk), 180))
 
 
 def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_a_controller_leaves_though_its_store_is_locked(tmp_path: Path) -> None:
             assert (await view_of(live, job)).state is State.RUNNING
             await end_all(live)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 # -- clocks ---------------------------------------------------------------------------------------
@@ -482,7 +482,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
         another = f"{run_s} 5.0 another-boot {float(wall_s) - 60}"
         connection.execute("UPDATE settings SET value = ? WHERE key = 'clock'", (another,))
     connection.close()
-    asyncio.run(asyncio.wait_for(after(), 60))
+    asyncio.run(asyncio.wait_for(after(), 180))
 
 
 def test_a_job_that_is_held_while_it_runs_lets_go_and_goes_on_later(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -313,7 +313,7 @@ def test_a_job_that_stopped_early_is_shown_with_the_steps_that_it_did(tmp_path: 
                 assert said is not None
                 assert (said.step, said.total, said.loss) == shown
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_the_loss_that_is_shown_is_of_the_step_that_is_shown(tmp_path: Path) -> None:
@@ -332,4 +332,4 @@ def test_the_loss_that_is_shown_is_of_the_step_that_is_shown(tmp_path: Path) -> 
             assert view.progress is not None
             assert (view.progress.step, view.progress.loss) == (3, 0.7)
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 180))

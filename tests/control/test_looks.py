@@ -130,7 +130,7 @@ def test_spells_are_the_same_after_the_daemon_began_again(tmp_path: Path) -> Non
             assert past.spells == (), "nothing ran yet"
             await end_all(live)
 
-    asyncio.run(asyncio.wait_for(whole(), 60))
+    asyncio.run(asyncio.wait_for(whole(), 180))
 
 
 def test_a_closed_device_is_in_the_spells_with_its_cause(tmp_path: Path) -> None:
@@ -206,8 +206,9 @@ def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:
         assert taken.because.endswith((await live.why(job)).because)
         never = await waits(live, devices="9", wait_for_capacity=True)
         because = (await live.why(never)).because
-        fact = f"{there} is held by job {first}, and the job waits: {because}"
-        assert (await live.why_not(never, there)).because == fact
+        taken = await live.why_not(never, there)  # It may also say why they do not share it.
+        assert taken.because.startswith(f"{there} is held by job {first}")
+        assert taken.because.endswith(f", and the job waits: {because}")
         await live.manage(ME, free, "avoid")
         await looked_at(live)
         assert (await live.why_not(job, free)).cause == "avoided"

@@ -130,7 +130,7 @@ def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Pat
             await ended(live, job)
             assert live.who_of_token(token) is None
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def analysed(folder: Path) -> tuple[Analysis, Stored]:
                 Counter(each.job for each in attempts if each.failed),
             )
 
-    stored = asyncio.run(asyncio.wait_for(story(), 60))
+    stored = asyncio.run(asyncio.wait_for(story(), 180))
     return analyse(replayed(folder / "live.journal")), stored
 
 

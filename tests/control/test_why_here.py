@@ -257,7 +257,7 @@ def test_draining(tmp_path: Path) -> None:
     async def again(live: LiveService) -> None:
         await until(live, State.RUNNING, jobs=("2",))
 
-    asyncio.run(asyncio.wait_for(drained(), 60))
+    asyncio.run(asyncio.wait_for(drained(), 180))
     told(again, tmp_path)
 
 

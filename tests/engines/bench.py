@@ -19,7 +19,7 @@ from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
 from treadle.engines.registry import EngineContext, EngineOptions
 
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 @dataclass

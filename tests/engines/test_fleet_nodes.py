@@ -296,7 +296,7 @@ def test_an_agent_that_is_replaced_while_the_controller_begins_is_asked_instead(
 
 def test_a_member_that_does_not_answer_keeps_no_controller_from_beginning(tmp_path, monkeypatch):
     """Its jobs are not run elsewhere before it says that nothing of them is left."""
-    monkeypatch.setattr(survey, "WITHIN_S", 0.5)
+    monkeypatch.setattr(survey, "WITHIN_S", 3.0)
 
     async def story(bench: FleetStory) -> None:
         await both_run(bench)

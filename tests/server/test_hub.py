@@ -228,7 +228,7 @@ def test_a_node_that_left_is_named_once_also_before_the_first_look(tmp_path: Pat
         await close_source(source)
         await hub.close()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_a_job_that_ends_after_the_lists_were_read_and_before_the_first_look_is_gone(
@@ -257,7 +257,7 @@ def test_a_job_that_ends_after_the_lists_were_read_and_before_the_first_look_is_
         await close_source(source)
         await hub.close()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
@@ -271,4 +271,4 @@ def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
             await next_tick(clock, source)
         await hub.close()
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 180))

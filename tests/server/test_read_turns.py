@@ -75,7 +75,7 @@ def test_a12_orders_and_status_need_no_turn(method: str, path: str) -> None:
         entered = [await turns.of(scope, "ada").__aenter__() for scope in scopes]
         assert len(entered) == 20
 
-    asyncio.run(asyncio.wait_for(story(), 5))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 async def _entered(turns: ReadTurns, *routes: tuple[str, str]) -> list[bool]:
@@ -117,7 +117,7 @@ def test_a12_simulations_of_two_users_keep_no_computed_read_waiting() -> None:
         await first.__aexit__(None, None, None)
         assert await woken(second) == [True]
 
-    asyncio.run(asyncio.wait_for(story(), 5))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_a12_the_routes_that_are_named_exist() -> None:
@@ -142,7 +142,7 @@ def test_no_read_begins_while_an_order_is_under_way() -> None:
             assert await woken(*tasks, status) == [False, False, False, True]
         assert await woken(*tasks) == [True, True, True]
 
-    asyncio.run(asyncio.wait_for(story(), 5))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_orders_without_a_pause_keep_a_read_for_a_moment_only() -> None:
@@ -151,7 +151,7 @@ def test_orders_without_a_pause_keep_a_read_for_a_moment_only() -> None:
         async with turns.of({"method": "POST", "path": f"{PREFIX}/jobs"}, "bob"):
             await _begins(turns, "GET", "/jobs")
 
-    asyncio.run(asyncio.wait_for(story(), 20))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_reads_do_not_wait_for_the_reports_of_jobs() -> None:
@@ -161,4 +161,4 @@ def test_reads_do_not_wait_for_the_reports_of_jobs() -> None:
             read = asyncio.create_task(_begins(turns, "GET", "/jobs"))
             assert await woken(read) == [True]
 
-    asyncio.run(asyncio.wait_for(story(), 5))
+    asyncio.run(asyncio.wait_for(story(), 180))

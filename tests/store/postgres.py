@@ -16,7 +16,7 @@ from typing import Self
 import pytest
 
 MISSING = "PostgreSQL is not installed"
-WAIT_S = 60
+WAIT_S = 180
 
 
 def programs() -> Path | None:

@@ -95,4 +95,4 @@ def play_on(world: MemoryWorld, story: Story, root: Path, *, policy: str = "back
         finally:
             await here.live.close()
 
-    asyncio.run(asyncio.wait_for(whole(), 60.0))
+    asyncio.run(asyncio.wait_for(whole(), 180))

@@ -114,7 +114,7 @@ def test_a8_no_question_to_the_store_and_no_file_is_on_the_event_loop(
             assert len(audit.found) == 2
         await live.close()
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    asyncio.run(asyncio.wait_for(story(), 180))
 
 
 def test_a_store_that_does_not_answer_is_refused_at_once_and_probed(
@@ -141,7 +141,7 @@ def test_a_store_that_does_not_answer_is_refused_at_once_and_probed(
         reads.close()
 
     with Store.open(f"sqlite:///{tmp_path / 'treadle.db'}") as store:
-        asyncio.run(asyncio.wait_for(story(store), 30))
+        asyncio.run(asyncio.wait_for(story(store), 180))
 
 
 @pytest.mark.parametrize(
@@ -170,5 +170,5 @@ def test_an_error_that_comes_late_is_silence_only_if_the_store_was_not_reached(
         reads.close()
 
     with Store.open(f"sqlite:///{tmp_path / 'treadle.db'}") as store:
-        asyncio.run(asyncio.wait_for(story(store), 30))
+        asyncio.run(asyncio.wait_for(story(store), 180))
     assert bool(condition.store_silent) is unreached

@@ -28,7 +28,7 @@ def test_a_sum_is_given_again_until_an_attempt_changes(
             store.forget_jobs(["a"])
         second = await sums.between(reads, 0.0, None)
         reads.close()
-        return first, second
+        return first.sums, second.sums
 
     with Store.open(f"sqlite:///{tmp_path}/treadle.db") as store:
         store.write(Batch(attempts=[attempt("a", started_at=1.0, ended_at=2.0)]))

@@ -121,9 +121,10 @@ class History:
 
     async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
-    ) -> tuple[UsageRow, ...]:
-        sums = await self._usage.between(self.reads, since_at, until_at)
-        return tuple(
+    ) -> tuple[float, tuple[UsageRow, ...]]:
+        """What attempts had used at a moment, which comes first."""
+        now_at, sums = await self._usage.between(self.reads, since_at, until_at)
+        return now_at, tuple(
             UsageRow(
                 user=row.owner,
                 tenant=row.tenant,

@@ -231,8 +231,9 @@ class LiveService:
     async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
-        rows = await self._history.usage(since_at=since_at, until_at=until_at)
-        return with_running(self.context, rows, since_at, until_at)
+        now_at, rows = await self._history.usage(since_at=since_at, until_at=until_at)
+        until = now_at if until_at is None else min(until_at, now_at)
+        return with_running(self.context, rows, since_at, until)
 
     async def usage_days(
         self, *, since_at: float = 0.0, until_at: float | None = None

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.jobs import AttemptKey, id_of
-from treadle.control.loop import wall
 from treadle.wire.machine import UsageRow
 
 Busy = Mapping[AttemptKey, float]  # mean share of time in which their devices worked
@@ -20,15 +19,13 @@ def running_busy(context: Context) -> Busy:
 
 
 def with_running(
-    context: Context, rows: Sequence[UsageRow], since_at: float, until_at: float | None
+    context: Context, rows: Sequence[UsageRow], since_at: float, until_at: float
 ) -> tuple[UsageRow, ...]:
-    """Sums of the store, with what running attempts used so far."""
-    now_at = wall()
-    until = now_at if until_at is None else min(until_at, now_at)
+    """Sums of the store, with what running attempts used until then."""
     used_h: defaultdict[tuple[str, str], float] = defaultdict(float)
     for key, busy in running_busy(context).items():
         row = context.jobs.open[key]
-        if row.started_at is not None and (ran_s := until - max(row.started_at, since_at)) > 0:
+        if row.started_at is not None and (ran_s := until_at - max(row.started_at, since_at)) > 0:
             used_h[row.owner, row.tenant] += busy * ran_s * len(row.devices) / 3600.0
     return tuple(
         replace(row, used_h=(row.used_h or 0.0) + used_h[row.user, row.tenant])

@@ -18,10 +18,17 @@ KNOWN_MAX = 16  # questions
 Span = tuple[float, float | None]
 
 
+class SumsAt(NamedTuple):
+    """What attempts had used at a moment; those that run use more with every second."""
+
+    now_at: float
+    sums: list[UsageSum]
+
+
 class _Known(NamedTuple):
     version: int  # how often attempts had changed
     until_s: float  # of the loop's clock
-    sums: list[UsageSum]
+    found: SumsAt
 
 
 class UsageSums:
@@ -30,22 +37,21 @@ class UsageSums:
     def __init__(self) -> None:
         self._known: dict[Span, _Known] = {}
 
-    async def between(
-        self, reads: StoreReads, since_at: float, until_at: float | None
-    ) -> list[UsageSum]:
+    async def between(self, reads: StoreReads, since_at: float, until_at: float | None) -> SumsAt:
         """Device-seconds between two moments, the second one None: until now."""
 
-        def read(store: Store) -> tuple[int, list[UsageSum]]:
+        def read(store: Store) -> tuple[int, SumsAt]:
             # In this order: what changes meanwhile makes the answer an old one.
-            return store.attempts_changed, store.usage(since_at, until_at, wall())
+            version, now_at = store.attempts_changed, wall()
+            return version, SumsAt(now_at, store.usage(since_at, until_at, now_at))
 
         span, begun = (since_at, until_at), asyncio.get_running_loop().time()
         known = self._known.get(span)
         if known is not None and begun < known.until_s and known.version == reads.attempts_changed:
-            return known.sums
-        version, sums = await reads.ask(read)
+            return known.found
+        version, found = await reads.ask(read)
         if asyncio.get_running_loop().time() - begun > SMALL_S:
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
-            self._known[span] = _Known(version, begun + OLD_S_MAX, sums)
-        return sums
+            self._known[span] = _Known(version, begun + OLD_S_MAX, found)
+        return found
