@@ -6,6 +6,7 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
 from treadle.core.launch import AttemptId
+from treadle.engines.fleet.session import JOB_TOKEN
 from treadle.engines.fleet.traces import Traces
 
 NODES = ("n0", "n1", "n2")
@@ -44,6 +45,21 @@ def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(tmp_pa
         asked = asked_of(bench, "tidy")
         assert (await bench.engine.tidy("wide")).bytes == left.bytes
         assert {name for name, count in asked.items() if count} == set(NODES)
+
+    tell(tmp_path, story)
+
+
+def test_agents_forget_the_secrets_of_jobs_that_have_ended(tmp_path):
+    """They would keep one for each job that ever ran there."""
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "true", secrets={JOB_TOKEN: "secret"})
+        await bench.order(Start(0, "a", spread("n0")))
+        await bench.ended("a", 0)
+        session = bench.world.links["n0"].agent._session
+        assert session.controls.token_of("a") == "secret", "its last reports may be on their way"
+        await bench.engine.tidy("a")
+        assert session.controls.token_of("a") == ""
 
     tell(tmp_path, story)
 

@@ -73,7 +73,10 @@ def test_gpus_are_reserved_or_the_slots_of_a_node_without(
 
 def test_a_label_says_how_many_slots_a_node_offers() -> None:
     assert bundle(node(Labels={"treadle.io/slots": "2"}), None) == {"CPU": 2.0}
-    assert bundle(node(Labels={"treadle.io/slots": "many"}), None) == {"GPU": 4.0}
+    assert node(Labels={"treadle.io/slots": "2"}).problem == ""
+    wrong = node(Labels={"treadle.io/slots": "many"})
+    assert bundle(wrong, None) == {"GPU": 4.0}
+    assert wrong.problem == ("its label treadle.io/slots is 'many' and not a number from 0 to 9999")
     assert node_of(row(Labels={"treadle.io/slots": "0"})) is None
 
 

@@ -350,7 +350,10 @@ class Agent:
         return self._answered(session)
 
     async def _tidy(self, asked: messages.JobAsked) -> Leftovers:
-        return await self._of(asked.session).engine.tidy(asked.job)
+        """The controller has the end of the job: nothing of it is launched any more."""
+        session = self._of(asked.session)
+        session.controls.forget(asked.job)
+        return await session.engine.tidy(asked.job)
 
     async def _discard(self, asked: messages.JobAsked) -> Leftovers:
         engine = self._of(asked.session).engine

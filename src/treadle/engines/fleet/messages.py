@@ -29,6 +29,7 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.fleet.copies import copy_messages
+from treadle.engines.fleet.copies.tree import ChangedError
 from treadle.engines.fleet.port import StaleEpochError
 
 Document = TypeVar("Document")
@@ -289,7 +290,9 @@ _NOTHING = msgspec.Raw(b"null")
 @dataclass(frozen=True, slots=True)
 class Envelope:
     answer: msgspec.Raw
-    error: str = ""  # "invalid", "stale", "place" or "engine"; empty if there is an answer
+    error: str = (
+        ""  # "invalid", "stale", "place", "changed" or "engine"; empty if there is an answer
+    )
     message: str = ""
     retryable: bool = False
 
@@ -315,6 +318,8 @@ def refusal(error: Exception) -> bytes:
             return encode(Envelope(_NOTHING, "stale", str(error)))
         case LostPlaceError():
             return encode(Envelope(_NOTHING, "place", str(error), True))
+        case ChangedError():
+            return encode(Envelope(_NOTHING, "changed", str(error)))
         case EngineError():
             return encode(Envelope(_NOTHING, "engine", str(error), error.retryable))
         case _:
@@ -331,6 +336,8 @@ def opened(data: bytes, kind: type[Document]) -> Document:
             raise StaleEpochError(envelope.message)
         case "place":
             raise LostPlaceError(envelope.message)
+        case "changed":
+            raise ChangedError(envelope.message)
         case "engine":
             raise EngineError(envelope.message, retryable=envelope.retryable)
         case _:

@@ -68,13 +68,17 @@ class NodeControls:
         for fact in facts:
             self.outbox.put(fact)
             if isinstance(fact, AttemptEnded):
-                self._forget(fact)
+                self._forget_before(fact)
 
     def report(self, *reports: JobReport) -> None:
         """Jobs of a local engine report by themselves."""
         raise AssertionError(reports)
 
-    def _forget(self, ended: AttemptEnded) -> None:
+    def forget(self, job: JobId) -> None:
+        """The job has ended: nothing of it is launched any more, and it reports nothing."""
+        self._launches.pop(job, None)
+
+    def _forget_before(self, ended: AttemptEnded) -> None:
         """Launches hold secrets; those for orders before this end are not asked for again."""
         kept = self._launches.get(ended.job, {})
         for action in [action for action in kept if action < ended.action]:

@@ -49,6 +49,7 @@ class RayNode:
     cpus: int
     slots: int | None = None  # CPU slots, as its label says
     device_type: str = ""  # likewise
+    problem: str = ""  # what is wrong with its labels; the node is used without what they say
 
 
 def connect(address: str) -> None:
@@ -121,7 +122,7 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
     """
     resources, labels = row["Resources"], row.get("Labels") or {}
     gpus, cpus = int(resources.get("GPU", 0)), int(resources.get("CPU", 0))
-    slots = _slots(labels.get(SLOTS, ""))
+    slots, problem = _slots(labels.get(SLOTS, ""))
     if slots == 0 or (not gpus and not cpus):
         return None
     own = str(row.get("NodeName") or "")
@@ -137,12 +138,17 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
         cpus=cpus,
         slots=slots,
         device_type=labels.get(TYPED, "").strip()[:63],
+        problem=problem,
     )
 
 
-def _slots(text: str) -> int | None:
-    """The value of the label; None if there is none, or no number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else None
+def _slots(text: str) -> tuple[int | None, str]:
+    """The value of the label, and what is wrong with it; None if there is none, or no number."""
+    if not text:
+        return None, ""
+    if text.isascii() and text.isdigit() and len(text) < 5:
+        return int(text), ""
+    return None, f"its label {SLOTS} is {text[:40]!r} and not a number from 0 to 9999"
 
 
 def death_of(node_id: str) -> str:

@@ -169,6 +169,8 @@ class Driver:
             if names.setdefault(node.name, node.id) != node.id:
                 self._wait_for_name(node)
             elif node.id not in self._members:
+                if node.problem:
+                    logger.warning("node %s is used without a label: %s", node.name, node.problem)
                 member = self._members[node.id] = self._named[node.name] = Member(node)
                 self._attend(member)
 
