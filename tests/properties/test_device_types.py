@@ -40,7 +40,7 @@ EXTRA = (
     "afs+defrag",
     "srtf+locality?share=0.2+dedicated?from=3+try-small?seconds=3",
 )
-EXAMPLES = 8
+EXAMPLES = 60
 POLICIES = [*(name for name in registry.names() if name != "philly"), *EXTRA]
 
 
@@ -138,8 +138,6 @@ class World:
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(
@@ -211,8 +209,6 @@ BUSY = ("backfill", "sjf", "srtf", "las", "tiresias", "max-min", "optimus", "afs
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(

@@ -156,16 +156,17 @@ class Suitable(Remembering):
         if self.inner.quotas(snapshot) is not None:
             return [cluster.by_type.keys()]
         kind = {node.name: node.device_type for node in cluster.nodes}
-        found: dict[frozenset[str], None] = {}
+        together: dict[Nodes | tuple[str, ...], None] = {}  # Most jobs are like others.
         mixes = False
         for job in (*snapshot.holding(), *snapshot.waiting()):
-            nodes: Iterable[str] = ()
             if job.allocation is not None:
-                nodes = job.allocation.nodes()
+                together[job.allocation.nodes()] = None
             elif len(own := places(job, cluster)) == 1:
-                (nodes,) = own
-            found[frozenset(kind[name] for name in nodes if name in kind)] = None
+                together[own[0]] = None
             mixes = mixes or says_any(job.spec.device_types)
+        found = {
+            frozenset(kind[each] for each in nodes if each in kind): None for nodes in together
+        }
         others = [each for each in cluster.by_type if each != CPU]
         if mixes and self.inner.knows_slots and 0 < len(others) < len(cluster.by_type):
             sizes = {each: devices_on(cluster.by_type[each], cluster) for each in others}
@@ -224,7 +225,8 @@ class Suitable(Remembering):
         before: those that were found so far.
         """
         started = {name for one in asked.values() for name, new in one.changes.items() if new}
-        rest = [job for job in snapshot.waiting() if job.id not in started | before.keys()]
+        started.update(before)
+        rest = [job for job in snapshot.waiting() if job.id not in started]
         found: dict[JobId, Allocation] = {}
         for pool, one in asked.items():
             here = {name: new for name, new in before.items() if pool.has(new)}
