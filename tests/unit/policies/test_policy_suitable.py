@@ -320,11 +320,14 @@ def test_jobs_that_find_no_room_on_their_type_are_asked_about_once() -> None:
     assert 0 < len(asked) < 20
 
 
-def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free() -> None:
+@pytest.mark.parametrize("joined", [False, True], ids=["apart", "in one pool"])
+def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free(joined: bool) -> None:
     """srtf: a short job takes the only H200 of a long one of no type, and an A100 is free."""
-    told = mixed("srtf+suitable", (H200, 1), (A100, 1))
+    told = mixed("srtf+suitable", (H200, 1), (A100, 1), place="count")
     told.tell(0.0, typed("first", "a100", length_s=1.0), typed("long", length_s=500.0))
     told.runs(0.0, "first", "long")
+    if joined:
+        told.tell(0.5, typed("both", size=2, length_s=1e6))
     told.tell(1.0, JobFinished("first", told.scheduler.jobs["first"].action))
     told.tell(2.0, typed("short", "h200", length_s=5.0))
     given = {i: row.allocation for i, row in told.scheduler.jobs.items()}
