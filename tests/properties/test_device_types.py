@@ -138,8 +138,6 @@ class World:
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(
@@ -211,8 +209,6 @@ BUSY = ("backfill", "sjf", "srtf", "las", "tiresias", "max-min", "optimus", "afs
 @settings(
     max_examples=EXAMPLES,
     deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(

@@ -147,7 +147,12 @@ def is_cpu_only(spec: JobSpec) -> bool:
 
 def takes_slots(spec: JobSpec) -> bool:
     """Whether the job may be given CPU slots; one whose user said nothing may."""
-    return not spec.device_types or any(is_of(CPU, word) for word in spec.device_types)
+    return not spec.device_types or says_slots(spec)
+
+
+def says_slots(spec: JobSpec) -> bool:
+    """Whether the job's user said that it may run on CPU slots."""
+    return any(is_of(CPU, word) for word in spec.device_types)
 
 
 class WorkersModel:

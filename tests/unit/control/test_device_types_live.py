@@ -114,3 +114,37 @@ def test_where_there_are_no_gpus_a_job_of_no_type_has_cpu_slots(tmp_path: Path) 
         await here.reached(job, State.SUCCEEDED)
 
     play_on(world(("cpu", 2)), story, tmp_path)
+
+
+def test_the_node_to_undrain_is_one_with_devices_of_the_type(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for node in ("n0", "n1", "n2", "n3"):
+            await here.live.order_node(ME, node, "drain")
+        job = await here.submit("true", device_type="h200", devices="2")
+        why = await here.live.why(job)
+        assert why.because == "it needs devices of nodes that are drained: n1, n2, n3"
+        assert why.change == "treadle nodes undrain n2 (for admins)"
+        wide = await here.live.why(await here.submit("true", device_type="h200", devices="5"))
+        assert wide.change == "treadle nodes undrain NAME (for admins), of each of n2, n3, n1"
+        await here.live.order_node(ME, "n2", "undrain")
+        await here.reached(job, State.SUCCEEDED)
+
+    nodes = ((A100, 4), (H200, 1), (H200, 2), (H200, 2), ("cpu", 2))
+    play_on(world(*nodes), story, tmp_path)
+
+
+def test_a_job_stays_small_though_devices_of_another_type_are_free(tmp_path: Path) -> None:
+    """It may use both types, and could grow only on that which it has."""
+
+    async def story(here: Bench) -> None:
+        await here.live.order_node(ME, "n1", "drain")
+        other = await here.submit("forever", device_type="a100")
+        assert await nodes_of(here, other) == {"n0"}
+        small = await here.submit("forever", devices="1..2", resumable=True)
+        assert await nodes_of(here, small) == {"n0"}
+        await here.live.order_node(ME, "n1", "undrain")
+        await here.settle()
+        because = (await here.live.why(small)).because
+        assert because.endswith("2 devices are its next size, and both are taken")
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="afs")

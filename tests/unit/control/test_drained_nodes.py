@@ -114,7 +114,14 @@ def test_a_job_that_fits_only_with_drained_nodes_is_queued_and_names_them(tmp_pa
         )
         with pytest.raises(InvalidRequestError, match="asks for 9 devices and the cluster has 8"):
             await here.submit("true", devices="9")
+        wide = await here.submit("true", devices="8")
+        assert (await here.live.why(wide)).change == (
+            "treadle nodes undrain NAME (for admins), of each of delta, c"
+        )
         await here.live.order_node(ME, "delta", "undrain")
         await here.reached(job, State.SUCCEEDED)
+        await here.live.order_node(ME, "a", "drain")
+        why = await here.live.why(await here.submit("true", devices="7"))
+        assert why.change == "treadle nodes undrain c (for admins)"
 
     play_on(MemoryWorld.of(*FOUR), story, tmp_path)

@@ -208,6 +208,20 @@ def test_aiturbo_lends_slots_only_to_jobs_that_say_so() -> None:
         assert ("n1" in allocation.nodes()) is lent, words
 
 
+def test_aiturbo_runs_jobs_that_may_have_either_on_slots_while_no_gpu_is_free() -> None:
+    """Slots are lent to jobs on GPUs and called back; a job that has slots alone keeps them."""
+    told = mixed("aiturbo+suitable", (A100, 1), ("cpu", 5), place="count")
+    assert places(told.tell(0.0, typed("wide", "any", size=4))) == {"wide": "n1"}
+    told.runs(0.0, "wide")
+    assert places(told.tell(1.0, typed("gpu"), typed("slots", "cpu", size=2))) == {"gpu": "n0"}
+    told.runs(1.0, "gpu")
+    told.tell(100.0, typed("either", "a100", "cpu"))
+    assert told.scheduler.jobs["wide"].size == 4
+    allocation = told.scheduler.jobs["either"].allocation
+    assert allocation is not None
+    assert allocation.nodes() == ("n1",)
+
+
 def test_a_gang_of_a_type_is_overtaken_only_so_often_on_its_type() -> None:
     """Jobs on the other type do not overtake it; those on its own do, twice for each device."""
     text = "backfill+suitable+reserve?wait_s=1e9"
@@ -304,3 +318,36 @@ def test_jobs_that_find_no_room_on_their_type_are_asked_about_once() -> None:
     inner.decide = counted  # type: ignore[method-assign, assignment]
     told.tell(2.0, typed("more", "a100", length_s=1e3))
     assert 0 < len(asked) < 20
+
+
+@pytest.mark.parametrize("joined", [False, True], ids=["apart", "in one pool"])
+def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free(joined: bool) -> None:
+    """srtf: a short job takes the only H200 of a long one of no type, and an A100 is free."""
+    told = mixed("srtf+suitable", (H200, 1), (A100, 1), place="count")
+    told.tell(0.0, typed("first", "a100", length_s=1.0), typed("long", length_s=500.0))
+    told.runs(0.0, "first", "long")
+    if joined:
+        told.tell(0.5, typed("both", size=2, length_s=1e6))
+    told.tell(1.0, JobFinished("first", told.scheduler.jobs["first"].action))
+    told.tell(2.0, typed("short", "h200", length_s=5.0))
+    given = {i: row.allocation for i, row in told.scheduler.jobs.items()}
+    assert {i: new.nodes() for i, new in given.items() if new} == {
+        "short": ("n0",),
+        "long": ("n1",),
+    }
+
+
+@pytest.mark.parametrize("text", ["fifo", "backfill"])
+def test_a_job_bound_to_a_node_with_less_than_it_asks_for_gets_what_is_there(text: str) -> None:
+    told = mixed(f"{text}+suitable", (H200, 1), (A100, 4))
+    told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2), size=2)))
+    told.runs(0.0, "a")
+    assert places(refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)) == {"a": "n0"}
+
+
+def test_a_job_of_any_type_that_asks_for_more_than_one_has_gets_what_one_has() -> None:
+    """All types together would do for it, and are no pool of which fifo is asked."""
+    told = mixed(POLICY, (A100, 2), (H200, 4), ("cpu", 1))
+    spec = replace(job("a", sizes=(2, 4, 5), size=5), device_types=("any",))
+    assert places(told.tell(0.0, JobSubmitted(spec))) == {"a": "n1"}
+    assert told.scheduler.jobs["a"].size == 4

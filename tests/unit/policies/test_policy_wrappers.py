@@ -245,6 +245,19 @@ def test_jobs_that_offer_no_trial_start_at_once() -> None:
     assert play("backfill+try-small", [job("a", size=4)], "1x4")[0] == "0 start a n0:0,1,2,3"
 
 
+def test_a_trial_that_is_over_goes_on_while_the_job_is_left_alone() -> None:
+    """1. a's trial is over after 20 s. 2. It is left alone for 60 s. 3. It gets all four."""
+    told = Story("backfill+try-small?seconds=20+steady", "2x4")
+    told.tell(0.0, JobSubmitted(replace(job("a", size=4), trial=True)))
+    told.runs(0.0, "a")
+    told.tell(30.0, JobSubmitted(job("b")))
+    assert told.scheduler.jobs["a"].size == 1
+    assert told.scheduler.jobs["b"].size == 1
+    assert told.scheduler.wake_at == 60.0
+    told.tell(60.0)
+    assert told.scheduler.jobs["a"].size == 4
+
+
 def test_a_trial_is_explained() -> None:
     jobs = [replace(job(name, size=4), trial=True) for name in "ab"]
     text = "backfill+try-small?devices=1"

@@ -1,11 +1,15 @@
 """Nodes that take no jobs for now, drained or lost, and jobs that only wait for them."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 
 from treadle.control.api.context import Context
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobSpec
 from treadle.core.wording import listed
+from treadle.policies.base.suited import usable_by
 
 NAMED_MAX = 4
 
@@ -21,6 +25,10 @@ def waits_for_nodes(context: Context, spec: JobSpec) -> tuple[str, str]:
     Both are empty if it does not fit with them either.
     """
     drained, lost = tuple(context.scheduler.drained.values()), _lost(context)
+    usable = usable_by(spec, _with(context, (*drained, *lost)))
+    drained, lost = (
+        tuple(node for node in some if node.name in usable) for some in (drained, lost)
+    )
     for cause, some in (("drained", drained), ("lost", lost)):
         if some and _fits(context, spec, some):
             return cause, f"it needs devices of nodes that are {cause}: {_names(some)}"
@@ -28,6 +36,40 @@ def waits_for_nodes(context: Context, spec: JobSpec) -> tuple[str, str]:
         sentence = f"it needs devices of nodes that are drained ({_names(drained)})"
         return "drained", f"{sentence} and lost ({_names(lost)})"
     return "", ""
+
+
+def undraining(context: Context, row: Job) -> str:
+    """How a job that waits for drained nodes is helped; empty if these are not enough.
+
+    A job that needs several gets the largest of one type, if they are enough.
+    """
+    away = sorted(context.scheduler.drained.values(), key=lambda node: node.name)
+    if row.only_on:
+        names = [node.name for node in away if node.name in row.only_on]
+        return _undrain(names[:1])
+    kinds = {replace(node, name="-", rack=""): node for node in reversed(away)}
+    for node in away:
+        if node in kinds.values() and _fits(context, row.spec, (node,)):
+            return _undrain([node.name])
+    away.sort(key=lambda node: -node.device_count)
+    types = dict.fromkeys(node.device_type for node in away)
+    groups = [[node for node in away if node.device_type == each] for each in types]
+    for group in (*groups, away):
+        if _fits(context, row.spec, group):
+            enough = partial(_enough, context, row.spec, group)
+            count = bisect_left(range(len(group)), True, key=enough)
+            return _undrain([node.name for node in group[:count]])
+    return ""
+
+
+def _enough(context: Context, spec: JobSpec, nodes: Sequence[Node], count: int) -> bool:
+    return _fits(context, spec, nodes[:count])
+
+
+def _undrain(names: Sequence[str]) -> str:
+    if len(names) > 1:
+        return f"treadle nodes undrain NAME (for admins), of each of {listed(names, NAMED_MAX)}"
+    return f"treadle nodes undrain {names[0]} (for admins)" if names else ""
 
 
 def on_drained(context: Context, row: Job) -> str:

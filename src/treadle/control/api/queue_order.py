@@ -10,7 +10,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import free_of
-from treadle.policies.base.suited import usable_by
+from treadle.policies.base.suited import places, usable_by
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
@@ -84,7 +84,7 @@ def _drained(scheduler: Scheduler, job: Job | None) -> list[Node]:
     drained = list(scheduler.drained.values())
     if job is None or not drained:
         return drained
-    usable = usable_by(job.spec, Cluster((*scheduler.cluster.nodes, *drained)), job.only_on)
+    usable = _may_have(job, Cluster((*scheduler.cluster.nodes, *drained)))
     return [node for node in drained if node.name in usable]
 
 
@@ -92,8 +92,15 @@ def _nodes(scheduler: Scheduler, job: Job | None) -> Nodes | None:
     """The nodes that a job may use; None: all."""
     if job is None:
         return None
-    found = usable_by(job.spec, scheduler.cluster, job.only_on)
+    found = _may_have(job, scheduler.cluster)
     return None if found is scheduler.cluster.names else found
+
+
+def _may_have(job: Job, cluster: Cluster) -> Nodes:
+    """The nodes that a job may use; of one that holds devices, together with these."""
+    held = () if job.allocation is None else job.allocation.nodes()
+    together = [nodes for nodes in places(job, cluster) if held and nodes.issuperset(held)]
+    return together[-1] if together else usable_by(job.spec, cluster, job.only_on)
 
 
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:

@@ -14,6 +14,7 @@ from treadle.control.api.job_progress import end_of, expectation, length_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.nodes_away import (
     on_drained,
+    undraining,
     waits_for_nodes,
     whole_cluster,
     why_away,
@@ -73,13 +74,18 @@ def why(context: Context, record: JobRecord) -> Why:
     follows = found.cause in _FOLLOWS and not found.never and not _stalled(context, record)
     ahead = forecast(context, record.id) if decided or follows else None
     start = None if ahead is None else ahead.start
+    change = found.change
+    if found.cause == "drained":
+        change = undraining(context, row)
+    elif not change and decided and ahead:
+        change = remedy(context, row, ahead.typical)
     return Why(
         id=record.id,
         state=record.state,
         cause=found.cause,
         because=found.because,
         evidence=evidence(context, row),
-        change=found.change or (remedy(context, row, ahead.typical) if decided and ahead else ""),
+        change=change,
         never=found.never,
         position=position(context.scheduler, record.id),
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
@@ -202,7 +208,7 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
         return None
     cause, because = waits_for_nodes(context, row.spec)
     if cause:
-        return Finding(cause, because, _undrain(context) if cause == "drained" else "")
+        return Finding(cause, because)
     whole = whole_cluster(context)
     never = context.scheduler.policy.never_fits(row.spec, whole)
     never = never or context.scheduler.unfit[record.id]
@@ -211,10 +217,6 @@ def _hopeless(context: Context, record: JobRecord, row: Job) -> Finding | None:
     fewer = fits_at_most(row.spec, whole)
     change = f"submit it with --devices {fewer}" if fewer else ""
     return Finding("never fits", f"it can never run here: {never}", change, never=True)
-
-
-def _undrain(context: Context) -> str:
-    return f"treadle nodes undrain {min(context.scheduler.drained)} (for admins)"
 
 
 def _gated(context: Context, record: JobRecord, *, whole: bool = True) -> Finding | None:
@@ -330,8 +332,7 @@ def _bound(context: Context, row: Job) -> Finding | None:
     cause, state = why_away(context, row.only_on) if row.only_on else ("", "")
     if not cause:
         return None
-    change = f"treadle nodes undrain {row.only_on[0]} (for admins)" if cause == "drained" else ""
-    return Finding(cause, f"{only_there(row)}; {state}", change)
+    return Finding(cause, f"{only_there(row)}; {state}")
 
 
 def _queued(context: Context, row: Job) -> Finding:

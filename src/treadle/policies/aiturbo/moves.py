@@ -1,9 +1,10 @@
 """Moves of devices between jobs, and what they are worth: the mechanics of AITurbo's rounds.
 
 GPUs and CPU slots are two pools of free devices. Jobs run on GPUs, those that have no use for one
-on slots; idle slots are lent to jobs on GPUs, and called back for jobs that run on slots alone. The
-worth of a move is the remaining time that it saves over the share of the pool that it takes, so
-both kinds are paid in one currency.
+on slots, as do jobs whose users said that they may while no GPU is free. Idle slots are lent to
+jobs on GPUs, and called back for jobs that have no use for one. The worth of a move is the
+remaining time that it saves over the share of the pool that it takes, so both kinds are paid in one
+currency.
 
 The remaining work of a job that cannot be predicted is unknown. For a move, and only there, it is
 assumed to equal the work done so far, which is what to expect where few jobs are long.
@@ -21,7 +22,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.models.forecasts import Forecaster
-from treadle.models.workers import is_cpu_only, takes_slots
+from treadle.models.workers import is_cpu_only, says_slots, takes_slots
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.shares import kept
@@ -187,36 +188,42 @@ class Moves:
     def admit(self, waiting: Sequence[Job]) -> None:
         """Start jobs at their smallest size, then let those grow that have just started."""
         for job in waiting:
-            smallest, level = job.spec.sizes[0], self._places[job.spec.id].level
-            on_slots = self._runs_on_slots(job.spec)
-            if smallest >= self._hopeless.get((on_slots, level), inf):
-                continue
-            devices = self._place(job.spec, smallest)
-            if devices is None:
-                devices = self._make_room(job.spec, smallest, level)
-            if devices is None:
-                self._hopeless[on_slots, level] = smallest
-            else:
+            devices = self._room_for(job)
+            if devices is not None:
                 self._start(job, devices)
         growing = list(self._started.values())
         while growing and self._gpus.total + self._slots.total:
             growing = [job for job in growing if self._grow(job, job.spec.asked)]
 
-    def _make_room(self, spec: JobSpec, size: int, level: int) -> tuple[Device, ...] | None:
+    def _room_for(self, job: Job) -> tuple[Device, ...] | None:
+        """Devices for the smallest size of a waiting job: free ones, or those of lower levels."""
+        smallest, level = job.spec.sizes[0], self._places[job.spec.id].level
+        pool = self._runs_on_slots(job), level
+        hopeless = smallest >= self._hopeless.get(pool, inf)
+        devices = None if hopeless else self._place(job, smallest)
+        if devices is None and says_slots(job.spec):
+            devices = Count().place(self._slots, smallest)
+        if devices is None and not hopeless:
+            devices = self._make_room(job, smallest, level)
+            if devices is None:
+                self._hopeless[pool] = smallest
+        return devices
+
+    def _make_room(self, waiting: Job, size: int, level: int) -> tuple[Device, ...] | None:
         """Take from jobs of lower levels, the youngest first, or from none."""
-        before = self._saved()
-        if self._runs_on_slots(spec):
+        before, on_slots = self._saved(), self._runs_on_slots(waiting)
+        if on_slots:
             self._recall()
-        devices = self._place(spec, size)
+        devices = self._place(waiting, size)
         for identity in self._victims(level) if devices is None else ():
             job, own = self._snapshot.jobs[identity], self._held[identity]
-            if self._runs_on_slots(job.spec) != self._runs_on_slots(spec):
+            if self._runs_on_slots(job) != on_slots:
                 continue
-            missing = size - self._pool(spec).total
+            missing = size - self._pool(waiting).total
             enough = [s for s in job.spec.sizes if s < len(own) and len(own) - s >= missing]
             if not (enough and self._resize(job, self._values.fastest(job.spec, enough))):
                 self._let_go(identity)
-            devices = self._place(spec, size)
+            devices = self._place(waiting, size)
             if devices is not None:
                 break
         if devices is None:
@@ -252,27 +259,27 @@ class Moves:
     def _shrink_for(self, job: Job) -> bool:
         """Room for a job's smallest size by steps down of others, where they lose least."""
         before = self._saved()
-        for identity in self._shrinkable(job.spec):
+        for identity in self._shrinkable(job):
             other = self._snapshot.jobs[identity]
             if self._resize(other, self._values.smaller(other.spec, self._size(identity))):
                 self._moved.add(identity)
-            devices = self._place(job.spec, job.spec.sizes[0])
+            devices = self._place(job, job.spec.sizes[0])
             if devices is not None:
                 self._start(job, devices)
                 return True
         self._take_back(before)
         return False
 
-    def _shrinkable(self, spec: JobSpec) -> list[JobId]:
-        """Jobs that can give a step, those that lose least for each device first."""
-        jobs, on_slots = self._snapshot.jobs, self._runs_on_slots(spec)
+    def _shrinkable(self, waiting: Job) -> list[JobId]:
+        """Jobs that can give it a step, those that lose least for each device first."""
+        jobs, on_slots = self._snapshot.jobs, self._runs_on_slots(waiting)
         found: list[tuple[float, int, JobId]] = []
         for identity in self._held:
             if identity in self._moved or identity in self._started:
                 continue
             other, size = jobs[identity].spec, self._size(identity)
             smaller = self._values.smaller(other, size)
-            if smaller and self._runs_on_slots(other) == on_slots:
+            if smaller and self._runs_on_slots(jobs[identity]) == on_slots:
                 loss = 1.0 - self._values.keeps(other, size, smaller)
                 found.append((loss / (size - smaller), jobs[identity].sequence, identity))
         return [identity for _, _, identity in sorted(found)]
@@ -316,7 +323,7 @@ class Moves:
             job = self._snapshot.jobs[identity]
             if identity in self._moved or identity in self._started or self._lent(identity):
                 continue
-            if self._runs_on_slots(job.spec) or job.allocation is None:
+            if self._runs_on_slots(job) or job.allocation is None:
                 continue
             if not takes_slots(job.spec):
                 continue
@@ -349,29 +356,33 @@ class Moves:
         """So many devices of its pool for a job, near those it holds; a loan of slots ends."""
         identity, own = job.spec.id, self._held[job.spec.id]
         self._free_all(own)
-        devices: tuple[Device, ...] | None = kept(self._pool(job.spec), own, size)
+        devices: tuple[Device, ...] | None = kept(self._pool(job), own, size)
         if devices is not None and len(devices) < size:
-            devices = self._place(job.spec, size)
+            devices = self._place(job, size)
         if devices is None:
             self._take_all(own)
             return False
         self._hold(identity, devices)
         return True
 
-    def _place(self, spec: JobSpec, size: int) -> tuple[Device, ...] | None:
-        if self._runs_on_slots(spec):
+    def _place(self, job: Job, size: int) -> tuple[Device, ...] | None:
+        if self._runs_on_slots(job):
             return Count().place(self._slots, size)
         return self._placement.place(self._gpus, size)
 
-    def _pool(self, spec: JobSpec) -> FreeDevices:
-        return self._slots if self._runs_on_slots(spec) else self._gpus
+    def _pool(self, job: Job) -> FreeDevices:
+        return self._slots if self._runs_on_slots(job) else self._gpus
 
-    def _runs_on_slots(self, spec: JobSpec) -> bool:
-        return bool(self._cpu) and is_cpu_only(spec)
+    def _runs_on_slots(self, job: Job) -> bool:
+        """Whether a job has slots alone; of one that waits, whether it is to."""
+        if not self._cpu:
+            return False
+        own = self._held.get(job.spec.id)
+        return is_cpu_only(job.spec) if own is None else all(d.node in self._cpu for d in own)
 
     def _lent(self, identity: JobId) -> bool:
         """Whether a job on GPUs has slots as well."""
-        if not self._cpu or self._runs_on_slots(self._snapshot.jobs[identity].spec):
+        if not self._cpu or self._runs_on_slots(self._snapshot.jobs[identity]):
             return False
         return any(device.node in self._cpu for device in self._held[identity])
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
+from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.device_types import Nodes
 from treadle.core.job import Job, JobId
@@ -27,6 +28,10 @@ class Pool:
     @property
     def nodes(self) -> Nodes:
         return self.cluster.names
+
+    def has(self, given: Allocation) -> bool:
+        """Whether all these devices are of this pool."""
+        return self.nodes.issuperset(given.nodes())
 
     def is_open(self, job: Job, cluster: Cluster) -> bool:
         """Whether a waiting job may be started there."""

@@ -13,14 +13,13 @@ from math import inf
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank, Ranking
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import several
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.free_first import free_first
-from treadle.policies.wrappers.views import Changes
+from treadle.policies.wrappers.views import Changes, let_go
 from treadle.policies.wrappers.wrapper import Note, Remembering, keeps_order
 
 
@@ -151,7 +150,7 @@ class Priorities(Remembering):
             if job.allocation is None:
                 continue
             if any(device in taken for device in job.allocation.devices):
-                row = _let_go(job, snapshot.now)
+                row = let_go(job, snapshot.now)
                 jobs[job.id] = row
                 ranking.put(row, snapshot.now)
                 continue
@@ -181,12 +180,6 @@ def _in_line(snapshot: Snapshot, least: int) -> Ranking:
     for job in line:
         ranking.put(job, snapshot.now)
     return ranking
-
-
-def _let_go(job: Job, now: float) -> Job:
-    """The job as if one of a higher priority had taken its devices."""
-    row = job.settled(now)
-    return row._replace(phase=Phase.WAITING, since_at=now, allocation=None, iterations_per_s=0.0)
 
 
 def _as_changes(

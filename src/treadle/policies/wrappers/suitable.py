@@ -4,7 +4,7 @@ Policies take devices for alike. So each type of device is a pool, a cluster of 
 the inner policy is asked: about the jobs that hold devices there, and of the waiting jobs those
 that may use that type. One that may use several is offered to one of them: to a pool with enough
 free devices, the one that jobs with no choice want least, else to the one with the least to do. If
-the policy does not start it there, it may be started on what is left free in another.
+the policy does not start it there, or stops it, it may go on what is left free in another.
 
 Two types are one pool while a job needs devices of both, and while tenants have quotas, which count
 devices of all types. A policy that tells GPUs from CPU slots (`Policy.knows_slots`) has both in one
@@ -12,9 +12,12 @@ pool while a job may have both. In such a pool, and where a job is bound to the 
 its files (`Job.only_on`), the policy may give a job what it may not use. It is then asked again:
 about that job on the nodes that it may use, and about the others without it. A running job that
 would be given such devices keeps what it has.
+
+A policy that gives each job what it asks for would never start one that asks for more than is in
+any pool, as where its files are on a small node. Such a job is taken to ask for what there is.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from math import inf
 from typing import NamedTuple
@@ -29,7 +32,7 @@ from treadle.policies.base.placement import Placement
 from treadle.policies.base.suited import all_suit, places, places_of, within, words_of
 from treadle.policies.wrappers.pools import Pool, Types, members_of, merged, narrowed
 from treadle.policies.wrappers.unsuitable import bound, lacking, never_suits
-from treadle.policies.wrappers.views import Changes, free_after, starts
+from treadle.policies.wrappers.views import Changes, free_after, let_go, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering
 
 
@@ -58,18 +61,20 @@ class Suitable(Remembering):
         self.in_order = False  # A job that waits for its type is overtaken by those of others.
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        views = self._views(snapshot)
         if all_suit(snapshot.jobs, snapshot.cluster):
-            ((pool, view),) = views.items()
+            types, view = self._whole(snapshot)
             schedule = self.inner.decide(view)
-            memory = Note({pool.types: schedule.memory}, None)
+            memory = Note({types: schedule.memory}, None)
             return Schedule(schedule.changes, schedule.valid_until, memory)
+        snapshot, views = self._divided(snapshot)
         asked = {pool: self._asked(view) for pool, view in views.items()}
-        found = self._left_over(snapshot, asked)
+        found = self._left_over(snapshot, asked, {})
         asked = self._with_guests(snapshot, asked, found)
         changes: dict[JobId, Allocation | None] = {}
         for one in asked.values():
             changes |= one.changes
+        if stopped := [snapshot.jobs[name] for name, new in changes.items() if new is None]:
+            found |= self._left_over(_stopping(snapshot, stopped), asked, found)
         changes |= found
         until = min((one.schedule.valid_until for one in asked.values()), default=inf)
         memories = {pool.types: one.schedule.memory for pool, one in asked.items()}
@@ -120,17 +125,30 @@ class Suitable(Remembering):
 
     def _views(self, snapshot: Snapshot) -> dict[Pool, Snapshot]:
         """What the inner policy sees of each pool, with what it remembers of it."""
-        cluster, note = snapshot.cluster, self.remembered(snapshot)
-        notes: Mapping[Types, object] = note if isinstance(note, dict) else {}
-        if all_suit(snapshot.jobs, cluster):
-            types = tuple(cluster.by_type)
-            return {Pool(types, cluster): snapshot._replace(memory=notes.get(types))}
+        if all_suit(snapshot.jobs, snapshot.cluster):
+            types, view = self._whole(snapshot)
+            return {Pool(types, snapshot.cluster): view}
+        return self._divided(snapshot)[1]
+
+    def _divided(self, snapshot: Snapshot) -> tuple[Snapshot, dict[Pool, Snapshot]]:
+        """The same with jobs that ask for what there is, and what is seen of each pool."""
+        cluster, notes = snapshot.cluster, self._notes(snapshot)
         groups = merged(tuple(cluster.by_type), self._joined(snapshot))
         pools = [Pool.of(types, cluster) for types in groups]
-        return {
+        snapshot = _fitted(snapshot, pools)
+        return snapshot, {
             pool: narrowed(snapshot, pool.cluster, names)._replace(memory=notes.get(pool.types))
             for pool, names in zip(pools, members_of(snapshot, pools), strict=True)
         }
+
+    def _whole(self, snapshot: Snapshot) -> tuple[Types, Snapshot]:
+        """All types, and the same as the inner policy sees it where all devices suit all jobs."""
+        types = tuple(snapshot.cluster.by_type)
+        return types, snapshot._replace(memory=self._notes(snapshot).get(types))
+
+    def _notes(self, snapshot: Snapshot) -> Mapping[Types, object]:
+        note = self.remembered(snapshot)
+        return note if isinstance(note, dict) else {}
 
     def _joined(self, snapshot: Snapshot) -> list[Set[str]]:
         """Types that are one pool now."""
@@ -138,16 +156,17 @@ class Suitable(Remembering):
         if self.inner.quotas(snapshot) is not None:
             return [cluster.by_type.keys()]
         kind = {node.name: node.device_type for node in cluster.nodes}
-        found: dict[frozenset[str], None] = {}
+        together: dict[Nodes | tuple[str, ...], None] = {}  # Most jobs are like others.
         mixes = False
         for job in (*snapshot.holding(), *snapshot.waiting()):
-            nodes: Iterable[str] = ()
             if job.allocation is not None:
-                nodes = job.allocation.nodes()
+                together[job.allocation.nodes()] = None
             elif len(own := places(job, cluster)) == 1:
-                (nodes,) = own
-            found[frozenset(kind[name] for name in nodes if name in kind)] = None
+                together[own[0]] = None
             mixes = mixes or says_any(job.spec.device_types)
+        found = {
+            frozenset(kind[each] for each in nodes if each in kind): None for nodes in together
+        }
         others = [each for each in cluster.by_type if each != CPU]
         if mixes and self.inner.knows_slots and 0 < len(others) < len(cluster.by_type):
             sizes = {each: devices_on(cluster.by_type[each], cluster) for each in others}
@@ -164,7 +183,7 @@ class Suitable(Remembering):
             schedule = self.inner.decide(seen)
             stray = _stray(seen, schedule.changes)
             if not stray:
-                return _Asked(view, {**schedule.changes, **own}, schedule)
+                return _Asked(view, {**own, **schedule.changes}, schedule)
             for job in stray:
                 if job.allocation is not None:
                     seen = seen.keeping([job])
@@ -199,14 +218,19 @@ class Suitable(Remembering):
     # -- what is left ---------------------------------------------------------------------------
 
     def _left_over(
-        self, snapshot: Snapshot, asked: Mapping[Pool, _Asked]
+        self, snapshot: Snapshot, asked: Mapping[Pool, _Asked], before: Mapping[JobId, Allocation]
     ) -> dict[JobId, Allocation]:
-        """Starts in another pool of jobs that were not started in theirs."""
+        """Starts in another pool of waiting jobs that their own did not start.
+
+        before: those that were found so far.
+        """
         started = {name for one in asked.values() for name, new in one.changes.items() if new}
+        started.update(before)
         rest = [job for job in snapshot.waiting() if job.id not in started]
         found: dict[JobId, Allocation] = {}
         for pool, one in asked.items():
-            free, own = free_after(one.seen, one.changes), one.seen.ranking
+            here = {name: new for name, new in before.items() if pool.has(new)}
+            free, own = free_after(one.seen, {**one.changes, **here}), one.seen.ranking
             guests = {
                 job.id
                 for job in rest
@@ -218,7 +242,8 @@ class Suitable(Remembering):
             if not guests:
                 continue
             # Those of this pool are there too: under a policy that keeps the order, they go first.
-            names = guests | {job.id for job in rest if job.id in own}
+            late = [one.seen.jobs[job.id] for job in rest if job.id in own]
+            names = guests | {job.id for job in late if job.allocation is None}
             held = [device for device in one.seen.emptied() if not free.holds((device,))]
             view = narrowed(snapshot, pool.cluster, names)._replace(
                 free=free.withholding(held), tenants={}, memory=one.schedule.memory
@@ -242,9 +267,8 @@ class Suitable(Remembering):
             guests = {
                 job.id for job in rest if job.id not in own and pool.is_open(job, snapshot.cluster)
             }
-            taken = any(pool.nodes.issuperset(new.nodes()) for new in found.values())
-            if not guests or taken:  # What was left over has been given out: the next time.
-                continue
+            if not guests or any(map(pool.has, found.values())):
+                continue  # What was left over has been given out: the next time.
             names = guests | {job.id for job in (*one.seen.holding(), *one.seen.waiting())}
             view = narrowed(snapshot, pool.cluster, names)._replace(memory=one.seen.memory)
             again = self._asked(view)
@@ -263,6 +287,37 @@ def _no_smaller(seen: Snapshot, job: Job) -> list[JobId]:
         for each in seen.waiting()
         if each.spec.sizes[0] >= least and places(each, seen.cluster) == own
     ]
+
+
+def _fitted(snapshot: Snapshot, pools: Sequence[Pool]) -> Snapshot:
+    """The same, where waiting jobs ask for no more than a pool has of what they may use.
+
+    Only of those that are bound to nodes, or may have types together, this is not known already:
+    `never_fits`.
+    """
+    cluster, rows = snapshot.cluster, dict[JobId, Job]()
+    for job in snapshot.waiting():
+        if job.spec.elastic and (job.only_on or says_any(job.spec.device_types)):
+            own = [each for each in places(job, cluster) if any(each <= p.nodes for p in pools)]
+            most = max((devices_on(nodes, cluster) for nodes in own), default=0)
+            if job.spec.sizes[0] <= most < job.spec.asked:
+                fit = [size for size in job.spec.sizes if size <= most]
+                rows[job.id] = job._replace(spec=_at_most(job.spec, fit[-1]))
+    return _with_rows(snapshot, rows)
+
+
+def _stopping(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
+    """The same, where these jobs wait; their devices are not free yet."""
+    return _with_rows(snapshot, {job.id: let_go(job, snapshot.now) for job in jobs})
+
+
+def _with_rows(snapshot: Snapshot, rows: Mapping[JobId, Job]) -> Snapshot:
+    if not rows:
+        return snapshot
+    ranking = snapshot.ranking.copy()
+    for row in rows.values():
+        ranking.put(row, snapshot.now)
+    return snapshot._replace(jobs={**snapshot.jobs, **rows}, ranking=ranking)
 
 
 def _is_on(job: Job, nodes: Nodes) -> bool:
@@ -294,9 +349,7 @@ def _stray(seen: Snapshot, changes: Changes) -> list[Job]:
 
 
 def _done(seen: Snapshot, changes: Changes) -> Snapshot:
-    """Once these changes are made, without the jobs that they are about."""
-    if not changes:
-        return seen
+    """Once these changes are made: jobs that they stop wait, the others are out of sight."""
     given = {device for new in changes.values() if new is not None for device in new.devices}
     beside = {name for device in given for name in seen.tenants.get(device, {}).values()}
     tenants = {
@@ -306,4 +359,6 @@ def _done(seen: Snapshot, changes: Changes) -> Snapshot:
         and (left := {turn: name for turn, name in own.items() if name not in changes})
     }
     free = free_after(seen, changes).withholding(tuple(given))
-    return seen._replace(free=free, tenants=tenants).hiding([*changes, *beside])
+    stopped = [seen.jobs[name] for name, new in changes.items() if new is None]
+    after = seen._replace(free=free, tenants=tenants).hiding([*changes, *beside])
+    return _stopping(after, stopped)

@@ -55,8 +55,9 @@ class TrySmall(Remembering):
     def decide(self, snapshot: Snapshot) -> Schedule:
         now = snapshot.now
         trials = self._trials(snapshot)
-        over = [job for job in trials if now >= self._ends_at(job)]
-        on = [job for job in trials if now < self._ends_at(job)]
+        # A wrapper around this one may leave a job where it is, out of sight.
+        over = [job for job in trials if now >= self._ends_at(job) and job.id in snapshot.ranking]
+        on = [job for job in trials if job not in over]
         seen = letting_go(self.inside(snapshot), over)
         untried = [job for job in seen.waiting() if _untried(job)]
         begun = self._begun(seen, untried, self._pool - len(on))
@@ -65,11 +66,11 @@ class TrySmall(Remembering):
         aside += [device for allocation in begun.values() for device in allocation.devices]
         seen = seen.hiding(hidden).withholding(aside) if hidden else seen
         schedule = self.inner.decide(seen)
-        until = min((self._ends_at(job) for job in on), default=inf)
+        until = min((end for job in on if (end := self._ends_at(job)) > now), default=inf)
         if begun:
             until = min(until, now + self._trial_s)
         changes = {**{job.id: None for job in over}, **schedule.changes, **begun}
-        # Those that are over too: a wrapper around this one may leave them where they are.
+        # Those that are over too, which may be left where they are.
         tried = [job.id for job in trials if _size(schedule.changes.get(job.id)) != 1]
         memory = Note(frozenset((*tried, *begun)), schedule.memory)
         return Schedule(changes, min(until, schedule.valid_until), memory)

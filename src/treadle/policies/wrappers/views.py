@@ -24,12 +24,15 @@ def letting_go(snapshot: Snapshot, jobs: Collection[Job]) -> Snapshot:
         free.give(job.allocation.devices)
         for device in job.allocation.devices:
             del tenants[device]
-        row = job.settled(snapshot.now)._replace(
-            phase=Phase.WAITING, since_at=snapshot.now, allocation=None, iterations_per_s=0.0
-        )
-        rows[job.id] = row
+        rows[job.id] = row = let_go(job, snapshot.now)
         ranking.put(row, snapshot.now)
     return snapshot._replace(jobs=rows, free=free, tenants=tenants, ranking=ranking)
+
+
+def let_go(job: Job, now: float) -> Job:
+    """The job as if it had lost its devices and waited."""
+    row = job.settled(now)
+    return row._replace(phase=Phase.WAITING, since_at=now, allocation=None, iterations_per_s=0.0)
 
 
 def free_after(snapshot: Snapshot, changes: Changes) -> FreeDevices:
