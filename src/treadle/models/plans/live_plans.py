@@ -60,10 +60,6 @@ class LivePlans:
             if guessed:
                 self._guessed.add(name)
 
-    def guessed(self, name: str) -> bool:
-        """Whether no step of a known model was measured yet."""
-        return name in self._guessed
-
     def changes(self) -> list[tuple[str, ModelType, bool]]:
         """Types that changed since this was last asked, and whether each is still a guess."""
         changed, self._changed = self._changed, {}
