@@ -215,9 +215,10 @@ def test_a_speed_that_was_measured_too_shortly_changes_no_plan_model(
     words = (*announced(shard=True, recompute=True, tensor=1, pipeline=1), size.word)
     named = replace(story.scheduler.jobs["a"].spec, profile=Profile(model="mine"))
     plans = story.learner.plans
-    story.facts(0.5, JobUpdated(plans.offered(named, words)))
+    story.facts(0.5, JobUpdated(named))
     story.order(1.0, Start(0, "a", on(0, 1)))
-    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, attempt=1))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, words, attempt=1))
+    story.facts(1.5, JobUpdated(plans.offered(named, words)))
     before = plans.version
     said = LastProgress(10.0, 100.0, 4.0, measured_s=measured_s)
     story.facts(10.0, JobProgressed("a", 0, 10.0, 1.0, said))

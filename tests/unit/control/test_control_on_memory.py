@@ -13,6 +13,7 @@ from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobFinished, JobProgressed
 from treadle.core.job_report import Report
+from treadle.core.live_plans import ModelSize
 from treadle.core.scheduler import Scheduler
 from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
@@ -453,6 +454,19 @@ def test_the_journal_alone_gives_every_record(tmp_path: Path) -> None:
         check_replay(here)
 
     play(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+
+
+def test_the_journal_alone_gives_the_plan_models_that_jobs_announced(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        size = ModelSize(10_000_000, batch=16, sequence=64, hidden=256, layers=4, heads=4)
+        words = ("announce", "size", "plan", size.word, ";", "forever")
+        job = await here.submit(*words, devices="1,2", resumable=True, ranks="one", model="mine")
+        await here.reached(job, RUNS)
+        await here.settle()
+        assert "mine" in here.live.context.learner.plans.types
+        check_replay(here)
+
+    play(story, tmp_path, policy="rubick")
 
 
 def rebuilt(here: Bench) -> Rebuilt:

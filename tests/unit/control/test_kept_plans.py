@@ -11,6 +11,7 @@ from treadle.store.rows import ProfileRow
 def test_a_plan_model_that_was_measured_is_known_to_the_next_controller() -> None:
     """1. A job names a model nobody knows. 2. A step of it is measured. 3. The daemon restarts."""
     first = JobLearner((), LivePlans(CLUSTER))
+    first.plans.meet(spec("hub/mine"), WORDS)
     wanted = first.plans.offered(spec("hub/mine"), WORDS)
     guess = first.changes(1.0)
     first.plans.observe(running(wanted, "", 2), steps_per_s=4.0)

@@ -23,6 +23,12 @@ def spec(model: str = "mine") -> JobSpec:
     return JobSpec("1", 100.0, sizes=(1, 2, 4), profile=Profile(model=model))
 
 
+def met(plans: LivePlans, model: str) -> JobSpec:
+    """The job, once its attempt has announced what it can change to."""
+    plans.meet(spec(model), WORDS)
+    return plans.offered(spec(model), WORDS)
+
+
 def running(wanted: JobSpec, plan: str, size: int) -> Job:
     devices = tuple(Device("n", number) for number in range(size))
     held = Allocation(devices, plan_of(plan))
@@ -31,22 +37,32 @@ def running(wanted: JobSpec, plan: str, size: int) -> Job:
 
 def test_a_job_without_a_named_model_or_without_plans_is_left_as_it_is() -> None:
     plans = LivePlans(CLUSTER)
-    assert plans.offered(spec(""), WORDS) == spec("")
-    assert plans.offered(spec(), ("size", "devices")) == spec()
-    assert plans.offered(spec(), ("plan",)) == spec(), "nothing is known of the model"
+    for words in (WORDS, ("size", "devices"), ("plan",)):
+        plans.meet(spec(""), words)
+        assert plans.offered(spec(""), words) == spec("")
+    for words in (("size", "devices"), ("plan",)):
+        plans.meet(spec(), words)
+        assert plans.offered(spec(), words) == spec(), "nothing is known of the model"
 
 
 def test_only_plans_that_the_attempt_can_change_to_are_on_offer() -> None:
-    offered = LivePlans(CLUSTER).offered(spec(), WORDS).plans
+    offered = met(LivePlans(CLUSTER), "mine").plans
     assert offered[0] == Plan(data=4)
     assert offered[-1] == DATA_PARALLEL
     assert len(offered) > 4
     assert all(plan.pipeline == 1 for plan in offered)
 
 
+def test_a_question_changes_no_plan_model() -> None:
+    """A replay of the same facts is not asked the same questions."""
+    plans = LivePlans(CLUSTER)
+    assert plans.offered(spec(), WORDS) == spec()
+    assert (plans.version, plans.changes()) == (0, [])
+
+
 def test_the_first_measured_step_sets_how_long_a_step_takes() -> None:
     plans = LivePlans(CLUSTER)
-    wanted = plans.offered(spec(), WORDS)
+    wanted = met(plans, "mine")
     before = plans.version
     plans.observe(running(wanted, "", 2), steps_per_s=4.0)
     expected = plans.types["mine"].iteration_s(Plan(data=2), dense(2))
@@ -57,7 +73,7 @@ def test_the_first_measured_step_sets_how_long_a_step_takes() -> None:
 def test_steps_under_other_plans_refit_the_factors() -> None:
     """In truth the optimizer takes fifty times as long as the catalogue says."""
     plans = LivePlans(CLUSTER)
-    wanted = plans.offered(spec("bert"), WORDS)
+    wanted = met(plans, "bert")
     known = plans.types["bert"]
     factors = replace(known.factors, k_opt=known.factors.k_opt * 50)
     truth = replace(known, factors=factors)

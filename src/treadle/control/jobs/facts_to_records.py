@@ -28,6 +28,7 @@ from treadle.control.learning import (
     Attempted,
     JobLearner,
     Question,
+    learn_plans,
     of_end,
     of_pace,
     of_sight,
@@ -91,6 +92,7 @@ class Reducer:
             # What came after the end changes nothing, except what is said of the code that ran.
             if isinstance(fact, CodeChanged) or place <= ends.get(job_of(fact), place):
                 self._happened(fact, now=now, at=at)
+        learn_plans(self._learner.plans, facts, self._scheduler.jobs)
         over = [
             self._jobs.records[job] for job in self._scheduler.ended if job in self._jobs.records
         ]
@@ -336,8 +338,6 @@ class Reducer:
                 device_type=type_of(nodes, self._all_nodes()),
             )
             self._learner.pace(record.id, fact.action, kinds_of(record), pace)
-            if pace is not None and pace.step_s:
-                self._learner.plans.observe(row, 1.0 / pace.step_s)
         if fact.seen is not None:
             self._learner.learn(kinds_of(record), of_sight(fact.seen, row.size))
 

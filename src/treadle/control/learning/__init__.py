@@ -18,6 +18,7 @@ from treadle.control.learning.learned_lengths import (
 from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
 from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
+from treadle.control.learning.plan_lessons import learn_plans
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of
 
@@ -37,6 +38,7 @@ __all__ = [
     "Question",
     "company_of",
     "keys_of",
+    "learn_plans",
     "numbers_of",
     "of_end",
     "of_pace",

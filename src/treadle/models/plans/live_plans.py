@@ -4,6 +4,9 @@ A job has a plan model if its user named its model (`--model`): that of the cata
 made of what the job says of its size, with factors that suit no network in particular. The first
 measured step sets how long its forward pass takes; later ones, under other plans and sizes, refit
 the factors (refit.py). Jobs of one name share a plan model.
+
+It changes by facts alone and not by being asked, so that a replay of the same facts has the same
+plan models at each decision.
 """
 
 from collections.abc import Sequence
@@ -62,17 +65,20 @@ class LivePlans:
         changed, self._changed = self._changed, {}
         return [(name, self.types[name], name in self._guessed) for name in changed]
 
+    def meet(self, spec: JobSpec, words: Sequence[str]) -> None:
+        """An attempt at a job began, and announced these words: its model may be a new one."""
+        name, size = spec.profile.model, model_size(words)
+        if not name or name in self.types or PLAN not in words:
+            return
+        if size is not None and len(self.types) < TYPES_MAX:
+            self._put(name, _guess(name, size))
+            self._guessed.add(name)
+
     def offered(self, spec: JobSpec, words: Sequence[str]) -> JobSpec:
         """The job with the plans that it can change to; words: what its attempt announced."""
         name = spec.profile.model
-        if PLAN not in words or not name:
+        if PLAN not in words or name not in self.types:
             return spec
-        size = model_size(words)
-        if name not in self.types and (size is None or len(self.types) >= TYPES_MAX):
-            return spec
-        if name not in self.types and size is not None:
-            self._put(name, _guess(name, size))
-            self._guessed.add(name)
         found = [Plan(data=spec.asked)]
         for devices in spec.sizes:
             best = [
