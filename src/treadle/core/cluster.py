@@ -54,8 +54,8 @@ class Node:
         return self.device_type == CPU
 
 
-# Words for types of device, how many devices are needed, nodes.
-Asked = tuple[tuple[str, ...], int, tuple[str, ...]]
+# Words for types of device, how many devices are needed, nodes, GiB of memory of each device.
+Asked = tuple[tuple[str, ...], int, tuple[str, ...], float]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 The type of a node's devices is the model of its GPUs, `cpu` if they are CPU slots, or what its
 administrator calls them. A job names types by words: `any`; `gpu` for all but CPU slots; `cpu`; or
 a part of a type's name, in any case. A job that its files bind to some nodes (`Job.only_on`) may
-use those alone. Both are one question here, and nothing else answers it.
+use those alone, and one that says how much memory of a device it needs none that is known to have
+less. All are one question here, and nothing else answers it.
 
 The ranks of a gang on unlike GPUs go at the speed of the slowest, so an attempt is on devices of
 one type, unless no type that the job may use has as many as it needs at least. A job whose user
@@ -39,8 +40,22 @@ def may_use(job: Job, node: Node) -> bool:
     """Whether a job may run on a node."""
     if job.only_on and node.name not in job.only_on:
         return False
+    if not has_memory(node, job.spec.device_memory_gib):
+        return False
     words = job.spec.device_types
     return not words or any(is_of(node.device_type, word) for word in words)
+
+
+def has_memory(node: Node, device_memory_gib: float) -> bool:
+    """Whether its devices have so much memory, as far as is known; 0: any is enough."""
+    return not node.device_memory_gib or device_memory_gib <= node.device_memory_gib
+
+
+def too_small(device_memory_gib: float, cluster: Cluster) -> Nodes:
+    """The nodes whose devices are known to have less memory; none for 0."""
+    if not device_memory_gib:
+        return Nodes()
+    return Nodes(node.name for node in cluster.nodes if not has_memory(node, device_memory_gib))
 
 
 def has_accelerators(cluster: Cluster) -> bool:
@@ -67,8 +82,9 @@ def devices_on(nodes: Nodes, cluster: Cluster) -> int:
 
 
 def _places(asked: Asked, cluster: Cluster) -> tuple[Nodes, ...]:
-    words, least, only_on = asked
-    by_type = [cluster.by_type[kind] for kind in named(words, cluster)]
+    words, least, only_on, memory_gib = asked
+    small = too_small(memory_gib, cluster)
+    by_type = [cluster.by_type[kind] - small for kind in named(words, cluster)]
     if only_on:
         by_type = [names.intersection(only_on) for names in by_type]
     found = [names for names in by_type if devices_on(names, cluster) >= least]

@@ -288,7 +288,7 @@ class Scheduler:
             self._check_suitable(self.jobs[action.job], action.allocation)
 
     def _check_suitable(self, job: Job, given: Allocation) -> None:
-        if not job.spec.device_types and not job.only_on:
+        if not (job.spec.device_types or job.only_on or job.spec.device_memory_gib):
             return
         there = {node.name: node for node in self.cluster.nodes}
         for name in given.nodes():

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.control.memory import Bench, play
-from treadle.control.jobs.submission import too_little_device_memory
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec
+from treadle.testing.builders import policy as made
 from treadle.wire.jobs import State
 from treadle.wire.problems import InvalidRequestError
 
@@ -31,14 +31,19 @@ def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Pa
 
 
 def test_more_gpu_memory_than_any_gpu_has_is_said_in_one_sentence() -> None:
+    policy = made("fifo+suitable")
     spec = JobSpec("a", 1.0, device_memory_gib=100.0)
     small, large = (Node(name, 8, device_memory_gib=gib) for name, gib in (("a", 24), ("b", 80)))
-    assert too_little_device_memory(spec, Cluster((small, large))) == (
+    assert policy.never_fits(spec, Cluster((small, large))) == (
         "it asks for 100 GiB of GPU memory, and the largest GPU has 80 GiB"
     )
-    assert too_little_device_memory(spec, Cluster((small, Node("c", 8)))) is None, "c does not say"
+    assert policy.never_fits(spec, Cluster((small, Node("c", 8)))) is None, "c does not say"
     fits = replace(spec, device_memory_gib=80.0)
-    assert too_little_device_memory(fits, Cluster((small, large))) is None
+    assert policy.never_fits(fits, Cluster((small, large))) is None
+    wide = replace(fits, sizes=(16,), asked=16)
+    assert policy.never_fits(wide, Cluster((small, large))) == (
+        "it asks for 16 devices with 80 GiB of memory each, and there are 8"
+    )
 
 
 def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:

@@ -148,3 +148,41 @@ def test_a_job_stays_small_though_devices_of_another_type_are_free(tmp_path: Pat
         assert because.endswith("2 devices are its next size, and both are taken")
 
     play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="afs")
+
+
+@pytest.mark.parametrize("kind", [A100, H200])
+def test_a_job_is_given_no_gpu_with_less_memory_than_it_asks_for(tmp_path: Path, kind: str) -> None:
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever", devices="1..4", gpu_memory_gib=60.0)
+        assert await nodes_of(here, first) == {"n1"}
+        assert len((await here.live.job(first)).job.devices) == 2
+        second = await here.submit("forever", gpu_memory_gib=60.0)
+        await here.settle()
+        assert here.state(second) is State.PENDING
+        because = (await here.live.why(second)).because
+        assert because.startswith("it needs 1 GPU with 60 GiB of memory; 2 are there, 0 free")
+        because = (await here.live.why_not(second, "n0:0")).because
+        assert "it needs 60 GiB of each GPU's memory and n0:0 has 40 GiB" in because
+        assert await nodes_of(here, await here.submit("forever", gpu_memory_gib=40.0)) == {"n0"}
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", devices="3", gpu_memory_gib=60.0)
+        assert str(refused.value) == (
+            "the job can never run here: it asks for 3 GPUs with 60 GiB of memory each, "
+            "and there are 2"
+        )
+        assert refused.value.hint.startswith("submit it with --devices 2 or fewer")
+
+    small = Node("n0", 2, A100, device_memory_gib=40.0)
+    large = Node("n1", 2, kind, device_memory_gib=80.0)
+    play_on(MemoryWorld.of(small, large), story, tmp_path, policy="backfill")
+
+
+def test_how_many_devices_would_fit_is_told_of_the_kind_that_it_gets(tmp_path: Path) -> None:
+    """A job that has no use for a GPU."""
+
+    async def story(here: Bench) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", devices="16", model="cpu-prep")
+        assert refused.value.hint.startswith("submit it with --devices 8 or fewer")
+
+    play_on(world((A100, 4), ("cpu", 8)), story, tmp_path)

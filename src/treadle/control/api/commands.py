@@ -31,7 +31,6 @@ from treadle.control.jobs import (
     prepare,
     stored_states,
     text_bytes,
-    too_little_device_memory,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.device_types import has_accelerators
@@ -310,7 +309,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
     twin.take([JobSubmitted(spec) for spec in wanted.specs], now)
     twin.take([JobHeld(spec.id, why) for spec in wanted.specs for why in gates], now)
     first = wanted.specs[0]
-    unfit = too_little_device_memory(first, twin.cluster) or twin.unfit.get(first.id, "")
+    unfit = twin.unfit.get(first.id, "")
     _, away = waits_for_nodes(context, first) if unfit else ("", "")
     never = "" if away else unfit
     row = twin.jobs[first.id]

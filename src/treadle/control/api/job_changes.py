@@ -71,7 +71,7 @@ def _resized(context: Context, record: JobRecord, spec: JobSpec, devices: str) -
         sizes = sizes_of(devices)
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
-    most = most_of_a_type(spec.device_types, context.cluster)
+    most = most_of_a_type(spec.device_types, context.cluster, spec.device_memory_gib)
     asked = max((n for n in sizes if n <= most), default=sizes[0])
     resized = replace(spec, sizes=sizes, asked=asked)
     known = context.learner.profiles.ask(question_about(record, resized))

@@ -211,7 +211,8 @@ def _at_new_size(context: Context, row: Job) -> Remaining:
 
 def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
     """What is left of its time if it were given the most devices now; 1 if it will not grow."""
-    spec, most = row.spec, most_of_a_type(row.spec.device_types, context.cluster)
+    spec = row.spec
+    most = most_of_a_type(spec.device_types, context.cluster, spec.device_memory_gib)
     may_change = spec.resumable or "size" in record.changes
     if not (may_change and context.scheduler.policy.resizes):
         return 1.0

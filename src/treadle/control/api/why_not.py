@@ -5,7 +5,7 @@ from treadle.control.api.why_holding import NAMED_MAX
 from treadle.control.api.why_waiting import reason
 from treadle.control.jobs import JobRecord
 from treadle.core.cluster import Device
-from treadle.core.device_types import may_use
+from treadle.core.device_types import has_memory, may_use
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, named_jobs, span
@@ -66,16 +66,16 @@ def _other_type(context: Context, row: Job, device: Device) -> str:
     node = next(node for node in context.cluster.nodes if node.name == device.node)
     if row.only_on and node.name not in row.only_on:
         return f"its files are on {', '.join(row.only_on[:NAMED_MAX])} and cannot be copied"
-    if not may_use(row, node):
+    needs = row.spec.device_memory_gib
+    if may_use(row, node):
+        return ""
+    if has_memory(node, needs):
         words = " or ".join(row.spec.device_types)
         return f"{device} is of type {node.device_type}, and the job asks for {words}"
-    needs = row.spec.device_memory_gib
-    if needs and node.device_memory_gib and needs > node.device_memory_gib:
-        return (
-            f"it needs {needs:g} GiB of each GPU's memory and {device} has "
-            f"{node.device_memory_gib:g} GiB"
-        )
-    return ""
+    return (
+        f"it needs {needs:g} GiB of each GPU's memory and {device} has "
+        f"{node.device_memory_gib:g} GiB"
+    )
 
 
 def _device(context: Context, name: str) -> Device:

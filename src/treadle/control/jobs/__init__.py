@@ -49,7 +49,6 @@ from treadle.control.jobs.submission import (
     most_of_a_type,
     not_enforced,
     prepare,
-    too_little_device_memory,
 )
 from treadle.control.jobs.submit_again import submit_again
 from treadle.control.jobs.weights import text_bytes
@@ -118,6 +117,5 @@ __all__ = [
     "submit_again",
     "text_bytes",
     "text_of",
-    "too_little_device_memory",
     "worked_s",
 ]

@@ -12,13 +12,14 @@ from treadle.control.jobs.job_kinds import kinds_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import CPU, Cluster
-from treadle.core.device_types import GPU, devices_on, named, says_any
+from treadle.core.device_types import GPU, devices_on, named, says_any, too_small
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
-from treadle.core.wording import from_to, gib_text, short_span
+from treadle.core.wording import from_to, short_span
 from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kinds import needs_kind
+from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
@@ -98,7 +99,7 @@ def prepare(
         members = array(request.array) if request.array else None
     except InvalidInputError as error:
         raise InvalidRequestError(str(error)) from None
-    most = most_of_a_type(types, cluster)
+    most = most_of_a_type(types, cluster, request.gpu_memory_gib or 0.0)
     asked = max((size for size in sizes if size <= most), default=sizes[0])
     first = _record(request, number, person=person, sizes=sizes, wall_at=wall_at)
     first.nonce = nonce
@@ -148,9 +149,10 @@ def kept_to_gpus(wanted: Submission, request: JobRequest, away: Collection[str])
     return replace(wanted, specs=tuple(replace(s, device_types=types) for s in wanted.specs))
 
 
-def most_of_a_type(types: Sequence[str], cluster: Cluster) -> int:
+def most_of_a_type(types: Sequence[str], cluster: Cluster, device_memory_gib: float) -> int:
     """The most devices that one job of these types gets: of one type, unless it may mix."""
-    counts = [devices_on(cluster.by_type[each], cluster) for each in named(types, cluster)]
+    small = too_small(device_memory_gib, cluster)
+    counts = [devices_on(cluster.by_type[each] - small, cluster) for each in named(types, cluster)]
     return sum(counts) if says_any(types) else max(counts, default=0)
 
 
@@ -161,7 +163,7 @@ def check_fits(
     if request.wait_for_capacity or not cluster.device_count:
         return  # Without any device, what will fit is not known yet.
     spec = wanted.specs[0]
-    never = too_little_device_memory(spec, cluster) or policy.never_fits(spec, cluster)
+    never = policy.never_fits(spec, cluster)
     if never is None:
         return
     fewer = fits_at_most(spec, cluster)
@@ -172,21 +174,9 @@ def check_fits(
     )
 
 
-def too_little_device_memory(spec: JobSpec, cluster: Cluster) -> str | None:
-    """That no device has the memory it asks for; None if one has, or if one does not say."""
-    sizes = [node.device_memory_gib for node in cluster.nodes]
-    if not spec.device_memory_gib or not all(sizes) or spec.device_memory_gib <= max(sizes):
-        return None
-    return (
-        f"it asks for {gib_text(spec.device_memory_gib)} of GPU memory, and the largest GPU has "
-        f"{gib_text(max(sizes))}"
-    )
-
-
 def fits_at_most(spec: JobSpec, cluster: Cluster) -> str:
     """The devices to ask for instead, if the cluster has fewer than the job needs at least."""
-    there = (cluster.by_type[each] for each in named(spec.device_types, cluster))
-    most = sum(devices_on(names, cluster) for names in there)
+    most = devices_on(usable_by(spec, cluster), cluster)
     if not most or spec.sizes[0] <= most:
         return ""
     return "1" if most == 1 else f"{most} or fewer"

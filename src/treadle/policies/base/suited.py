@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from treadle.core import device_types
 from treadle.core.cluster import CPU, Cluster, Device
-from treadle.core.device_types import GPU, Nodes, has_accelerators, named
+from treadle.core.device_types import GPU, Nodes, has_accelerators, named, too_small
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.models.workers import is_cpu_only
@@ -26,13 +26,17 @@ def words_of(spec: JobSpec, cluster: Cluster) -> tuple[str, ...]:
 
 def places(job: Job, cluster: Cluster) -> tuple[Nodes, ...]:
     """Sets of nodes; each attempt of the job is within one of them. None: it runs nowhere."""
-    asked = words_of(job.spec, cluster), job.spec.sizes[0], job.only_on
-    return device_types.places(asked, cluster)
+    return _places(job.spec, job.only_on, cluster)
 
 
 def places_of(spec: JobSpec, cluster: Cluster) -> tuple[Nodes, ...]:
     """The same of a job that no files bind to some nodes."""
-    return device_types.places((words_of(spec, cluster), spec.sizes[0], ()), cluster)
+    return _places(spec, (), cluster)
+
+
+def _places(spec: JobSpec, only_on: tuple[str, ...], cluster: Cluster) -> tuple[Nodes, ...]:
+    words, memory_gib = words_of(spec, cluster), spec.device_memory_gib
+    return device_types.places((words, spec.sizes[0], only_on, memory_gib), cluster)
 
 
 def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> Nodes:
@@ -40,10 +44,13 @@ def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> N
 
     only_on: those that have its files, if it is bound to them.
     """
-    types = named(words_of(spec, cluster), cluster)
-    if len(types) == len(cluster.by_type) and not only_on:
+    types, small = (
+        named(words_of(spec, cluster), cluster),
+        too_small(spec.device_memory_gib, cluster),
+    )
+    if len(types) == len(cluster.by_type) and not only_on and not small:
         return cluster.names
-    found = Nodes().union(*(cluster.by_type[each] for each in types))
+    found = Nodes().union(*(cluster.by_type[each] for each in types)) - small
     return found.intersection(only_on) if only_on else found
 
 
@@ -70,4 +77,6 @@ def place(
 
 def all_suit(jobs: Mapping[JobId, Job], cluster: Cluster) -> bool:
     """Whether every job may be given every device, as where there is but one type of them."""
-    return len(cluster.by_type) < 2 and not any(job.only_on for job in jobs.values())
+    return len(cluster.by_type) < 2 and not any(
+        job.only_on or too_small(job.spec.device_memory_gib, cluster) for job in jobs.values()
+    )
