@@ -296,19 +296,23 @@ def _fitted(snapshot: Snapshot, pools: Sequence[Pool]) -> Snapshot:
     `never_fits`.
     """
     cluster, rows = snapshot.cluster, dict[JobId, Job]()
+    known: dict[tuple[Nodes, ...], int] = {}
     for job in snapshot.waiting():
-        if job.spec.elastic and (job.only_on or says_any(job.spec.device_types)):
-            own = [each for each in places(job, cluster) if any(each <= p.nodes for p in pools)]
-            most = max((devices_on(nodes, cluster) for nodes in own), default=0)
-            if job.spec.sizes[0] <= most < job.spec.asked:
-                fit = [size for size in job.spec.sizes if size <= most]
-                rows[job.id] = job._replace(spec=_at_most(job.spec, fit[-1]))
+        if not job.spec.elastic or not (job.only_on or says_any(job.spec.device_types)):
+            continue
+        if (own := places(job, cluster)) not in known:
+            inside = [nodes for nodes in own if any(nodes <= pool.nodes for pool in pools)]
+            known[own] = max((devices_on(nodes, cluster) for nodes in inside), default=0)
+        fit = [size for size in job.spec.sizes if size <= known[own]]
+        if fit and fit[-1] < job.spec.asked:
+            rows[job.id] = job._replace(spec=_at_most(job.spec, fit[-1]))
     return _with_rows(snapshot, rows)
 
 
 def _stopping(snapshot: Snapshot, jobs: Iterable[Job]) -> Snapshot:
     """The same, where these jobs wait; their devices are not free yet."""
-    return _with_rows(snapshot, {job.id: let_go(job, snapshot.now) for job in jobs})
+    rows = {job.id: let_go(job, snapshot.now) for job in jobs if job.allocation is not None}
+    return _with_rows(snapshot, rows)
 
 
 def _with_rows(snapshot: Snapshot, rows: Mapping[JobId, Job]) -> Snapshot:
