@@ -45,6 +45,9 @@ PROCESSES = {
     "tests.control.storms",
 }
 
+# As by default, but a busy machine is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 settings.register_profile("fast", max_examples=8)
 # The same examples for every mutant, and no time spent on making a failure small.
 settings.register_profile(
