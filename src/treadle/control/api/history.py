@@ -325,7 +325,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
     if body.get("node_lost"):
-        return f"attempt {attempt} of job {job} was lost with its node, and it waits again"
+        return f"attempt {attempt} of job {job} was lost with its node"
     if how == "time-limit":
         return f"job {job} reached its time limit"
     code = body.get("code")
