@@ -84,6 +84,8 @@ class Agent:
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
         self.folders = AttemptFolders(root)
+        # Another one if attempts of before cannot run here, or are not known here.
+        self.machine = f"{boot_id()}/{self.folders.instance}"
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
         self._lease = NodeLease(root, lease_s, member)
@@ -189,6 +191,7 @@ class Agent:
                     alive=seen.alive,
                     action=seen.action,
                     never_was=seen.never_was,
+                    ended=seen.status is not None and seen.status.ended,
                     changes=() if members is None else tuple(members["can"]),
                     part=_part_of(seen),
                 )
@@ -220,9 +223,7 @@ class Agent:
                 await self._copies.sweep(session.id)
             upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
             root = str(session.checkpoints)
-            return messages.Charged(
-                session=session.id, upto=upto, shared=shared, root=root, machine=boot_id()
-            )
+            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
         shared = self.sees(asked.shared, asked.probe)
@@ -318,7 +319,7 @@ class Agent:
             gone = tuple(job for job in asked.jobs if job not in left)
             self._of(asked.session)  # The answer is of this session, or there is none.
             if gone or fence.now() >= give_up_at:
-                return messages.Gone(jobs=gone, machine=boot_id())
+                return messages.Gone(jobs=gone)
             await asyncio.sleep(FREE_LOOK_S)
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:

@@ -76,6 +76,7 @@ class Attending(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
     agent: str = ""  # its incarnation
     node: Node | None = None
+    machine: str = ""
     error: str = ""
     others: str = ""  # the state folder of another Treadle whose jobs run there: the reason
 
@@ -130,7 +131,7 @@ class AgentHost:
         node = replace(self._agent.node, rack=post.rack)
         if post.device_type:
             node = replace(node, device_type=post.device_type)
-        return Attending(agent=self._incarnation, node=node)
+        return Attending(agent=self._incarnation, node=node, machine=self._agent.machine)
 
     async def _others(self, post: Post) -> str:
         """The state folder of another Treadle, if this is its agent and jobs of it run."""

@@ -231,7 +231,7 @@ class Driver:
             return answer.error
         if answer.agent != member.told:
             member.told = answer.agent
-            await self._send(NodeIs(answer.node, node.address, answer.agent))
+            await self._send(NodeIs(answer.node, node.address, answer.agent, answer.machine))
         return ""
 
     async def _attended(self, member: Member) -> Attending:
