@@ -310,7 +310,7 @@ class FleetEngine:
         self._sightings[node] = Sightings(seen.measurements, behind_s)
         for each in seen.reports:
             course = self.courses.get(each.job)
-            if course is not None and course.gang is not None and node in course.gang.seats:
+            if course is not None and course.gang is not None and course.gang.reports_from(node):
                 self._controls.report(replace_fields(each, at=max(0.0, each.at + behind_s)))
 
     def hear(self, node: str, fact: Event) -> None:
@@ -467,7 +467,7 @@ class FleetEngine:
                 unseen -= {e for e in unseen if (e.job, e.number) == (fact.job, fact.attempt)}
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
-            fact = with_origin(fact, self.copies, self.code)
+            fact = with_origin(fact, self.copies, self.courses.get(fact.job))
         elif isinstance(fact, DeviceClosed):
             self._closed[fact.device] = fact
         elif isinstance(fact, DeviceOpened):

@@ -58,6 +58,7 @@ class Gang:
         self.started = False  # and that was told
         self.changes: tuple[str, ...] = ()  # what it can change while it runs
         self.training_over = False
+        self.workdirs: Mapping[str, str] = {}  # folders it runs in, by node, in place of its own
         self._stop_ordered = False
         self._cause: AttemptEnded | None = None  # the first end that is not a success
 
@@ -86,6 +87,17 @@ class Gang:
     @property
     def stopping(self) -> bool:
         return any(seat.stopping for seat in self.seats.values())
+
+    def reports_from(self, node: str) -> bool:
+        """Whether what a job reports there is of this attempt, as it goes on.
+
+        While an order ends or changes it, the attempt that runs may not be the one that the
+        controller waits for.
+        """
+        seat = self.seats.get(node)
+        if seat is None or self.stopping:
+            return False
+        return seat.started is None or seat.started.action == seat.sent
 
     # -- orders ---------------------------------------------------------------------------------
 
