@@ -273,7 +273,8 @@ class Driver:
         await frames.read_settings(reader)
         for number, agent in enumerate(self._agents.values()):
             address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-            writer.write(frames.packed(frames.NodeIs(agent.node, address, agent.incarnation)))
+            found = frames.NodeIs(agent.node, address, agent.incarnation, agent.node.name)
+            writer.write(frames.packed(found))
         writer.write(frames.packed(frames.Ready(self._epoch)))
         with contextlib.suppress(frames.ClosedError):
             while True:

@@ -1,5 +1,7 @@
 """Chaos of one seed: nodes leave and join, agents and controllers die, all of it at any moment.
 
+A name may go to another machine and come back to the one before.
+
 It is about one rule alone: nothing of a job is launched while something of another attempt of it
 runs anywhere (engines/fleet/lost_parts.py). A run takes a fraction of a second.
 """
@@ -40,6 +42,7 @@ class Site:
     node: SimNode
     agent: SimAgent
     link: SimLink
+    machines: list[SimNode]  # that have had its name
     reached: bool = True  # it is not cut off
     member: bool = True
     agent_up: bool = True
@@ -70,9 +73,9 @@ class Cluster:
         self._tell: Callable[[ClusterChange], None] | None = None
         self.sites: dict[str, Site] = {}
         for name in NODES:
-            node = ground.nodes[name] = SimNode(name, ground)
+            node = SimNode(name, ground)
             agent = SimAgent(node)
-            self.sites[name] = Site(node, agent, self._link(agent))
+            self.sites[name] = Site(node, agent, self._link(agent), [node])
 
     def _link(self, agent: SimAgent) -> SimLink:
         def is_up() -> bool:
@@ -107,7 +110,7 @@ class Cluster:
     def _joined(self, name: str) -> Joined:
         site = self.sites[name]
         site.told = site.link
-        return Joined(site.node.node, f"10.0.0.{name[1:]}", site.link)
+        return Joined(site.node.node, f"10.0.0.{name[1:]}", site.link, site.node.machine)
 
     # -- what happens to nodes ------------------------------------------------------------------
 
@@ -137,12 +140,26 @@ class Cluster:
         self._announce(name)
 
     def _rejoin(self, site: Site) -> None:
-        """With the same agent and lease, or as Ray does it, with others."""
-        if self.draw.random() < 0.5:
+        """With the same agent and lease, or as Ray does it, with others; or another machine."""
+        if (what := self.draw.random()) < 0.3:
+            self._give_name(site)
+        elif what < 0.65:
             site.node.next_lease()
             site.agent = SimAgent(site.node)
         site.link = self._link(site.agent)
         site.member = True
+
+    def _give_name(self, site: Site) -> None:
+        """To a machine that had it before, with its old lease or a new one, or to a fresh one."""
+        others = [each for each in site.machines if each is not site.node]
+        if others and self.draw.random() < 0.5:
+            site.node = self.draw.choice(others)
+            if self.draw.random() < 0.5:
+                site.node.next_lease()
+        else:
+            site.node = SimNode(site.node.name, site.node.ground)
+            site.machines.append(site.node)
+        site.agent = SimAgent(site.node)
 
     async def kill_agent(self, name: str) -> None:
         """Another one begins, and takes over what there is."""
@@ -310,7 +327,7 @@ class Chaos:
             self._controller = asyncio.ensure_future(self._control(draw.uniform(0.0, 10.0)))
         elif what == "change":
             self.scheduler.inbox.put_nowait(draw.choice(list(WIDTHS)))
-        elif ranks := list((node := self.ground.nodes[name]).ranks.values()):
+        elif ranks := list((node := cluster.sites[name].node).ranks.values()):
             node.end(draw.choice(ranks), How.EXITED)
 
     def _do(self, work: Coroutine[None, None, None]) -> None:

@@ -77,6 +77,8 @@ class SimNode:
 
     def __init__(self, name: str, ground: "Ground") -> None:
         self.name, self.ground = name, ground
+        ground.nodes.append(self)
+        self.machine = f"machine {len(ground.nodes)}"
         self.node = Node(name, 8, "cpu", 8, 64.0)
         self.epoch = 0
         self.ranks: dict[AttemptId, Rank] = {}  # that are alive
@@ -150,15 +152,16 @@ class Ground:
 
     def __init__(self, draw: random.Random) -> None:
         self.draw = draw
-        self.nodes: dict[str, SimNode] = {}
+        self.nodes: list[SimNode] = []  # also those whose names others have now
         self.wrong: list[str] = []
         self.launches = 0
 
     def check(self, node: str, attempt: AttemptId) -> None:
         self.launches += 1
-        for each in self.nodes.values():
+        for each in self.nodes:
             self.wrong += [
-                f"{now():.1f}: {attempt} begins on {node} while {rank.id} runs on {each.name}"
+                f"{now():.1f}: {attempt} begins on {node} while {rank.id} runs on {each.name}, "
+                f"{each.machine}"
                 for rank in each.ranks.values()
                 if rank.id.job == attempt.job and rank.id != attempt
             ]
@@ -301,7 +304,7 @@ class SimAgent:
         rank = self.node.ranks.get(mark)
         action = self.node.ended[mark].action if rank is None else rank.action
         return messages.FoundAttempt(
-            id=mark, alive=rank is not None, action=action, never_was=False
+            id=mark, alive=rank is not None, action=action, never_was=False, ended=rank is None
         )
 
     def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:

@@ -84,7 +84,7 @@ class FleetWorld:
 
     def joined(self, name: str) -> Joined:
         agent = self.links[name].agent
-        return Joined(agent.node, agent.address, self.links[name])
+        return Joined(agent.node, agent.address, self.links[name], agent.machine)
 
     async def _confirm(self) -> None:
         """What the cluster does: nodes that are members may go on."""

@@ -66,6 +66,18 @@ def test_a_node_that_joins_anew_does_not_go_on_with_its_old_lease(tmp_path: Path
     assert not old.path.exists()
 
 
+def test_a_lease_that_was_never_confirmed_is_not_taken_for_one_of_the_member(tmp_path: Path):
+    """1. A node joins anew. 2. Its agent ends before the cluster has confirmed it."""
+    old = NodeLease(tmp_path, 60.0, "first")
+    old.renew()
+    NodeLease(tmp_path, 60.0, "second")
+    until = fence.read(old.path)
+    again = NodeLease(tmp_path, 60.0, "second")
+    again.renew()
+    assert (again.path != old.path, fence.read(old.path)) == (True, until)
+    assert NodeLease(tmp_path, 60.0, "second").path == again.path
+
+
 def test_a_lease_counts_from_when_the_cluster_was_asked(tmp_path: Path):
     lease = NodeLease(tmp_path, 60.0)
     lease.renew(asked_at=fence.now() - 61.0)

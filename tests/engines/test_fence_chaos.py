@@ -9,7 +9,7 @@ import pytest
 from tests.engines.fence_chaos import play
 from tests.shared import THOROUGH
 
-FAILED = (4, 19, 20)  # seeds that failed once
+FAILED = (93,)  # seeds that fail if machines are not told apart when a controller takes over
 SEEDS = (*FAILED, *range(1000, 1100 if THOROUGH else 1003))
 
 

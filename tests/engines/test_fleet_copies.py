@@ -235,6 +235,8 @@ def test_a_job_is_given_a_copy_of_the_folder_it_was_submitted_from(tmp_path):
         for order in (0, 1):
             await bench.order(Start(order, "a", spread("n1")))
             assert (await bench.ended("a", order)).code == 0
+            own = str(next((bench.root / "nodes" / "n1" / "work").glob("[!.]*")))
+            assert (await bench.started("a", order)).workdirs == (("n1", own),)
         assert (bench.root / "1").read_text() == "data\npackage\n42"
         assert (bench.root / "2").read_text() == "data\npackage\nwritten\n42"
         assert not (private / "written").exists()

@@ -3,18 +3,21 @@
 import asyncio
 from collections.abc import Coroutine
 
+import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.engines.fleet_world import FENCING, InProcessLink
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded
+from treadle.core.events import AttemptEnded, JobStarted, NodeLost
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.fleet import messages
-from treadle.engines.fleet.lost_parts import LostParts
-from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.agent import Agent
+from treadle.engines.fleet.machines import Machines
+from treadle.engines.node import processes
+from treadle.engines.node.environment import TAG
 from treadle.testing.engine_bench import row
 
 ONE, OTHER = spread("n1"), spread("n2")
@@ -182,40 +185,46 @@ def test_an_agent_says_that_a_job_is_gone_when_none_of_its_attempts_is_left(tmp_
     tell(tmp_path, story)
 
 
-class Desk:
-    """Jobs of which something was lost on one node."""
+def test_the_clock_of_a_machine_that_leaves_again_begins_anew(tmp_path):
+    """1. A node leaves. 2. It is back, and its agent does not answer. 3. It leaves once more."""
 
-    def __init__(self, *jobs: JobId) -> None:
-        self.clients: dict[str, NodeClient] = {}
-        self.jobs = list(jobs)
+    async def story(bench: FleetStory) -> None:
+        loop = asyncio.get_running_loop()
+        await both_run(bench)
+        bench.world.cut("n1")
+        bench.world.mend("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        await bench.until(lambda: bench.world.links["n1"].calls["take-charge"])
+        cut_at = loop.time()
+        bench.world.cut("n1")
+        await bench.ended("one", 0)
+        assert loop.time() - cut_at >= FENCING.gone_after_s - 0.1
 
-    def lost_on(self, node: str) -> list[JobId]:
-        return self.jobs if node == "n1" else []
-
-    def fence(self, node: str, jobs: object) -> None:
-        assert (node, jobs) == ("n1", self.jobs)
-        self.jobs = []
-
-    def keep(self, work: Coroutine[None, None, None]) -> None:
-        work.close()
+    tell(tmp_path, story)
 
 
-def test_the_clock_of_a_node_that_leaves_again_begins_anew():
-    async def story() -> None:
-        loop, desk = asyncio.get_running_loop(), Desk("a")
-        lost = LostParts(desk, FENCING)
-        lost.away("n1")
-        (first,) = lost._clocks.values()
-        lost.away("n1")
-        (second,) = lost._clocks.values()
-        assert first.cancelled()
-        assert not second.cancelled()
-        assert second.when() >= loop.time() + FENCING.gone_after_s - 1.0
-        lost._fenced("n1")
-        assert desk.jobs == []
-        second.cancel()
+def take_name(bench: FleetStory, name: str) -> Agent:
+    """Another machine has the name of a node from now on; the agent before."""
+    before = bench.world.links[name].agent
+    bench.world.root = bench.root / f"{name} elsewhere"  # Its disk is another one too.
+    bench.world.links[name] = InProcessLink(bench.world._agent(name))
+    bench.world.away.discard(name)
+    return before
 
-    asyncio.run(story())
+
+def alive(agent: Agent, job: JobId) -> bool:
+    return bool(processes.tagged(TAG, f"{agent.folders.instance}-{job}-*"))
+
+
+async def ends_when_its_lease_has_run_out(bench: FleetStory, before: Agent, cut_at: float) -> None:
+    end = await bench.ended("one", 0)
+    took_s = asyncio.get_running_loop().time() - cut_at
+    is_alive = alive(before, "one")
+    await before.close()
+    assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+    assert took_s >= FENCING.gone_after_s - 0.1
+    assert not is_alive
+    assert bench.count(JobStarted, "one") <= 1
 
 
 def test_an_agent_on_another_machine_proves_nothing_before_the_lease_has_run_out(tmp_path):
@@ -224,16 +233,114 @@ def test_an_agent_on_another_machine_proves_nothing_before_the_lease_has_run_out
     async def story(bench: FleetStory) -> None:
         await both_run(bench)
         cut_at = asyncio.get_running_loop().time()
-        before = bench.world.links["n1"].agent
-        bench.engine.clients["n1"].machine = "another"
         bench.world.cut("n1")
-        bench.world.root = tmp_path / "elsewhere"  # Its disk is another one too.
-        bench.world.links["n1"] = InProcessLink(bench.world._agent("n1"))
-        bench.world.away.discard("n1")
+        before = take_name(bench, "n1")
         bench.world.tell(bench.world.joined("n1"))
-        end = await bench.ended("one", 0)
-        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
-        assert asyncio.get_running_loop().time() - cut_at >= FENCING.gone_after_s - 0.1
-        await before.close()
+        await ends_when_its_lease_has_run_out(bench, before, cut_at)
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("in_charge", [True, False])
+def test_another_machine_that_leaves_and_returns_proves_nothing(tmp_path, in_charge):
+    """in_charge: the controller has taken charge of it in between."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        cut_at = asyncio.get_running_loop().time()
+        bench.world.cut("n1")
+        before = take_name(bench, "n1")
+        bench.world.tell(bench.world.joined("n1"))
+        if in_charge:
+            await bench.engine.clients["n1"].ready()
+        bench.world.cut("n1")
+        bench.world.mend("n1")
+        await ends_when_its_lease_has_run_out(bench, before, cut_at)
+
+    tell(tmp_path, story)
+
+
+def test_another_machine_takes_the_name_of_a_node_and_nothing_says_that_it_left(tmp_path):
+    """So it is if the driver of the cluster dies, and the next one finds another machine."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        cut_at = asyncio.get_running_loop().time()
+        bench.world.links["n1"].cut = True
+        before = take_name(bench, "n1")
+        bench.world.tell(bench.world.joined("n1"))
+        await ends_when_its_lease_has_run_out(bench, before, cut_at)
+        assert bench.count(NodeLost, "") == 1
+
+    tell(tmp_path, story)
+
+
+def test_another_machine_has_the_name_when_a_controller_takes_over(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        cut_at = asyncio.get_running_loop().time()
+        before = take_name(bench, "n1")
+        engine = await bench.crash()
+        nodes = {AttemptId("one", 1): ("n1",)}
+        await engine.adopt([row("one", Phase.RUNNING, ONE)], list(nodes), nodes=nodes)
+        await ends_when_its_lease_has_run_out(bench, before, cut_at)
+
+    tell(tmp_path, story)
+
+
+def test_another_machine_takes_a_name_while_a_controller_takes_over(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        bench.world.links["n0"].refused.add("survey")
+        nodes = {AttemptId("one", 1): ("n1",)}
+        work = engine.adopt([row("one", Phase.RUNNING, ONE)], list(nodes), nodes=nodes)
+        adopting = await begun(bench, work)
+        cut_at = asyncio.get_running_loop().time()
+        before = take_name(bench, "n1")
+        bench.world.tell(bench.world.joined("n1"))
+        bench.world.links["n0"].refused.clear()
+        await adopting
+        await ends_when_its_lease_has_run_out(bench, before, cut_at)
+
+    tell(tmp_path, story)
+
+
+def test_the_machine_of_a_lost_part_is_known_to_the_controller_after_next(tmp_path):
+    """1. Another machine takes the name. 2. Controllers die. 3. The first machine is back, with its
+    lease: its agent is asked, and the time proves nothing.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        bench.world.cut("n2")
+        bench.world.cut("n1")
+        before = take_name(bench, "n1")
+        bench.world.tell(bench.world.joined("n1"))
+        await bench.engine.clients["n1"].ready()
+        engine = await bench.crash()
+        nodes = {ATTEMPTS[0]: ("n1",), ATTEMPTS[1]: ("n2",)}
+        await engine.adopt(ROWS, list(nodes), nodes=nodes)
+        bench.world.cut("n1")
+        await bench.world.links["n1"].agent.close()
+        bench.world.links["n1"] = InProcessLink(before)
+        bench.world.mend("n1")
+        bench.world.links["n1"].refused.add("take-charge")
+        await goes_on_until_its_agent_answers(bench)
+
+    tell(tmp_path, story)
+
+
+def test_what_was_written_down_of_machines_is_believed_of_the_controller_before_alone(tmp_path):
+    path = tmp_path / "machines.json"
+    first = Machines(path)
+    first.take_over(7)
+    first.settle({"n1": "a", "n2": "b"}, lost=())
+    first.joined("n1", "c", beside=True)
+    second = Machines(path)
+    second.take_over(8)
+    assert second.known() == {"n2": "b"}, "parts on n1 may be on one machine or the other"
+    second.joined("n1", "c", beside=False)
+    later = Machines(path)
+    later.take_over(10)
+    assert later.known() == {}, "controller 9 may have used other machines"

@@ -69,7 +69,7 @@ class Nodes:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await Driver(reader, writer).serve()
+    await Driver(reader, writer, cluster, cluster.GcsValues()).serve()
 
 
 def _say(line: str) -> None:

@@ -41,6 +41,7 @@ from treadle.files import is_folder, replace
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
+SWEEP_EVERY_S = 3600.0  # what is left of copies that broke off
 
 logger = logging.getLogger("treadle")
 
@@ -84,12 +85,15 @@ class Agent:
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
         self.folders = AttemptFolders(root)
+        # Another one if attempts of before cannot run here, or are not known here.
+        self.machine = f"{boot_id()}/{self.folders.instance}"
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
         self._lease = NodeLease(root, lease_s, member)
         self._epoch = self._read_epoch()
         self._session: Session | None = None
         self._taking = asyncio.Lock()
+        self._sweep_at = 0.0
         self._relay = ReportRelay(root, self._token_of)
         self._copies = AgentCopies(self._roots, self)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
@@ -189,6 +193,7 @@ class Agent:
                     alive=seen.alive,
                     action=seen.action,
                     never_was=seen.never_was,
+                    ended=seen.status is not None and seen.status.ended,
                     changes=() if members is None else tuple(members["can"]),
                     part=_part_of(seen),
                 )
@@ -216,13 +221,17 @@ class Agent:
                 await session.engine.close()
                 raise
             self._session = session
-            with suppress(OSError):
-                await self._copies.sweep(session.id)
+            await self._sweep(session)
             upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
             root = str(session.checkpoints)
-            return messages.Charged(
-                session=session.id, upto=upto, shared=shared, root=root, machine=boot_id()
-            )
+            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
+
+    async def _sweep(self, session: Session) -> None:
+        """Now and then, while a controller is in charge: it says where checkpoints are."""
+        if fence.now() >= self._sweep_at:
+            self._sweep_at = fence.now() + SWEEP_EVERY_S
+            with suppress(OSError):
+                await self._copies.sweep(session.id)
 
     def _begin_session(self, asked: messages.TakeCharge) -> Session:
         shared = self.sees(asked.shared, asked.probe)
@@ -318,7 +327,7 @@ class Agent:
             gone = tuple(job for job in asked.jobs if job not in left)
             self._of(asked.session)  # The answer is of this session, or there is none.
             if gone or fence.now() >= give_up_at:
-                return messages.Gone(jobs=gone, machine=boot_id())
+                return messages.Gone(jobs=gone)
             await asyncio.sleep(FREE_LOOK_S)
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
@@ -326,6 +335,7 @@ class Agent:
         outbox = session.controls.outbox
         await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
         session = self._of(asked.session)
+        await self._sweep(session)
         (view,) = session.engine.view()
         await self._relay.open()  # If it could not before.
         reports, reports_upto = self._relay.given(asked.reports_after)

@@ -166,11 +166,14 @@ class Course:
         effects += [Send(name, Stop(gang.action, self.job)) for name in heard.stop]
         return effects + self._after(gang)
 
-    def lose(self, node: str) -> list[Effect]:
-        """A node is lost; what ran there is over once that is proven."""
+    def lose(self, node: str, machine: str = "") -> list[Effect]:
+        """A node is lost; what ran there is over once that is proven.
+
+        machine: that had the name of the node; empty: not known.
+        """
         if self.gang is None:
             return []
-        stops = self.gang.lose(node)
+        stops = self.gang.lose(node, machine)
         effects: list[Effect] = [Send(name, Stop(self.gang.action, self.job)) for name in stops]
         return effects + self._after(self.gang)
 

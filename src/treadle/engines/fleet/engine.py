@@ -55,6 +55,7 @@ from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
+from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, Health, NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
@@ -65,6 +66,8 @@ from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
+
+ANOTHER_MACHINE = "another machine has its name, or it was started again"
 
 logger = logging.getLogger("treadle")
 
@@ -88,7 +91,7 @@ class FleetEngine:
         self.ever = set(self.members)  # names of all nodes that were ever there
         self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
         self.clients: dict[str, NodeClient] = {}
-        self._courses: dict[JobId, Course] = {}
+        self.courses: dict[JobId, Course] = {}
         self._ends = NewestEnds()
         self._views = NodeViews()
         self._sightings: dict[str, Sightings] = {}
@@ -100,7 +103,8 @@ class FleetEngine:
         self._begun: asyncio.Task[None] | None = None
         self._changes: list[ClusterChange] | None = []  # that came before it began
         self._tasks: set[asyncio.Task[None]] = set()
-        self._lost = LostParts(self, fleet.fencing)
+        self._machines = Machines(context.root / "machines.json")
+        self._lost = LostParts(self, fleet.fencing, self._machines)
         self._checkpoints = CheckpointFolders(context.root)
         self.outputs = FleetOutput(self.clients, context.clock, self._running)
         limit_gib = context.options.copy_limit_gib
@@ -115,8 +119,8 @@ class FleetEngine:
         return tuple(member.node for member in self.members.values())
 
     def view(self) -> tuple[NodeView, ...]:
-        jobs = holders(self._courses.values())
-        fenced = waiting_for_fences(self._courses.values(), self._lost.closing_in_s())
+        jobs = holders(self.courses.values())
+        fenced = waiting_for_fences(self.courses.values(), self._lost.closing_in_s())
         doing = {**self.copies.doing, **self.code.doing, **fenced}
         return tuple(
             self._with_health(self._views.view(member.node, jobs, self._closed, doing))
@@ -169,7 +173,7 @@ class FleetEngine:
         await client.order_node(order)
 
     def measurements(self) -> Sequence[Measurement]:
-        running = {course.gang.attempt: course for course in self._courses.values() if course.gang}
+        running = {course.gang.attempt: course for course in self.courses.values() if course.gang}
         return measured(self._sightings.values(), running)
 
     def checkpoints(self, job: JobId, submission: str = "") -> str:
@@ -208,6 +212,7 @@ class FleetEngine:
         self.ever |= before.ever()
         self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
+        self._machines.take_over(self._epoch)
         early, self._changes = self._changes or [], []
         for change in early:
             self._note_early(change)
@@ -222,9 +227,10 @@ class FleetEngine:
             self._wait_for(client, survey)
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
-        addresses = {member.node.name: member.address for member in members}
-        plan = takeover.plan(before, found, addresses, self._ask_for_row)
-        self._courses, self._unseen = plan.courses, plan.attempts
+        there = takeover.Members.of(members, self._machines.known())
+        plan = takeover.plan(before, found, there, self._ask_for_row)
+        self.courses, self._unseen = plan.courses, plan.attempts
+        self._machines.settle(there.machines, takeover.lost_before(self.courses.values()))
         for change in later:
             self._on_change(change)
         for client in self.clients.values():
@@ -234,9 +240,9 @@ class FleetEngine:
         for attempt in plan.never:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
         await all_ready(clients)  # Not those that have joined meanwhile.
-        lost = takeover.lost_before(self._courses.values())
+        lost = takeover.lost_before(self.courses.values())
         self._coming |= lost & self._fleet.coming()
-        self._lost.found_away(lost - self._coming - set(self.members))
+        self._lost.found(lost - self._coming)
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
@@ -276,7 +282,7 @@ class FleetEngine:
     def charge(self, node: str) -> messages.TakeCharge:
         rows, launches = [], []
         attempts = set(self._unseen.get(node, ()))
-        for course in self._courses.values():
+        for course in self.courses.values():
             seat = None if course.gang is None else course.gang.seats.get(node)
             if course.gang is None or seat is None or seat.settled:
                 continue
@@ -303,8 +309,8 @@ class FleetEngine:
         behind_s = self._clock.now() - seen.now
         self._sightings[node] = Sightings(seen.measurements, behind_s)
         for each in seen.reports:
-            course = self._courses.get(each.job)
-            if course is not None and course.gang is not None and node in course.gang.seats:
+            course = self.courses.get(each.job)
+            if course is not None and course.gang is not None and course.gang.reports_from(node):
                 self._controls.report(replace_fields(each, at=max(0.0, each.at + behind_s)))
 
     def hear(self, node: str, fact: Event) -> None:
@@ -312,7 +318,7 @@ class FleetEngine:
             case AttemptEnded(how=How.REPLACED):
                 self._hear_replaced(node, fact)
             case JobStarted() | TrainingEnded() | AttemptEnded():
-                if (course := self._courses.get(fact.job)) is not None:
+                if (course := self.courses.get(fact.job)) is not None:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
                 self._tell(NodeJoined(self.members[node].node))
@@ -324,7 +330,7 @@ class FleetEngine:
         unseen = self._unseen.get(node, set())
         owed = {each for each in unseen if (each.job, each.number) == (fact.job, fact.attempt)}
         unseen -= owed
-        course = self._courses.get(fact.job)
+        course = self.courses.get(fact.job)
         gang = None if course is None else course.gang
         seat = None if gang is None else gang.seats.get(node)
         if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
@@ -334,21 +340,10 @@ class FleetEngine:
         else:
             self.do(course, course.hear(node, fact))
 
-    # -- parts that were lost (lost_parts.LostPartsDesk) ----------------------------------------
-
-    def lost_on(self, node: str) -> list[JobId]:
-        found = self._courses.values()
-        return [each.job for each in found if each.gang and each.gang.is_lost_on(node)]
-
-    def fence(self, node: str, jobs: Collection[JobId]) -> None:
-        for job in jobs:
-            if (course := self._courses.get(job)) is not None:
-                self.do(course, course.fence(node))
-
     # -- orders ---------------------------------------------------------------------------------
 
     def _take(self, action: Action) -> None:
-        course = self._courses.get(action.job)
+        course = self.courses.get(action.job)
         if course is None:
             if isinstance(action, Change | Stop):
                 # The job has ended, and that was told before.
@@ -356,9 +351,9 @@ class FleetEngine:
                 return
             if action.job in action.after and self._ends.repeat(action, self._tell):
                 return
-            course = self._courses[action.job] = Course(action.job)
+            course = self.courses[action.job] = Course(action.job)
         after = () if isinstance(action, Stop) else action.after
-        others = [self._courses.get(job) for job in after if job != action.job]
+        others = [self.courses.get(job) for job in after if job != action.job]
         behind = tuple(other.gang for other in others if other is not None and other.gang)
         try:
             effects = course.order(action, self.ask, behind)
@@ -380,8 +375,8 @@ class FleetEngine:
                         client.send(action, launch)
                 case Begin(order):
                     self._launches.add(course, order)
-        if not course.busy and self._courses.get(course.job) is course:
-            del self._courses[course.job]
+        if not course.busy and self.courses.get(course.job) is course:
+            del self.courses[course.job]
         self._launches.go()
 
     # -- nodes that come and go -----------------------------------------------------------------
@@ -392,10 +387,12 @@ class FleetEngine:
             name = change.node.name if isinstance(change, Joined) else change.name
             if (client := self.clients.get(name)) is None:
                 return
-            if isinstance(change, Joined):
+            if isinstance(change, Joined) and change.machine == client.machine:
                 client.follow(change)
-            else:
-                self.keep(client.close())  # Do not wait for what it has.
+                return
+            if isinstance(change, Joined):
+                self._changes.insert(-1, Left(name, ANOTHER_MACHINE))
+            self.keep(client.close())  # Do not wait for what it has.
         elif isinstance(change, Joined):
             self._join(change)
         else:
@@ -416,9 +413,11 @@ class FleetEngine:
         """A node came, or its agent is another one."""
         name = joined.node.name
         known = self.members.get(name)
-        if known is not None and known.node != joined.node:
+        if known is not None and known.machine != joined.machine:
+            self._leave(Left(name, ANOTHER_MACHINE))
+        elif known is not None and known.node != joined.node:
             self._leave(Left(name, "it returned with other devices"))
-            known = None
+        known = self.members.get(name)
         self.members[name] = joined
         self.ever.add(name)
         self._coming.discard(name)
@@ -443,17 +442,18 @@ class FleetEngine:
         if left.name in self._coming:
             self._coming.remove(left.name)
             self._lost.away(left.name)
-        if self.members.pop(left.name, None) is None:
+        if (member := self.members.pop(left.name, None)) is None:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)
         client = self.clients.pop(left.name, None)
         self._views.forget(left.name)
         self._sightings.pop(left.name, None)
         self._tell(NodeLost(left.name, left.why))
-        self._lost.away(left.name, "" if client is None else client.machine)
-        for course in list(self._courses.values()):
-            self.do(course, course.lose(left.name))
+        self._lost.away(left.name, member.machine)
+        for course in list(self.courses.values()):
+            self.do(course, course.lose(left.name, member.machine))
         if client is not None:
+            client.leave()
             self.keep(client.close())
 
     # -- leaves ---------------------------------------------------------------------------------
@@ -467,7 +467,7 @@ class FleetEngine:
                 unseen -= {e for e in unseen if (e.job, e.number) == (fact.job, fact.attempt)}
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
-            fact = with_origin(fact, self.copies, self.code)
+            fact = with_origin(fact, self.copies, self.courses.get(fact.job))
         elif isinstance(fact, DeviceClosed):
             self._closed[fact.device] = fact
         elif isinstance(fact, DeviceOpened):
@@ -475,16 +475,16 @@ class FleetEngine:
         self._controls.tell(fact)
 
     def _running_gangs(self) -> list[Gang]:
-        gangs = [course.gang for course in self._courses.values()]
+        gangs = [course.gang for course in self.courses.values()]
         return [gang for gang in gangs if gang is not None and gang.started]
 
     def _running(self, attempt: AttemptId) -> Gang | None:
-        course = self._courses.get(attempt.job)
+        course = self.courses.get(attempt.job)
         gang = None if course is None else course.gang
         return gang if gang is not None and gang.attempt == attempt else None
 
     async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
-        if job in self._courses:  # It has not ended here.
+        if job in self.courses:  # It has not ended here.
             return Leftovers()
         await self._begin()
 

@@ -33,6 +33,7 @@ class Seat:
     settled: bool = False  # it has ended, and its agent has answered all orders
     stopping: bool = False  # its agent was ordered to stop it
     lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
+    machine: str = ""  # on which it was when it was lost; empty: not known
 
     @property
     def failed(self) -> bool:
@@ -57,6 +58,7 @@ class Gang:
         self.started = False  # and that was told
         self.changes: tuple[str, ...] = ()  # what it can change while it runs
         self.training_over = False
+        self.workdirs: Mapping[str, str] = {}  # folders it runs in, by node, in place of its own
         self._stop_ordered = False
         self._cause: AttemptEnded | None = None  # the first end that is not a success
 
@@ -85,6 +87,17 @@ class Gang:
     @property
     def stopping(self) -> bool:
         return any(seat.stopping for seat in self.seats.values())
+
+    def reports_from(self, node: str) -> bool:
+        """Whether what a job reports there is of this attempt, as it goes on.
+
+        While an order ends or changes it, the attempt that runs may not be the one that the
+        controller waits for.
+        """
+        seat = self.seats.get(node)
+        if seat is None or self.stopping:
+            return False
+        return seat.started is None or seat.started.action == seat.sent
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -131,15 +144,18 @@ class Gang:
             case _:
                 return self._hear_end(seat, fact)
 
-    def lose(self, node: str) -> tuple[str, ...]:
-        """Its node is lost: the others are useless; the nodes whose parts must be stopped."""
+    def lose(self, node: str, machine: str = "") -> tuple[str, ...]:
+        """Its node is lost: the others are useless; the nodes whose parts must be stopped.
+
+        machine: that had the name of the node; empty: not known.
+        """
         seat = self.seats.get(node)
         if seat is None or seat.settled or seat.lost:
             return ()
         if seat.ended is not None:  # Only an answer to an order is missing, and will not come.
             seat.settled = True
             return ()
-        seat.lost = True
+        seat.lost, seat.machine = True, machine
         self._cause = self._cause or self._lost(seat)
         return self._stop_rest(self.action)
 

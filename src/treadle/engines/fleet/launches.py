@@ -1,9 +1,9 @@
 """Launches what is ordered: once nothing is in its way and its nodes have its files."""
 
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
@@ -38,10 +38,21 @@ class LaunchDesk(Protocol):
     def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
-def with_origin(fact: JobStarted, copies: CheckpointCopies, code: CodeFolders) -> JobStarted:
+class NotProvided(NamedTuple):
+    """Its nodes do not have the job's files: how and why it is not launched."""
+
+    how: How
+    why: str = ""
+    only_on: tuple[str, ...] = ()
+    only_because: str = ""
+
+
+def with_origin(fact: JobStarted, copies: CheckpointCopies, course: Course | None) -> JobStarted:
     """The start of an attempt, with what it began with and where it runs."""
     fallback = copies.fallbacks.pop(fact.job, None)
-    workdirs = code.given.pop(fact.job, {})
+    workdirs: Mapping[str, str] = {}
+    if course is not None and course.gang is not None:
+        workdirs, course.gang.workdirs = course.gang.workdirs, {}
     if fallback is None and not workdirs:
         return fact
     anew = fallback is not None and not fallback.copy_on
@@ -77,10 +88,12 @@ class Launches:
         elif len(order.allocation.nodes()) > 1 or self._desk.copies.apart:
             self._desk.keep(self._gather(course, order))
         else:
-            self._place(course, order, 0)
+            self._place(course, order, 0, {})
 
-    def _place(self, course: Course, order: Launching, port: int) -> None:
-        """Give the parts to their nodes."""
+    def _place(
+        self, course: Course, order: Launching, port: int, workdirs: Mapping[str, str]
+    ) -> None:
+        """Give the parts to their nodes. workdirs: that jobs were given there."""
         if course.beginning is not order:
             return
         how, why = objection(order, self._desk.members, self._desk.ever)
@@ -100,6 +113,7 @@ class Launches:
             why = f"the engine failed: {error!r}"
             self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
         else:
+            gang.workdirs = workdirs
             self._desk.traces.add(gang.attempt, gang.nodes)
             self._desk.copies.remember(gang.attempt, gang.nodes, gang.launch)
             self._desk.outputs.remember(gang)
@@ -112,8 +126,9 @@ class Launches:
             return course.beginning is order
 
         nodes, ready = order.allocation.nodes(), Ready()
-        if (why := await self._provided(order, wanted)) is not None:
-            self._desk.do(course, course.not_launched(order, *why))
+        workdirs = await self._provided(order, wanted)
+        if isinstance(workdirs, NotProvided):
+            self._desk.do(course, course.not_launched(order, *workdirs))
             return
         try:
             if len(nodes) > 1:
@@ -124,24 +139,24 @@ class Launches:
         if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
             self._desk.do(course, course.not_launched(order, How.STOPPED))
         else:
-            self._place(course, order, ready.port)
+            self._place(course, order, ready.port, workdirs)
 
     async def _provided(
         self, order: Launching, wanted: Callable[[], bool]
-    ) -> tuple[How, str, tuple[str, ...], str] | None:
-        """None once the nodes have the job's files; else how and why it is not launched."""
+    ) -> Mapping[str, str] | NotProvided:
+        """Once the nodes have the job's files: the folders that it was given there."""
         try:
             nodes, launch = order.allocation.nodes(), self._desk.ask(order)
             await self._desk.copies.provide(launch, nodes, wanted)
             if self._desk.copies.apart:
-                await self._desk.code.provide(launch, nodes, wanted)
+                return await self._desk.code.provide(launch, nodes, wanted)
         except StrandedError as error:
-            return How.MACHINE_ERROR, str(error), error.nodes, error.why
+            return NotProvided(How.MACHINE_ERROR, str(error), error.nodes, error.why)
         except EngineError as error:
             if error.retryable:  # A node does not answer, or has left: back to the queue.
-                return How.STOPPED, "", (), ""
-            return How.MACHINE_ERROR, str(error), (), ""
+                return NotProvided(How.STOPPED)
+            return NotProvided(How.MACHINE_ERROR, str(error))
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             logger.exception("job %s", order.job)
-            return How.ENGINE_ERROR, f"the engine failed: {error!r}", (), ""
-        return None
+            return NotProvided(How.ENGINE_ERROR, f"the engine failed: {error!r}")
+        return {}

@@ -26,9 +26,8 @@ class NodeLease:
         self._lease_s = lease_s
         names = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
         self._number = max((int(name[1]) for name in names if name), default=0)
-        whose = self._folder / "member"
-        self._number += whose.exists() and whose.read_text() != member
-        replace(whose, member.encode(), mode=0o600)
+        self._member, self._whose = member, self._folder / "member"
+        self._number += self._known() not in (None, member)
 
     @property
     def path(self) -> Path:
@@ -47,9 +46,17 @@ class NodeLease:
         lasted = not self.is_over
         self._number += not lasted
         fence.write(self.path, moment + self._lease_s)
+        if self._known() != self._member:  # From now on there is a lease of this member.
+            replace(self._whose, self._member.encode(), mode=0o600)
         if not lasted:
             self._forget()
         return lasted
+
+    def _known(self) -> str | None:
+        """Which joining the newest lease is for; None if there is none."""
+        with suppress(FileNotFoundError):
+            return self._whose.read_text()
+        return None
 
     def _forget(self) -> None:
         """Remove the leases that have run out."""

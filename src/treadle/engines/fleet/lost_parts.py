@@ -2,117 +2,180 @@
 
 The rule of the fleet: **nothing of a job is launched before every part of its attempt before is
 proven to be over.** A part whose end its agent tells is over. One whose node was lost ended without
-a word, or runs on, and there are two proofs:
+a word, or runs on, on the machine that had the name of the node then. There are two proofs:
 
-    the node is no member         `Fencing.gone_after_s` have passed since the cluster said so, and
+    that machine is no member     `Fencing.gone_after_s` have passed since the cluster said so, and
                                   it was no member meanwhile: its lease has run out, and supervisors
                                   have killed what they had
-    the node is a member again    its agent says, in a session of this controller, that nothing of
+    it is a member again          its agent says, in a session of this controller, that nothing of
                                   the job is left there; it stops what there is, since no row of
-                                  that session names it. An agent on another machine, which has the
-                                  name of the lost node now, proves nothing: the first proof holds
+                                  that session names it
+
+An agent on another machine, which has the name of the node now, proves nothing: the first proof
+holds. If it is not known on which machine a part was, both are needed while the node is a member.
 
 Time proves nothing about a member: its lease may be renewed, and what is stopped there has its
-grace. So the clock of a node stops when it joins and begins anew when it leaves, and it does not
-run for a node of which only the agent is missing (`Fleet.coming`). The same holds while a
-controller takes over: what counts is whether the node is a member when the proof is made, and not
-whether it was one when the loss was found.
+grace. So the clock of a machine stops when it joins and begins anew when it leaves. A cluster
+confirms nothing between `Left` and `Joined` (port.py), so that the clock runs on if the node is
+back and its agent is not. When a controller takes over it is not known what was told before: there
+no clock runs for a node of which only the agent is missing (`Fleet.coming`). What counts then is
+whether the node is a member when the proof is made, and not whether it was one when the loss was
+found.
 """
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any, Protocol
+import logging
+from collections.abc import Collection, Coroutine, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.engines.fleet import messages
+from treadle.engines.fleet.course import Course, Effect
+from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Fencing
 
 WAIT_S = 5.0  # of one call, for something to be gone
+UNKNOWN = ""  # the machine of parts that an earlier controller launched, perhaps
+
+logger = logging.getLogger("treadle")
 
 
 class LostPartsDesk(Protocol):
     """What the proofs need of their engine."""
 
     clients: dict[str, NodeClient]
+    courses: dict[JobId, Course]
 
-    # The jobs of which a part is lost there, and not proven to be over.
-    def lost_on(self, node: str) -> Sequence[JobId]: ...
-    # It is proven: nothing of these jobs runs there.
-    def fence(self, node: str, jobs: Collection[JobId]) -> None: ...
+    def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
     def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
+class Place(NamedTuple):
+    node: str
+    machine: str
+
+
 class LostParts:
-    """The proofs that are awaited, by node."""
+    """The proofs that are awaited."""
 
-    def __init__(self, desk: LostPartsDesk, fencing: Fencing) -> None:
-        self._desk, self._after_s = desk, fencing.gone_after_s
-        self._clocks: dict[str, asyncio.TimerHandle] = {}  # of nodes that are no members
-        self._machines: dict[str, str] = {}  # that had the names of nodes when these were lost
-        self._due: dict[str, float] = {}  # when clocks that were stopped would have run out
+    def __init__(self, desk: LostPartsDesk, fencing: Fencing, machines: Machines) -> None:
+        self._desk, self._after_s, self._machines = desk, fencing.gone_after_s, machines
+        self._clocks: dict[Place, asyncio.TimerHandle] = {}  # of machines that are no members
+        # Parts of which the machine is not known: the one that has the name now has nothing.
+        self._not_here: set[tuple[str, JobId]] = set()
 
-    def away(self, node: str, machine: str = "") -> None:
-        """It left: it is no member from now on. machine: where its agent was, if that is known."""
-        self._stop_clock(node)
-        self._machines[node] = machine
-        self._start_clock(node, asyncio.get_running_loop().time() + self._after_s)
+    def away(self, node: str, machine: str = UNKNOWN) -> None:
+        """It left: it is no member from now on. machine: that had its name."""
+        self._start_clock(Place(node, machine))
+        if UNKNOWN in self._lost_on(node).values():
+            self._start_clock(Place(node, UNKNOWN))
+        self._watch(node)
 
-    def found_away(self, nodes: Collection[str]) -> None:
-        """They are no members when a controller has taken over; some may have left meanwhile."""
+    def found(self, nodes: Collection[str]) -> None:
+        """A controller has taken over: parts were lost there, as the plan says."""
         for node in nodes:
-            if node not in self._clocks:
-                self.away(node)
+            self._watch(node)
 
     def joined(self, client: NodeClient) -> None:
-        """It is a member: from now on its agent is asked."""
-        self._stop_clock(client.name)
-        self._desk.keep(self._ask(client))
+        """It is a member: from now on its agent is asked, if the parts were on its machine."""
+        node = client.name
+        self._machines.joined(node, client.machine, beside=bool(self._lost_on(node)))
+        self._stop_clock(Place(node, client.machine))
+        self._not_here = {each for each in self._not_here if each[0] != node}
+        self._watch(node)
 
     def closing_in_s(self) -> dict[str, float]:
         """How long it takes until nothing of these nodes runs any more."""
         if not self._clocks:
             return {}
-        now = asyncio.get_running_loop().time()
-        return {node: max(0.0, clock.when() - now) for node, clock in self._clocks.items()}
+        now, found = asyncio.get_running_loop().time(), dict[str, float]()
+        for place, clock in self._clocks.items():
+            client = self._desk.clients.get(place.node)
+            if client is None or not self._asked_about(client):
+                left_s = max(0.0, clock.when() - now)
+                found[place.node] = max(left_s, found.get(place.node, 0.0))
+        return found
 
     def close(self) -> None:
-        for node in list(self._clocks):
-            self._stop_clock(node)
+        for place in list(self._clocks):
+            self._stop_clock(place)
 
-    def _start_clock(self, node: str, due: float) -> None:
-        self._clocks[node] = asyncio.get_running_loop().call_at(due, self._fenced, node)
+    def _lost_on(self, node: str) -> Mapping[JobId, str]:
+        """The jobs of which a part is lost there and not proven to be over, with its machine."""
+        gangs = [course.gang for course in self._desk.courses.values() if course.gang is not None]
+        return {gang.job: gang.seats[node].machine for gang in gangs if gang.is_lost_on(node)}
 
-    def _stop_clock(self, node: str) -> None:
-        if (clock := self._clocks.pop(node, None)) is not None:
-            self._due[node] = clock.when()
+    def _watch(self, node: str) -> None:
+        """Await the proof that each part needs."""
+        client = self._desk.clients.get(node)
+        here = None if client is None else client.machine
+        for machine in set(self._lost_on(node).values()):
+            if machine != here and Place(node, machine) not in self._clocks:
+                self._start_clock(Place(node, machine))
+        if client is not None:
+            self._desk.keep(self._ask(client))
+
+    # -- by time --------------------------------------------------------------------------------
+
+    def _start_clock(self, place: Place) -> None:
+        self._stop_clock(place)
+        loop = asyncio.get_running_loop()
+        self._clocks[place] = loop.call_later(self._after_s, self._run_out, place)
+
+    def _stop_clock(self, place: Place) -> None:
+        if (clock := self._clocks.pop(place, None)) is not None:
             clock.cancel()
 
-    def _fenced(self, node: str) -> None:
-        del self._clocks[node]
-        self._desk.fence(node, self._desk.lost_on(node))
+    def _run_out(self, place: Place) -> None:
+        del self._clocks[place]
+        node, machine = place
+        jobs = [job for job, where in self._lost_on(node).items() if where == machine]
+        if machine == UNKNOWN and node in self._desk.clients:
+            jobs = [job for job in jobs if (node, job) in self._not_here]
+        self._fence(node, jobs)
+
+    # -- by the agent ---------------------------------------------------------------------------
+
+    def _asked_about(self, client: NodeClient) -> tuple[JobId, ...]:
+        """The jobs of which something may be left on its machine."""
+        node, here = client.name, (client.machine, UNKNOWN)
+        lost = self._lost_on(node).items()
+        return tuple(j for j, where in lost if where in here and (node, j) not in self._not_here)
 
     async def _ask(self, client: NodeClient) -> None:
         """Until nothing is left there of what was lost, or the agent is another one."""
-        while jobs := tuple(self._desk.lost_on(client.name)):
+        while jobs := self._asked_about(client):
 
             def asked(session: str, jobs: tuple[JobId, ...] = jobs) -> messages.GoneAsked:
                 return messages.GoneAsked(session=session, jobs=jobs, wait_s=WAIT_S)
 
+            gone: tuple[JobId, ...] = ()
             try:
-                found = await client.within_session("gone", asked, messages.Gone)
+                gone = (await client.within_session("gone", asked, messages.Gone)).jobs
             except EngineError:
-                found = messages.Gone(jobs=())
+                await asyncio.sleep(AGAIN_LAST_S)
+            except Exception:  # A job would wait for ever.
+                logger.exception("what is left on node %s", client.name)
                 await asyncio.sleep(AGAIN_LAST_S)
             if self._desk.clients.get(client.name) is not client:
                 return  # It left meanwhile, or its agent is another one: that is asked.
-            if found.jobs and self._is_another(client.name, found.machine):
-                self._start_clock(client.name, self._due[client.name])
-                return
-            self._desk.fence(client.name, found.jobs)
+            self._hear_gone(client, gone)
 
-    def _is_another(self, node: str, machine: str) -> bool:
-        """Whether a node of that name was lost on another machine, and its lease may last."""
-        lost = self._machines.get(node, "")
-        return node in self._due and bool(lost and machine) and lost != machine
+    def _hear_gone(self, client: NodeClient, gone: Collection[JobId]) -> None:
+        node, lost = client.name, self._lost_on(client.name)
+        running = Place(node, UNKNOWN) in self._clocks
+        waits = {job for job in gone if lost.get(job) == UNKNOWN and running}
+        self._not_here |= {(node, job) for job in waits}
+        self._fence(node, [job for job in gone if job in lost and job not in waits])
+
+    def _fence(self, node: str, jobs: Collection[JobId]) -> None:
+        """It is proven: nothing of these jobs runs there."""
+        for job in jobs:
+            self._not_here.discard((node, job))
+            if (course := self._desk.courses.get(job)) is not None:
+                self._desk.do(course, course.fence(node))
+        client = self._desk.clients.get(node)
+        if jobs and client is not None:
+            self._machines.joined(node, client.machine, beside=bool(self._lost_on(node)))

@@ -117,6 +117,7 @@ class FoundAttempt:
     alive: bool
     action: int  # the newest order that it was launched or changed for
     never_was: bool  # its folder was made, and nothing ran there
+    ended: bool = False  # and how is written down there
     changes: tuple[str, ...] = ()  # what it can change while it runs
     part: Part | None = None
 
@@ -157,7 +158,6 @@ class Charged:
     upto: int  # facts up to this number say what the node had
     shared: bool  # its jobs keep their checkpoints in the controller's folder
     root: str = ""  # where they do, on that node
-    machine: str = ""  # of the node: another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,6 @@ class GoneAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gone:
     jobs: tuple[JobId, ...]  # nothing of them runs, nor will before it is ordered
-    machine: str = ""  # where it was looked; another one each time that it is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

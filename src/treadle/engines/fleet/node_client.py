@@ -21,7 +21,7 @@ from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.messages import LostPlaceError
-from treadle.engines.fleet.port import LEASE_S, Joined, StaleEpochError
+from treadle.engines.fleet.port import LEASE_S, Joined, LinkLostError, StaleEpochError
 
 FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0
@@ -57,8 +57,7 @@ class NodeClient:
         # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
         self.shared: bool | None = None
         self.root = ""  # where its jobs keep them, on that node
-        self.machine = ""  # on which its agent is; empty: not known yet
-        self._link = joined.link
+        self._link, self.machine = joined.link, joined.machine
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
         self._desk = desk
@@ -77,9 +76,13 @@ class NodeClient:
             return
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"node {self.name}")
 
-    async def close(self) -> None:
+    def leave(self) -> None:
+        """From now on it says nothing more, also of answers that are there already."""
         self._left = True
         self._in_charge.set()  # Let go of those who wait for that.
+
+    async def close(self) -> None:
+        self.leave()
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -87,7 +90,7 @@ class NodeClient:
 
     def follow(self, joined: Joined) -> None:
         """Another agent speaks for the node, before this began: what is asked goes there."""
-        self._link = joined.link
+        self._link, self.machine = joined.link, joined.machine
 
     def send(self, action: Action, launch: Launch | None) -> None:
         """Give an order; it is on its way when this returns."""
@@ -101,6 +104,8 @@ class NodeClient:
     async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """One call. Raises what the agent raised, or LinkLostError."""
         answer = await self._link.call(verb, messages.encode(document))
+        if self._left:
+            raise LinkLostError(f"node {self.name} is not there any more")
         self._heard, self._heard_at = time.monotonic(), time.time()
         return messages.opened(answer, kind)
 
@@ -165,7 +170,7 @@ class NodeClient:
     # -- the session ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while True:
+        while not self._left:
             try:
                 await self._take_charge()
                 await self._work()
@@ -176,6 +181,9 @@ class NodeClient:
                 return
             except EngineError as error:
                 logger.error("node %s: %s", self.name, error)  # noqa: TRY400
+                await asyncio.sleep(AGAIN_LAST_S)
+            except Exception:  # A node without its client would be a node without a word.
+                logger.exception("node %s", self.name)
                 await asyncio.sleep(AGAIN_LAST_S)
             finally:
                 if not self._left:
@@ -199,7 +207,6 @@ class NodeClient:
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto, self._reports_upto = answered.session, 0, 0, 0
         self.shared, self.root = answered.shared, answered.root
-        self.machine = answered.machine
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

@@ -54,6 +54,7 @@ class Joined(NamedTuple):
     node: Node  # as its agent says it (`Agent.node`), with the rack that the cluster knows
     address: str  # of the node, as the other nodes reach it
     link: Link
+    machine: str  # its agent's (`Agent.machine`): another one if the name is on another machine
 
 
 class Left(NamedTuple):

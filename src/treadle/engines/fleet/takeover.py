@@ -9,8 +9,9 @@ holds or releases devices, the newest of its attempts that a node has is compare
     of an older order                      -> it is stopped, then the newest order is carried out
     nowhere                                -> the newest order is carried out
 
-An attempt that was ordered on a node that is gone may run there. Nothing of its job is launched,
-and no end of it is told, before the opposite is proven (lost_parts.py).
+An attempt that was ordered on a node that is gone, or whose name another machine has now, may run
+there. Nothing of its job is launched, and no end of it is told, before the opposite is proven
+(lost_parts.py).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -27,6 +28,7 @@ from treadle.core.lifecycle import Phase
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.gang import Gang, Seat
 from treadle.engines.fleet.messages import FoundAttempt, Row
+from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.split import gang_of, parts_of
 
 _HELD = frozenset({Phase.STARTING, Phase.RUNNING})
@@ -52,6 +54,25 @@ class Before(NamedTuple):
 NOTHING = Before()
 
 
+class Members(NamedTuple):
+    """The nodes that are there."""
+
+    addresses: Mapping[str, str]
+    machines: Mapping[str, str] = MappingProxyType({})  # that have their names now
+    # The machine that each node had before, also if it is away; none: not known.
+    before: Mapping[str, str] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, joined: Iterable[Joined], before: Mapping[str, str]) -> "Members":
+        found = {each.node.name: each for each in joined}
+        addresses = {name: each.address for name, each in found.items()}
+        return cls(addresses, {name: each.machine for name, each in found.items()}, before)
+
+    def is_another(self, node: str) -> bool:
+        """Whether attempts that were ordered on that node may be on another machine."""
+        return self.before.get(node) != self.machines.get(node)
+
+
 @dataclass
 class Takeover:
     """The plan."""
@@ -66,14 +87,16 @@ class Takeover:
 def plan(
     before: Before,
     found: Mapping[str, Sequence[FoundAttempt]],
-    addresses: Mapping[str, str],
+    members: Members,
     ask: Ask,
 ) -> Takeover:
-    """addresses: of the nodes that are members."""
     jobs, attempts, ordered = before
     places: dict[AttemptId, dict[str, FoundAttempt]] = {}
     for node, seen in found.items():
-        for each in seen:
+        # Of an attempt without an end, a machine that did not have it knows nothing, though it may
+        # see the files of the one that had.
+        own_word = not members.is_another(node)
+        for each in [each for each in seen if own_word or each.alive or each.ended]:
             places.setdefault(each.id, {})[node] = each
     own: dict[JobId, list[AttemptId]] = {}
     for attempt in sorted(attempts):
@@ -82,7 +105,7 @@ def plan(
     for job in jobs:
         if job.phase in _LEAVING or (job.phase in _HELD and job.allocation is not None):
             mine = own.get(job.id, [])
-            known |= _Case(job, mine, places, addresses, takeover, ordered).decide(ask)
+            known |= _Case(job, mine, places, members, takeover, ordered).decide(ask)
     for attempt in sorted(set(attempts) - known):
         if attempt in places:  # One node says that it is over; the others stop what they have.
             takeover.attempts.setdefault(min(places[attempt]), set()).add(attempt)
@@ -98,7 +121,7 @@ class _Case:
     job: Job
     mine: list[AttemptId]
     places: Mapping[AttemptId, Places]
-    addresses: Mapping[str, str]
+    members: Members
     takeover: Takeover
     ordered: Mapping[AttemptId, Collection[str]]
 
@@ -110,11 +133,11 @@ class _Case:
         seen: Places = {} if newest is None else self.places[newest]
         if seen and all(each.action < job.attempt and not each.alive for each in seen.values()):
             newest, seen = None, {}  # Of an earlier hold; its end is told with the others.
-        unseen = self._unseen(newest)
+        unseen = self._unseen(newest, seen)
         if job.phase in _LEAVING or job.allocation is None:
             return self._leave(newest, seen, unseen)
         parts = parts_of(job.allocation)
-        lost = set(parts) - set(self.addresses)
+        lost = set(parts) - set(self.members.addresses) | (set(parts) & unseen)
         if unseen - lost:  # An older attempt may run on a node that is gone.
             return self._carry_out(newest, seen, unseen)
         is_current = all(e.action == job.action and not e.never_was for e in seen.values())
@@ -125,12 +148,16 @@ class _Case:
             return self._go_on(newest, seen, lost, ask)
         return self._carry_out(newest, seen, unseen)
 
-    def _unseen(self, newest: AttemptId | None) -> set[str]:
-        """Nodes that are gone, and may have an attempt: no older than the newest that was seen."""
+    def _unseen(self, newest: AttemptId | None, seen: Places) -> set[str]:
+        """Nodes that may have an attempt no older than the newest that was seen, and do not say.
+
+        They are gone, or another machine has their name.
+        """
         since = 0 if newest is None else newest.number
         mine = [attempt for attempt in self.mine if attempt.number >= since]
         nodes = {node for attempt in mine for node in self.ordered.get(attempt, ())}
-        return nodes - set(self.addresses)
+        doubtful = {node for node in nodes - set(seen) if self.members.is_another(node)}
+        return (nodes - set(self.members.addresses)) | doubtful
 
     def _must_go(self, seen: Places) -> bool:
         """Whether an attempt of an older order runs that cannot change while it runs."""
@@ -164,14 +191,14 @@ class _Case:
         parts = parts_of(job.allocation)
         port = next((each.part.port for each in seen.values() if each.part is not None), 0)
         if launch is not None:
-            addresses = {node: self.addresses.get(node, "") for node in parts}
+            addresses = {node: self.members.addresses.get(node, "") for node in parts}
             seats = gang_of(job.action, launch, job.allocation, addresses, port).seats
         else:
             seats = {node: Seat(own, None, job.action) for node, own in parts.items()}
         gang = Gang(attempt, job.action, {n: s for n, s in seats.items() if n in {*seen, *lost}})
         self._running(gang, ())
         for node in lost:
-            gang.lose(node)
+            gang.lose(node, self.members.before.get(node, ""))
         if lost or len(gang.seats) < len(parts):
             gang.stop(job.action)
         self._course().adopt(gang)
@@ -214,7 +241,7 @@ class _Case:
         nodes = sorted({*seen, *unseen})
         gang = Gang(attempt, job.action, {node: Seat(None, None, job.action) for node in nodes})
         for node in unseen:
-            gang.lose(node)
+            gang.lose(node, self.members.before.get(node, ""))
         gang.stop(job.action)
         for node in seen:
             self._pass(node, [attempt])

@@ -24,9 +24,7 @@ class AgentActor:
     def __init__(self) -> None:
         self._node_id = ray.get_runtime_context().get_node_id()
         self._host = AgentHost(self._is_member)
-        kept = internal_kv._internal_kv_get(self._key(), namespace=NAMESPACE.encode())
-        if kept:
-            self._host.attend(msgspec.json.decode(kept, type=Post))
+        self._host.resume(self._kept)
 
     async def attend(self, document: bytes) -> bytes:
         """Be the agent of this `Post`; gives `Attending`."""
@@ -50,6 +48,10 @@ class AgentActor:
             [ray.NodeID.from_hex(self._node_id)], timeout=ASK_WITHIN_S
         )
         return alive == [True]
+
+    def _kept(self) -> Post | None:
+        kept = internal_kv._internal_kv_get(self._key(), namespace=NAMESPACE.encode())
+        return msgspec.json.decode(kept, type=Post) if kept else None
 
     def _keep(self, document: bytes) -> None:
         internal_kv._internal_kv_put(self._key(), document, namespace=NAMESPACE.encode())

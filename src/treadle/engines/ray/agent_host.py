@@ -30,6 +30,7 @@ from treadle.version import __version__
 
 CONFIRMATIONS = 5  # in one lease
 LOCK_TRIES = 200  # in ten seconds
+AGAIN_AFTER_S = 0.5  # much less than a lease
 OTHER_AGENT, ANSWERED = b"\0", b"\1"
 
 T = TypeVar("T")
@@ -76,6 +77,7 @@ class Attending(msgspec.Struct, frozen=True, kw_only=True):
     version: str = __version__
     agent: str = ""  # its incarnation
     node: Node | None = None
+    machine: str = ""
     error: str = ""
     others: str = ""  # the state folder of another Treadle whose jobs run there: the reason
 
@@ -83,9 +85,11 @@ class Attending(msgspec.Struct, frozen=True, kw_only=True):
 class AgentHost:
     """Has at most one agent at a time. Its methods may be called from any thread."""
 
-    def __init__(self, is_member: Callable[[], bool]) -> None:
+    def __init__(
+        self, is_member: Callable[[], bool], *, again_after_s: float = AGAIN_AFTER_S
+    ) -> None:
         """is_member: asks the cluster about this node. It may block for seconds, and raise."""
-        self._is_member = is_member
+        self._is_member, self._again_after_s = is_member, again_after_s
         self._post: Post | None = None
         self._agent: Agent | None = None
         self._incarnation = ""
@@ -98,6 +102,14 @@ class AgentHost:
     def attend(self, post: Post) -> "Future[Attending]":
         """Be this agent; the one that there is goes on if nothing has changed."""
         return self._run(self._attend(post))
+
+    def resume(self, kept: Callable[[], Post | None]) -> "Future[None]":
+        """Be the agent that the last controller wanted, unless there is one: there may be none.
+
+        It is tried until it succeeds, or a controller wants an agent. kept: what that one said;
+        None: nothing. It may block for seconds, and raise.
+        """
+        return self._run(self._resume(kept))
 
     def others(self, post: Post) -> "Future[str]":
         """The state folder of another Treadle whose jobs run here; empty if none do."""
@@ -116,21 +128,40 @@ class AgentHost:
 
     async def _attend(self, post: Post) -> Attending:
         async with self._turn:
-            if self._agent is None or post != self._post:
-                if others := await self._others(post):
-                    why = f"jobs of the Treadle of {others} run there"
-                    return Attending(error=why, others=others)
+            return await self._become(post)
+
+    async def _resume(self, kept: Callable[[], Post | None]) -> None:
+        said = ""
+        while True:
+            try:
+                if (post := await asyncio.to_thread(kept)) is None:
+                    return
+                async with self._turn:
+                    if self._agent is not None or not (why := (await self._become(post)).error):
+                        return
+            except Exception as error:  # Ray's client may raise anything.
+                why = str(error) or repr(error)
+            if why != said:
+                logger.warning("the agent of this node does not go on: %s; trying again", why)
+                said = why
+            await asyncio.sleep(self._again_after_s)
+
+    async def _become(self, post: Post) -> Attending:
+        if self._agent is None or post != self._post:
+            if others := await self._others(post):
+                why = f"jobs of the Treadle of {others} run there"
+                return Attending(error=why, others=others)
+            await self._leave()
+            try:
+                self._agent = await self._made(post)
+            except (TreadleError, OSError) as error:
                 await self._leave()
-                try:
-                    self._agent = await self._made(post)
-                except (TreadleError, OSError) as error:
-                    await self._leave()
-                    return Attending(error=str(error))
-                self._post = post
+                return Attending(error=str(error))
+            self._post = post
         node = replace(self._agent.node, rack=post.rack)
         if post.device_type:
             node = replace(node, device_type=post.device_type)
-        return Attending(agent=self._incarnation, node=node)
+        return Attending(agent=self._incarnation, node=node, machine=self._agent.machine)
 
     async def _others(self, post: Post) -> str:
         """The state folder of another Treadle, if this is its agent and jobs of it run."""

@@ -151,6 +151,11 @@ def _slots(text: str) -> tuple[int | None, str]:
     return None, f"its label {SLOTS} is {text[:40]!r} and not a number from 0 to 9999"
 
 
+def attended() -> set[str]:
+    """The ids of nodes whose agents were told what to be."""
+    return {key.removeprefix(POSTS) for key in GcsValues().keys(POSTS)}
+
+
 def death_of(node_id: str) -> str:
     """Why Ray says that a node is dead, in a few words."""
     for row in ray.nodes():
@@ -248,7 +253,7 @@ def forget_the_dead() -> None:
     """Nodes that were lost while there was no controller, or while they were being reserved."""
     groups = [row["name"] for row in placement_group_table().values() if row["state"] != "REMOVED"]
     found = {name.removeprefix(RESERVED) for name in groups if name.startswith(RESERVED)}
-    found |= {key.removeprefix(POSTS) for key in GcsValues().keys(POSTS)}
+    found |= attended()
     # Asked last: a node that joins meanwhile is alive.
     for node_id in found - {row["NodeID"] for row in ray.nodes() if row["Alive"]}:
         forget(node_id)

@@ -11,8 +11,10 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
 
 import msgspec
 from ray.exceptions import RayError
@@ -27,8 +29,24 @@ from treadle.version import __version__
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
 AGAIN_AFTER_S = 1.0
 SWEEP_EVERY_S = 10.0
+ASKED_AT_ONCE = 64  # agents, about jobs of others
 
 logger = logging.getLogger("treadle")
+
+
+class Nodes(Protocol):
+    """What a driver needs of its cluster (cluster.py). All of it blocks, and raises RayError."""
+
+    def nodes(self) -> list[RayNode]: ...
+    def attended(self) -> Collection[str]: ...
+    def death_of(self, node_id: str) -> str: ...
+    def reserve(self, node: RayNode, devices: int | None) -> Any: ...  # noqa: ANN401
+    def is_reserved(self, group: Any, *, within_s: float) -> bool: ...  # noqa: ANN401
+    def agent_of(self, node: RayNode) -> Any: ...  # noqa: ANN401
+    def replace_agent(self, node: RayNode) -> Any: ...  # noqa: ANN401
+    def others_on(self, node: RayNode, post: bytes) -> str: ...
+    def forget(self, node_id: str) -> None: ...
+    def forget_the_dead(self) -> None: ...
 
 
 class Member:
@@ -45,9 +63,16 @@ class Member:
 class Driver:
     """Serves one controller over one connection."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        nodes: Nodes,
+        store: lease.KeyValues,
+    ) -> None:
+        """store: where the lease is."""
         self._reader, self._writer = reader, writer
-        self._store = GcsValues()
+        self._nodes, self._store = nodes, store
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
         self._named: dict[str, Member] = {}  # the same by name
@@ -133,11 +158,14 @@ class Driver:
 
     def _look_for_others(self) -> None:
         """In a thread, before the lease is taken: it may block."""
-        found = {}
-        for node in cluster.nodes():
-            if others := cluster.others_on(node, msgspec.json.encode(self._post_of(node))):
-                found[node.name] = others
-        _refuse_beside(found)
+
+        def asked(node: RayNode) -> str:
+            return self._nodes.others_on(node, msgspec.json.encode(self._post_of(node)))
+
+        nodes = self._nodes.nodes()
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:  # Agents that say nothing take long.
+            others = pool.map(asked, nodes)
+            _refuse_beside(dict(zip((node.name for node in nodes), others, strict=True)))
 
     async def _watch(self) -> None:
         while True:
@@ -149,23 +177,23 @@ class Driver:
             await self._look()
         except RayError as error:
             logger.warning("Ray does not list its nodes: %s", cluster.first_line(error))
+        except Exception:  # No node would ever join or leave again.
+            logger.exception("the nodes of the Ray cluster")
 
     async def _look(self) -> None:
-        found = {node.id: node for node in await asyncio.to_thread(cluster.nodes)}
+        found = {node.id: node for node in await asyncio.to_thread(self._nodes.nodes)}
         # A node may have been reserved in the very moment when it died, perhaps by a driver whose
         # controller was killed.
         now = asyncio.get_running_loop().time()
         if self._lost_lately or now >= self._sweep_at:
-            await asyncio.to_thread(cluster.forget_the_dead)
+            await asyncio.to_thread(self._nodes.forget_the_dead)
             self._sweep_at = now + SWEEP_EVERY_S
         gone = [each for each in self._members if each not in found]
-        for each in gone:
-            lost = self._members.pop(each)
-            del self._named[lost.node.name]
-            await self._lose(lost)
         self._lost_lately = bool(gone)
+        for each in gone:
+            await self._lose(self._members.pop(each))
         names = {member.node.name: member.node.id for member in self._members.values()}
-        for node in found.values():
+        for node in await self._in_turn(list(found.values())):
             if names.setdefault(node.name, node.id) != node.id:
                 self._wait_for_name(node)
             elif node.id not in self._members:
@@ -173,6 +201,13 @@ class Driver:
                     logger.warning("node %s is used without a label: %s", node.name, node.problem)
                 member = self._members[node.id] = self._named[node.name] = Member(node)
                 self._attend(member)
+
+    async def _in_turn(self, found: list[RayNode]) -> list[RayNode]:
+        """Of nodes with one name, the one that has an agent comes first: jobs run there."""
+        if max(Counter(node.name for node in found).values(), default=0) > 1:
+            attended = await asyncio.to_thread(self._nodes.attended)
+            found.sort(key=lambda node: node.id not in attended)
+        return found
 
     def _wait_for_name(self, node: RayNode) -> None:
         """Its Ray was started again before the cluster noticed that the one before is gone.
@@ -189,23 +224,37 @@ class Driver:
             )
 
     async def _lose(self, member: Member) -> None:
+        """It is no member any more, and that is told, whatever Ray says of it."""
+        del self._named[member.node.name]
         if member.attending is not None:
             member.attending.cancel()
-        why = await asyncio.to_thread(cluster.death_of, member.node.id)
+        try:
+            why = await asyncio.to_thread(self._nodes.death_of, member.node.id)
+        except RayError as error:
+            why = f"the node is gone, and Ray does not say why ({cluster.first_line(error)})"
         await self._send(NodeLeft(member.node.name, why))
-        await asyncio.to_thread(cluster.forget, member.node.id)
+        await asyncio.to_thread(self._nodes.forget, member.node.id)
+
+    def _is_there(self, member: Member) -> bool:
+        return self._members.get(member.node.id) is member
 
     def _attend(self, member: Member) -> None:
+        """A call of before may say that an agent is missing when its node is gone."""
+        if not self._is_there(member):
+            return
         if member.attending is None or member.attending.done():
             member.attending = self._keep(self._give_agent(member))
 
     async def _give_agent(self, member: Member) -> None:
         """Reserve the node and have an agent there; again and again until it succeeds."""
         said = ""
-        while True:
+        while self._is_there(member):
             try:
                 problem = await self._try_agent(member)
             except RayError as error:
+                problem = cluster.first_line(error)
+            except Exception as error:
+                logger.exception("the agent of node %s", member.node.name)
                 problem = cluster.first_line(error)
             if not problem:
                 return
@@ -217,21 +266,21 @@ class Driver:
     async def _try_agent(self, member: Member) -> str:
         """Empty if the node has an agent that the controller knows, else why not."""
         node, settings = member.node, self._settings
-        group = await asyncio.to_thread(cluster.reserve, node, settings.devices)
-        if not await asyncio.to_thread(cluster.is_reserved, group, within_s=5.0):
+        group = await asyncio.to_thread(self._nodes.reserve, node, settings.devices)
+        if not await asyncio.to_thread(self._nodes.is_reserved, group, within_s=5.0):
             wanted = cluster.bundle(node, settings.devices)
             return f"other Ray work holds a part of its {wanted}"
-        member.actor = await asyncio.to_thread(cluster.agent_of, node)
+        member.actor = await asyncio.to_thread(self._nodes.agent_of, node)
         answer = await self._attended(member)
         if answer.version != __version__:
-            member.actor = await asyncio.to_thread(cluster.replace_agent, node)
+            member.actor = await asyncio.to_thread(self._nodes.replace_agent, node)
             answer = await self._attended(member)
         member.others = answer.others
         if answer.node is None:
             return answer.error
         if answer.agent != member.told:
             member.told = answer.agent
-            await self._send(NodeIs(answer.node, node.address, answer.agent))
+            await self._send(NodeIs(answer.node, node.address, answer.agent, answer.machine))
         return ""
 
     async def _attended(self, member: Member) -> Attending:
@@ -303,7 +352,7 @@ class Driver:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._held is not None:
             with contextlib.suppress(RayError):
-                await asyncio.to_thread(cluster.forget_the_dead)
+                await asyncio.to_thread(self._nodes.forget_the_dead)
                 await asyncio.to_thread(lease.give_back, self._store, self._held)
         with contextlib.suppress(OSError):
             self._writer.close()
@@ -332,7 +381,7 @@ async def _serve(address: str, link: socket.socket) -> None:
             writer.write(frames.packed(frames.Refused(str(error))))
             await writer.drain()
     else:
-        await Driver(reader, writer).serve()
+        await Driver(reader, writer, cluster, GcsValues()).serve()
     sys.stdout.flush()
     os._exit(0)  # Ray's own end, and calls in threads, may wait for a cluster that does not answer.
 

@@ -207,7 +207,7 @@ class RayFleet:
             case NoAnswer(number, why):
                 if (waiting := self._asked.get(number)) is not None and not waiting.done():
                     waiting.set_exception(LinkLostError(why))
-            case NodeIs(node, _, agent):
+            case NodeIs(node, _, agent, _):
                 known = self._known.get(node.name)
                 if known is None or known.agent != agent:
                     self._tell(self._joined(message))
@@ -222,7 +222,7 @@ class RayFleet:
         link = RayLink(self, found.node.name, found.agent)
         self._known[found.node.name] = link
         self._coming.discard(found.node.name)
-        return Joined(found.node, found.address, link)
+        return Joined(found.node, found.address, link, found.machine)
 
     def _fail_all(self, why: str) -> None:
         for waiting in self._asked.values():

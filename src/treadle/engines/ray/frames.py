@@ -63,6 +63,7 @@ class NodeIs(msgspec.Struct, frozen=True, tag=True):
     node: Node
     address: str
     agent: str
+    machine: str
 
 
 class NodeLeft(msgspec.Struct, frozen=True, tag=True):

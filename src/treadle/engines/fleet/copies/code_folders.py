@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -95,49 +95,49 @@ class CodeFolders:
         # Of each node and content: members of an array are sent the same at the same time.
         self._locks: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self.doing: dict[JobId, str] = {}  # what is copied now, in one sentence for people
-        # Folders that jobs which are being launched run in, by node, in place of their own.
-        self.given: dict[JobId, dict[str, str]] = {}
 
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
-    ) -> None:
+    ) -> dict[str, str]:
         """Have all these nodes see the job's folder and what it runs.
 
-        Raises StrandedError, or EngineError.
+        The folders that the job runs in, by node, in place of its own. Raises StrandedError, or
+        EngineError.
         """
         sights = {node: await self._sight(launch, node) for node in nodes}
-        self.given[launch.job] = {node: sight.own for node, sight in sights.items() if sight.own}
+        given = {node: sight.own for node, sight in sights.items() if sight.own}
         blind = [node for node, sight in sights.items() if not sight.there]
         try:
-            await self._send_patiently(launch, blind, wanted)
+            given |= await self._send_patiently(launch, blind, wanted)
         finally:
             self.doing.pop(launch.job, None)
         sights |= {node: await self._sight(launch, node) for node in blind}
         for node, sight in sights.items():
             for path in sight.missing:
                 await self._miss(launch, node, path)
+        return given
 
     async def _send_patiently(
         self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
-    ) -> None:
+    ) -> dict[str, str]:
         """Again and again while a file changes: something may be written there all the time."""
         for pause_s in AGAIN_AFTER_S:
             try:
-                await self._send(launch, blind, wanted)
+                return await self._send(launch, blind, wanted)
             except ChangedError as error:
                 why = f"its folder {launch.workdir} changes while it is copied ({error})"
-            else:
-                return
             self.doing[launch.job] = f"{why}; that is tried again"
             await asyncio.sleep(pause_s)
             if not wanted():
-                return
+                return {}
         raise EngineError(why, retryable=True)
 
-    async def _send(self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]) -> None:
-        folder = Path(launch.workdir)
+    async def _send(
+        self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
+    ) -> dict[str, str]:
+        folder, given = Path(launch.workdir), dict[str, str]()
         if not blind or not await asyncio.to_thread(os.path.isdir, folder):
-            return  # If it is nowhere, the launch says so.
+            return given  # If it is nowhere, the launch says so.
         most = self._limit_gib * 2**30
         try:
             code = await asyncio.to_thread(code_in, folder, launch.uid, most)
@@ -145,7 +145,6 @@ class CodeFolders:
             raise
         except (EngineError, OSError) as error:
             await self._refuse(launch, f"cannot be copied to node {blind[0]}: {error}")
-            return
         if code.bytes > most:
             limit = gib_text(self._limit_gib)
             why = f"holds {gib_text(code.bytes / 2**30)}, and at most {limit} are copied"
@@ -162,8 +161,8 @@ class CodeFolders:
                 lock = self._locks.setdefault((node, code.name), asyncio.Lock())
                 async with lock:
                     await copy(what, [Source(FolderHere(folder), code.entries)], target)
-                    own = await self._unpack(launch, code.name, target)
-                self.given.setdefault(launch.job, {})[node] = own
+                    given[node] = await self._unpack(launch, code.name, target)
+        return given
 
     def _say(self, job: JobId, node: str, done: int, of: int) -> None:
         self.doing[job] = f"its folder is being copied to node {node}: {part_of(done, of)}"
@@ -197,7 +196,7 @@ class CodeFolders:
 
         return (await target.within_session("copy-unpack", asked, messages.Done)).path
 
-    async def _refuse(self, launch: Launch, why: str) -> None:
+    async def _refuse(self, launch: Launch, why: str) -> NoReturn:
         sights = {node: await self._sight(launch, node) for node in list(self._clients)}
         seeing = [node for node, sight in sights.items() if sight.there]
         raise StrandedError(f"its folder {launch.workdir} {why}", seeing)

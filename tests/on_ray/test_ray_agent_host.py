@@ -1,0 +1,54 @@
+"""The host of an agent, without Ray: an agent that dies goes on though there is no controller."""
+
+import threading
+from pathlib import Path
+
+from treadle.engines.ray.agent_host import AgentHost, Post
+
+WITHIN_S = 20.0
+
+
+def post(root: Path, rack: str = "") -> Post:
+    return Post(name="b", address="127.0.0.1", root=str(root), lease_s=15.0, slots=1, rack=rack)
+
+
+def test_an_agent_is_tried_again_until_the_cluster_answers(tmp_path: Path) -> None:
+    """Its jobs would be killed when their lease has run out."""
+    problems = [OSError("the GCS does not answer"), OSError("not yet")]
+    confirmed = iter([False, False, True])
+
+    def kept() -> Post:
+        if problems:
+            raise problems.pop()
+        return post(tmp_path)
+
+    host = AgentHost(lambda: next(confirmed, True), again_after_s=0.001)
+    host.resume(kept).result(WITHIN_S)
+    assert host.attend(post(tmp_path)).result(WITHIN_S).node is not None
+    assert list((tmp_path / "nodes" / "b" / "leases").glob("*.lease"))
+    host.close().result(WITHIN_S)
+
+
+def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_path: Path) -> None:
+    asked, go = threading.Event(), threading.Event()
+
+    def kept() -> Post:
+        asked.set()
+        assert go.wait(WITHIN_S)
+        return post(tmp_path)
+
+    host = AgentHost(lambda: True, again_after_s=0.001)
+    resuming = host.resume(kept)
+    assert asked.wait(WITHIN_S)
+    wanted = host.attend(post(tmp_path, rack="r1")).result(WITHIN_S)
+    go.set()
+    resuming.result(WITHIN_S)
+    assert host.attend(post(tmp_path, rack="r1")).result(WITHIN_S).agent == wanted.agent
+    host.close().result(WITHIN_S)
+
+
+def test_nothing_is_resumed_where_no_controller_has_been(tmp_path: Path) -> None:
+    host = AgentHost(lambda: True)
+    host.resume(lambda: None).result(WITHIN_S)
+    assert not (tmp_path / "nodes").exists()
+    host.close().result(WITHIN_S)

@@ -1,0 +1,199 @@
+"""The driver over a cluster in memory, for what a real one does too rarely."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from ray.exceptions import ActorDiedError, RayError
+
+from tests.unit.engines.test_ray_lease import BOB, Values
+from treadle.core.cluster import Node
+from treadle.engines.ray import frames, lease
+from treadle.engines.ray.agent_host import Attending
+from treadle.engines.ray.cluster import RayNode
+from treadle.engines.ray.driver import Driver
+
+SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
+WITHIN_S = 20.0
+
+
+def node(name: str, number: int = 1) -> RayNode:
+    return RayNode(id=f"{name}-{number}", name=name, address="a", rack="", gpus=0, cpus=1)
+
+
+class Cluster:
+    """What Ray says of nodes, and their agents (driver.Nodes)."""
+
+    def __init__(self, *nodes: RayNode) -> None:
+        self.listed = list(nodes)
+        self.looks = 0
+        self.fails: Exception | None = None  # in place of the next list of nodes
+        self.death: Callable[[], str] = lambda: "it is dead"
+        self.others: Callable[[], str] = str
+        self.told: set[str] = set()
+        self.reserved: list[str] = []
+        self.answers: list[asyncio.Future[bytes]] = []  # that agents owe
+        self.loop = asyncio.get_running_loop()
+
+    def nodes(self) -> list[RayNode]:
+        self.looks += 1
+        if (error := self.fails) is not None:
+            self.fails = None
+            raise error
+        return list(self.listed)
+
+    def attended(self) -> set[str]:
+        return self.told
+
+    def death_of(self, node_id: str) -> str:
+        return self.death()
+
+    def reserve(self, node: RayNode, devices: int | None) -> str:
+        self.reserved.append(node.id)
+        return node.id
+
+    def is_reserved(self, group: str, *, within_s: float) -> bool:
+        return True
+
+    def agent_of(self, node: RayNode) -> Any:
+        async def attend(_: bytes) -> bytes:
+            found = Node(node.name, 1, "cpu", 1, 1.0)
+            return msgspec.json.encode(Attending(agent=node.id, node=found, machine="m"))
+
+        def call(*_: object) -> "asyncio.Future[bytes]":
+            self.answers.append(self.loop.create_future())
+            return self.answers[-1]
+
+        return SimpleNamespace(
+            attend=SimpleNamespace(remote=attend), call=SimpleNamespace(remote=call)
+        )
+
+    replace_agent = agent_of
+
+    def others_on(self, node: RayNode, post: bytes) -> str:
+        return self.others()
+
+    def forget(self, node_id: str) -> None:
+        self.told.discard(node_id)
+
+    def forget_the_dead(self) -> None:
+        pass
+
+
+class Controller:
+    """The other side of the socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, message: frames.Settings | frames.Ask) -> None:
+        self.writer.write(frames.packed(message))
+
+    async def next(self, kind: type[Any]) -> Any:
+        async with asyncio.timeout(WITHIN_S):
+            while not isinstance(found := await frames.read(self.reader), kind):
+                pass
+            return found
+
+
+Story = Callable[[Cluster, Controller], Coroutine[Any, Any, None]]
+
+
+def tell(story: Story, *nodes: RayNode, values: Values | None = None) -> None:
+    async def whole() -> None:
+        cluster = Cluster(*nodes)
+        ours, theirs = socket.socketpair()
+        driver = Driver(*await asyncio.open_connection(sock=theirs), cluster, values or Values())
+        serving = asyncio.ensure_future(driver.serve())
+        controller = Controller(*await asyncio.open_connection(sock=ours))
+        controller.send(SETTINGS)
+        try:
+            await story(cluster, controller)
+        finally:
+            controller.writer.close()
+            await asyncio.wait_for(serving, WITHIN_S)
+
+    asyncio.run(whole())
+
+
+async def looked_again(cluster: Cluster) -> None:
+    """The driver has looked at the nodes as they are now, and done what follows."""
+    wanted = cluster.looks + 3
+    async with asyncio.timeout(WITHIN_S):
+        while cluster.looks < wanted:
+            await asyncio.sleep(0.001)
+
+
+def test_a_loss_is_told_though_ray_does_not_say_why() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        def fails() -> str:
+            raise RayError("timed out")
+
+        await controller.next(frames.Ready)
+        cluster.death = fails
+        cluster.listed.clear()
+        left = await controller.next(frames.NodeLeft)
+        assert left == frames.NodeLeft(
+            "b", "the node is gone, and Ray does not say why (timed out)"
+        )
+
+    tell(story, node("b"))
+
+
+def test_a_node_that_is_gone_is_not_given_an_agent_for_a_call_that_fails_late() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
+        await looked_again(cluster)
+        cluster.listed.clear()
+        await controller.next(frames.NodeLeft)
+        cluster.answers[0].set_exception(ActorDiedError())
+        assert (await controller.next(frames.NoAnswer)).number == 1
+        await looked_again(cluster)
+        assert cluster.reserved == ["b-1"]
+
+    tell(story, node("b"))
+
+
+def test_the_driver_goes_on_looking_after_an_error_that_nothing_foresees() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        cluster.fails = ValueError("a row without a name")
+        await looked_again(cluster)
+        cluster.listed.append(node("c"))
+        assert (await controller.next(frames.NodeIs)).node.name == "c"
+
+    tell(story, node("b"))
+
+
+def test_agents_are_asked_at_once_whether_they_have_jobs_of_others() -> None:
+    """Those that say nothing take ten seconds each."""
+    nodes = [node(f"n{number}") for number in range(6)]
+    values = Values()
+    lease.give_back(values, lease.take(values, BOB, pause=lambda _: None))
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        together = threading.Barrier(len(nodes), timeout=WITHIN_S)
+
+        def others() -> str:
+            together.wait()
+            return ""
+
+        cluster.others = others
+        await controller.next(frames.Ready)
+
+    tell(story, *nodes, values=values)
+
+
+def test_of_two_nodes_with_one_name_the_one_that_has_an_agent_is_used() -> None:
+    """Its jobs run on, and the one before it in Ray's list has none."""
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.told.add("b-2")
+        assert (await controller.next(frames.NodeIs)).agent == "b-2"
+
+    tell(story, node("b", 1), node("b", 2))
