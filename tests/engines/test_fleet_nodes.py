@@ -438,3 +438,59 @@ def test_what_was_given_up_with_its_node_is_not_told_of_again_when_that_returns(
         assert bench.count(AttemptEnded, "a") == 1
 
     tell(tmp_path, story)
+
+
+def test_an_answer_that_nothing_foresees_costs_no_node(tmp_path, caplog):
+    async def story(bench: FleetStory) -> None:
+        bench.job("one", "sleep", "86400")
+        await bench.order(Start(0, "one", spread("n1")))
+        await bench.started("one", 0)
+        link = bench.world.links["n1"]
+        link.garbled.add("facts")
+        await bench.until(lambda: link.calls["take-charge"] == 2)
+        await bench.order(Stop(1, "one"))
+        await bench.ended("one", 1)
+
+    tell(tmp_path, story)
+    assert "node n1" in caplog.text
+
+
+def test_a_job_whose_node_was_lost_does_not_wait_for_ever_after_such_an_answer(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        bench.job("one", "sleep", "86400")
+        await bench.order(Start(0, "one", spread("n1")))
+        await bench.started("one", 0)
+        bench.world.cut("n1")
+        bench.world.mend("n1")
+        bench.world.links["n1"].garbled.add("gone")
+        assert (await bench.ended("one", 0)).node_lost
+        assert not bench.world.links["n1"].garbled
+
+    tell(tmp_path, story)
+
+
+class Held:
+    """A link whose answers come when the story says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[bytes]] = []
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return await self.asked[-1]
+
+
+def test_an_answer_that_is_there_when_its_node_leaves_is_not_taken(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        await bench.engine.adopt([])
+        seen, held = bench.engine._views.seen, Held()
+        bench.engine.clients["n1"]._link = held
+        await bench.until(lambda: held.asked)
+        given = messages.FactsGiven(facts=(), upto=0, view=seen["n1"], measurements=(), now=0.0)
+        held.asked[0].set_result(messages.answer(given))
+        bench.world.cut("n1")
+        await bench.until(lambda: bench.world.links["n0"].calls["facts"] > 3)
+        assert "n1" not in seen
+        assert "n1" not in bench.engine._sightings
+
+    tell(tmp_path, story)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
 
-from treadle.core.actions import Start
+from treadle.core.actions import Change, Start
 from treadle.core.job_report import JobReport, Report
 from treadle.engines.fleet import report_relay
 from treadle.engines.fleet.messages import FactsGiven
@@ -230,6 +230,26 @@ def test_a_report_for_a_job_of_another_node_is_not_handed_on(tmp_path):
         assert [each.report.step for each in bench.jobs.reports] == [1]
         bench.engine.see("n1", given)
         assert [each.report.step for each in bench.jobs.reports] == [1, 99]
+
+    tell(tmp_path, story)
+
+
+def test_what_an_attempt_reports_in_its_grace_is_not_taken_for_the_next_ones(tmp_path):
+    """The next one goes on from the checkpoint before, perhaps."""
+
+    async def story(bench: FleetStory) -> None:
+        stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        reporter(bench, stubborn + REPORTER)
+        await bench.order(Start(0, "a", spread("n1")))
+        await heard(bench, 1)
+        await bench.order(Change(1, "a", spread("n2")))
+        relay = bench.world.links["n1"].agent._relay
+        (bench.root / "after-1").touch()
+        await bench.until(lambda: relay._upto == 2 and not relay._kept)
+        assert [each.report.step for each in bench.jobs.reports] == [1]
+        (bench.root / "after-1").unlink()
+        await bench.until(lambda: len(bench.jobs.reports) == 2)
+        assert bench.jobs.reports[1].report.step == 1
 
     tell(tmp_path, story)
 

@@ -10,6 +10,7 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
 from treadle.core.launch import AttemptId
+from treadle.engines.fleet import agent
 from treadle.engines.fleet.copies import drafts
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.second_copies import RESTLESS, keep_second
@@ -205,10 +206,9 @@ def test_the_last_copy_stays(tmp_path):
     tell(tmp_path, story, apart=True)
 
 
-def test_drafts_that_nothing_goes_on_with_are_removed_when_a_controller_takes_charge(
-    tmp_path, monkeypatch
-):
+def test_drafts_that_nothing_goes_on_with_are_removed_now_and_then(tmp_path, monkeypatch):
     async def story(bench: FleetStory) -> None:
+        monkeypatch.setattr(agent, "SWEEP_EVERY_S", 0.0)
         await bench.engine.adopt([])
         here = bench.root / "nodes" / "n0"
         left = [
@@ -220,13 +220,12 @@ def test_drafts_that_nothing_goes_on_with_are_removed_when_a_controller_takes_ch
             (path / "tree").mkdir(parents=True)
         outgoing = here / "checkpoints" / ".outgoing-b"
         outgoing.mkdir()
-        await bench.crash()
-        await bench.engine.adopt([])
+        calls = bench.world.links["n0"].calls
+        asked = calls["facts"]
+        await bench.until(lambda: calls["facts"] > asked + 1)
         assert all(path.exists() for path in left), "they are of today"
         monkeypatch.setattr(drafts, "KEPT_S", 0.0)
-        await bench.crash()
-        await bench.engine.adopt([])
-        assert not any(path.exists() for path in (*left, outgoing))
+        await bench.until(lambda: not any(path.exists() for path in (*left, outgoing)))
         assert (here / "checkpoints" / "b").is_dir(), "what was being replaced is put back"
 
     tell(tmp_path, story, apart=True)

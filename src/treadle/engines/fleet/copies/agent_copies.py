@@ -16,7 +16,7 @@ from weakref import WeakValueDictionary
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.command_paths import led_to
-from treadle.engines.fleet.copies.drafts import sweep
+from treadle.engines.fleet.copies.drafts import sweep_draft, sweep_work
 from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest, drafts_in
 from treadle.engines.fleet.copies.own_folders import give, keep_newest
 from treadle.engines.fleet.copies.tree import Entry, Listing, UncopyableError, listing, read
@@ -67,8 +67,10 @@ class AgentCopies:
     async def sweep(self, session: str) -> None:
         """Remove what is left of copies that broke off long ago."""
         roots = self._roots(session)
-        copies = (roots["checkpoints"], roots["code"])
-        await asyncio.to_thread(sweep, copies, roots["work"])
+        for parent in (roots["checkpoints"], roots["code"]):
+            for name in await asyncio.to_thread(drafts_in, parent):
+                await self._locked(parent / name, sweep_draft)
+        await asyncio.to_thread(sweep_work, roots["work"])
 
     async def _stock(self, asked: messages.StockAsked) -> messages.Stock:
         return await self._at(asked, _stock)

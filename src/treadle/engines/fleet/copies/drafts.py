@@ -6,23 +6,25 @@ or its code has changed, it is removed a day after it got its last file.
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.engines.fleet.copies.incoming import Incoming, drafts_in
+from treadle.engines.fleet.copies.incoming import Incoming
 
 KEPT_S = 86_400.0
 
 
-def sweep(copies: Iterable[Path], work: Path) -> None:
-    """copies: folders that have drafts of incoming.py. work: of own_folders.py."""
-    for parent in copies:
-        for name in drafts_in(parent):
-            draft = Incoming(parent / name)
-            with suppress(OSError):
-                if draft.newest() <= _now(parent) - KEPT_S:
-                    draft.abandon()
+def sweep_draft(folder: Path) -> None:
+    """Of one folder that was coming (incoming.py)."""
+    draft = Incoming(folder)
+    with suppress(OSError):
+        if draft.newest() <= _now(folder.parent) - KEPT_S:
+            draft.abandon()
+
+
+def sweep_work(work: Path) -> None:
+    """Of own_folders.py."""
     for path in _hidden(work):
         with suppress(OSError):
             if path.lstat().st_ctime <= _now(work) - KEPT_S:
