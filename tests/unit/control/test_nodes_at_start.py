@@ -43,6 +43,7 @@ def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment
         settings = {NODES: text_of([held]), FIRST_NODES: text_of([held, other])}
         store = cast("Store", Kept(here.live.context.store, **settings))  # all that is asked of it
         assert nodes_at_start(store, [other]) == (other, held)
+        assert nodes_at_start(store, []) == (held,), "no agent has come yet"
         with pytest.raises(TreadleError, match="which is now not there; start with the same"):
             nodes_at_start(store, [Node("stranger", held.device_count, held.device_type)])
 

@@ -103,7 +103,7 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes that the restored state needs: those of now, and lost ones that jobs hold.
 
     Refuses to start where jobs would lose their devices by a mistake: the machine has another name
-    or other devices than before.
+    or other devices than before. That no node is there says nothing: agents may be slow to come.
     """
     text = store.setting(NODES)
     held = _held(kept_of(row) for row in store.active())
@@ -120,7 +120,7 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     known = {**first, **before}
     missing = {device.node for device in held} - now.keys()
     lost = [known[name] for name in sorted(missing) if name in known]
-    if lost and not known.keys() & now.keys():
+    if lost and now and not known.keys() & now.keys():
         raise _unlike(store, lost[0], "not there")
     return (*nodes, *lost)
 
