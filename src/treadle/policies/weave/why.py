@@ -181,7 +181,9 @@ def _weighed(effect: _Effect, chosen: float) -> str:
     """Why an alternative with which more would get done was not chosen."""
     if effect.value > chosen * (1.0 + _ROUNDING):
         if not effect.counts_more:
-            return " (with fewer restarts, but the search missed it, which takes one step at a time)"
+            return (
+                " (with fewer restarts, but the search missed it, which takes one step at a time)"
+            )
         less = effect.own + (effect.others or 0.0) < 0
         more = "less in all, but more of jobs that count for more" if less else "more in all"
         return (
