@@ -36,7 +36,11 @@ from treadle.wire.machine import EventView
         ),
         ("JobStarted", {"stall_s": 0.25}, "job 7 was changed without a restart, stall 0.25 s"),
         ("JobStarted", {"changes": []}, "job 7 runs"),
-        ("JobStarted", {"changes": ["size"]}, "job 7 runs and can be changed without a restart"),
+        (
+            "JobStarted",
+            {"changes": ["size"]},
+            "job 7 runs and can be changed on its node without a restart",
+        ),
     ],
 )
 def test_b11_events_in_words(kind: str, body: dict[str, object], text: str) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play_on
+from tests.unit.control.memory import ME, Bench, play_on
 from tests.unit.control.test_estimates import teach
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device, Node
@@ -59,6 +59,45 @@ def test_u12_overtakings_are_counted_on_after_a_restart(tmp_path: Path) -> None:
         await here.settle()
         why = await here.live.why(gangs[0])
         assert why.reservation.startswith("it was overtaken twice; devices are kept for it once 2")
+
+    play_on(there, before, tmp_path, policy="afs")
+    play_on(there, after, tmp_path, policy="afs")
+
+
+@pytest.mark.parametrize("how", ["drain", "lose"])
+def test_a_gang_keeps_its_count_when_a_node_goes_and_returns(tmp_path: Path, how: str) -> None:
+    """1. A gang of all devices is overtaken twice. 2. A node goes and comes back; meanwhile one
+    more job starts. 3. The controller starts again: the count is the same.
+    """
+    spare = Node("spare", 1, "none")
+    there = MemoryWorld.of(Node("here", 2, "none"), spare)
+    gangs = []
+
+    async def before(here: Bench) -> None:
+        teach(here, "steady", *[600.0] * 5)
+        await here.reached(await here.submit("forever", model="steady"), State.RUNNING)
+        gangs.append(await here.submit("forever", devices="3", model="steady"))
+        for _ in range(2):
+            await here.reached(await here.submit("sleep", "0"), State.SUCCEEDED)
+            await here.settle()
+        assert (await here.live.why(gangs[0])).reservation.startswith("it was overtaken twice; ")
+        if how == "drain":
+            await here.live.order_node(ME, "spare", "drain")
+        else:
+            here.memory.lose_node("spare")
+        await here.settle()
+        assert (await here.live.why(gangs[0])).cause in {"drained", "lost"}
+        await here.reached(await here.submit("sleep", "0"), State.SUCCEEDED)
+        if how == "drain":
+            await here.live.order_node(ME, "spare", "undrain")
+        else:
+            here.memory.add_node(spare)
+        await here.settle()
+        assert (await here.live.why(gangs[0])).reservation.startswith("it was overtaken 3 times; ")
+
+    async def after(here: Bench) -> None:
+        await here.settle()
+        assert (await here.live.why(gangs[0])).reservation.startswith("it was overtaken 3 times; ")
 
     play_on(there, before, tmp_path, policy="afs")
     play_on(there, after, tmp_path, policy="afs")

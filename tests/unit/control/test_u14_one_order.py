@@ -59,9 +59,9 @@ def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path
         assert why.length is not None
         assert why.length.because == "3 runs that differ in numbers or paths"
         assert why.company == (
-            "no job with its command was seen at work alone yet, not even with another seed or "
-            "number of steps; that takes 20 s in which it prints steps or uses its device, or a "
-            "whole run with steps"
+            "no job with its command was seen at work alone yet, not even with another --seed or "
+            "--steps (any other number may change what it needs); that takes 20 s in which it "
+            "prints steps or uses its device, or a whole run with steps"
         )
 
     play(story, tmp_path, devices=1)

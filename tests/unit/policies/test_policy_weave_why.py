@@ -311,3 +311,28 @@ def test_other_company_that_is_as_good_is_called_so(name: str) -> None:
     world.step(0.0, *loading, submitted("c", 1000), submitted("d", 1000))
     assert len(world.holders("a", "b", "c", "d")) == 2
     assert choice(world, "a").endswith("as by one alone); beside job d would be as good")
+
+
+def test_less_for_it_and_no_more_for_the_others_is_not_called_more() -> None:
+    """With one device nothing would be restarted, and it would be half as fast."""
+    world = World("weave-l", 4, 1, 1)
+    world.step(100.0, submitted("a", 100, (1, 2, 4), SERIAL))
+    world.step(100.0, submitted("b", 5000, (1, 2)))
+    assert choice(world, "b", 150.0).startswith(
+        "if all jobs could be changed now, it would have 2 devices rather than 1, with which it is "
+        "expected to get 50 % less done and the others as much as now (with fewer restarts, but "
+        "the search missed it, which takes one step at a time)"
+    )
+
+
+def test_less_in_all_may_count_for_more() -> None:
+    world = World("weave-l", 4)
+    world.step(1.0, submitted("a", 1000, (1, 2, 4), LOADS))
+    world.step(1.0, submitted("b", 100, (2,)))
+    world.step(101.0, submitted("c", 20000, (1, 2, 3, 4)))
+    world.step(1101.0, submitted("d", 5000, (1, 2)))
+    assert choice(world, "a", 1151.0).startswith(
+        "4 devices rather than 2, with which it is expected to get 50 % less done and the others "
+        "gain 11 % of its work (less in all, but more of jobs that count for more; not enough for "
+        "the restarts, or the search missed it, which takes one step at a time)"
+    )

@@ -226,7 +226,7 @@ def _resizing(detail: JobDetail) -> str:
     if not detail.changes:
         return ""
     last = "" if detail.stall_s is None else f", stall {detail.stall_s:.2f} s last time"
-    return f"without a restart{last}"
+    return f"on its node without a restart{last}"
 
 
 def _code(detail: JobDetail) -> str:

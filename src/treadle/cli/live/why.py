@@ -69,7 +69,7 @@ def place_text(answer: Why) -> str:
     if answer.position is None:
         return ""
     if answer.waiting == 1:
-        return "the only job that waits"
+        return "the only job in the queue"
     of = f" of {answer.waiting:,}" if answer.waiting else ""
     start = answer.estimate
     in_line = f"{ordinal(answer.position)}{of} in the queue"

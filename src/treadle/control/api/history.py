@@ -304,7 +304,7 @@ def _start_sentence(job: str, body: Mapping[str, object]) -> str:
     if isinstance(stall_s := body.get("stall_s"), int | float):
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     if body.get("changes"):  # It says so after it has started.
-        return f"job {job} runs and can be changed without a restart"
+        return f"job {job} runs and can be changed on its node without a restart"
     if isinstance(said := body.get("fallback"), dict):
         began_at = body.get("started_at")
         started_at = began_at if isinstance(began_at, int | float) else None

@@ -16,7 +16,7 @@ from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import devices, several, span
+from treadle.core.wording import devices, span
 from treadle.models.learning.expectation import (
     BY_STEPS,
     COVERAGE,
@@ -26,6 +26,8 @@ from treadle.models.learning.expectation import (
 )
 from treadle.models.learning.kinds import Source
 from treadle.models.lengths.distribution import Lengths, Span
+from treadle.policies.weave.weave import Weave
+from treadle.policies.wrappers.wrapper import innermost
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
@@ -216,10 +218,17 @@ def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
     may_change = spec.resumable or "size" in record.changes
     if not (may_change and context.scheduler.policy.resizes):
         return 1.0
-    alone = context.belief.alone
-    larger = [alone(spec, size) for size in spec.sizes if row.size < size <= most]
-    ratio = alone(spec, row.size) / max(larger) if larger else 1.0
-    return ratio if ratio < 1.0 / GAIN_MIN else 1.0
+    larger = [speed_at(context, spec, size) for size in spec.sizes if row.size < size <= most]
+    now, most_then = speed_at(context, spec, row.size), max(larger, default=0.0)
+    return now / most_then if 0 < now * GAIN_MIN < most_then else 1.0
+
+
+def speed_at(context: Context, spec: JobSpec, size: int) -> float:
+    """Its speed on so many devices, as the policy expects it: it may know where they would be."""
+    policy = innermost(context.scheduler.policy)
+    if isinstance(policy, Weave):
+        return policy.curves.speed(spec, size)
+    return context.belief.alone(spec, size)
 
 
 def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
@@ -294,7 +303,9 @@ def nothing_known(expected: Expectation) -> str:
     if learned.source is Source.NOTHING:
         return "nothing like it has run here"
     # Those that succeeded alone on their devices and at one size; of others no length is known.
-    return f"the lengths of only {several(learned.runs, 'other job')} are known here"
+    if learned.runs == 1:
+        return "the length of only 1 other job is known here"
+    return f"the lengths of only {learned.runs} other jobs are known here"
 
 
 def _newest(context: Context, record: JobRecord) -> Progress | None:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import GAIN_MIN
+from treadle.control.api.job_progress import GAIN_MIN, speed_at
 from treadle.control.api.queue_order import free_devices, free_text
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, listed, named_jobs, several, span
+from treadle.core.wording import devices, named_jobs, several, span
 from treadle.policies.rubick.rubick import Rubick
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
 from treadle.policies.wrappers.reservation import reservations
@@ -31,10 +31,9 @@ def why_small(context: Context, row: Job) -> str:
     if not fits:
         have = free_text(scheduler, row)
         return f"{devices(larger[0])} are its next size, and {have}"
-    alone = context.belief.alone
-    faster = max(alone(spec, size) for size in fits) / alone(spec, row.size)
-    if faster < GAIN_MIN:
-        return "more of them were not seen to make it faster"
+    fastest = max(speed_at(context, spec, size) for size in fits)
+    if fastest < GAIN_MIN * speed_at(context, spec, row.size):
+        return "more of them are not expected to make it faster"
     policy, now = context.scheduler.policy, context.clock.now()
     if (wrong := why_no_larger(policy, row, fits, now)) is not None:
         return wrong
@@ -49,15 +48,30 @@ def why_small(context: Context, row: Job) -> str:
     return _by_the_policy(context, row)
 
 
-def scaling_doubt(row: Job) -> str:
+def scaling_doubt(context: Context, row: Job) -> str:
     """What to add where other sizes are spoken of; empty if its speed at all of them was seen."""
     spec = row.spec
     if not spec.elastic or set(spec.sizes) <= set(spec.profile.measured):
         return ""
     if not spec.profile.measured:
         return "; how it scales was not measured yet"
-    sizes = listed([str(size) for size in spec.profile.measured], NAMED_MAX)
-    return f"; its speed in one place was measured with {sizes} of its devices only"
+    # Its speed on more nodes than a size needs is told apart, and says nothing of the size.
+    where = " on as few nodes as it needs" if len(context.cluster.nodes) > 1 else ""
+    return f"; its speed{where} was measured with {_sizes_text(spec.profile.measured)} only"
+
+
+def _sizes_text(sizes: Sequence[int]) -> str:
+    """1 device; 2 to 4 and 8 devices."""
+    runs: list[list[int]] = []
+    for size in sizes:
+        if runs and size == runs[-1][-1] + 1:
+            runs[-1].append(size)
+        else:
+            runs.append([size])
+    parts = [f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    named = ", ".join(parts).rpartition(", ")
+    text = " and ".join(filter(None, named[::2]))
+    return f"{text} {'device' if tuple(sizes) == (1,) else 'devices'}"
 
 
 def _by_the_policy(context: Context, row: Job) -> str:

@@ -38,7 +38,10 @@ def evidence(context: Context, row: Job) -> tuple[str, ...]:
     free += drained_text(scheduler)
     limited = sum(1 for reasons in scheduler.blocked.values() if {*reasons} == {ARRAY})
     waiting = waiting_jobs(scheduler) - limited
-    wait = jobs(waiting, "waits", "wait") if waiting else "no job waits"
+    away = len(scheduler.unfit) if waiting > len(scheduler.unfit) else 0
+    wait = jobs(waiting - away, "waits", "wait") if waiting else "no job waits"
+    if away:
+        wait += f", {several(away, 'more waits', 'more wait')} for nodes that are not in use"
     if limited:
         wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
     lines = [f"{hold}, {free}, {wait}"]

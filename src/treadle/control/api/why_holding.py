@@ -105,7 +105,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
     if drained := on_drained(context, row):
         text += f"; {drained}"
     if choice := context.scheduler.why(row.id, now).choice:
-        text += f"; {choice}{scaling_doubt(row)}"
+        text += f"; {choice}{scaling_doubt(context, row)}"
     return Finding("running", text)
 
 

@@ -2,8 +2,8 @@
 
 What a policy remembers is not stored. That a later job started first is: the jobs that run or have
 ended say it. A job that joined others overtakes none; that is known of jobs that began once and
-kept their devices. Any other is counted, so a gang may get its reservation a little sooner than
-without the restart.
+kept their devices. Nor does one on nodes that the gang may not use, if they are still here. Any
+other is counted, so a gang may get its reservation a little sooner than without the restart.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,8 @@ from treadle.control.jobs.records import JobRecord, record_of
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.policies.base.suited import usable_by
+from treadle.policies.wrappers.reservation import Count
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 
@@ -22,9 +24,10 @@ ENDED_MAX = 1000  # the newest jobs that have ended
 
 def overtakings(
     store: Store, active: Sequence[JobRow], scheduler: Scheduler
-) -> Mapping[JobId, int]:
+) -> Mapping[JobId, Count]:
     """Of each gang that never ran: how many later jobs of no higher priority started before it."""
-    waiting = [job for job in scheduler.jobs.values() if _is_gang(job)]
+    held = scheduler.blocked  # They wait anew from their release on.
+    waiting = [job for job in scheduler.jobs.values() if _is_gang(job) and job.id not in held]
     gangs = nsmallest(GANGS_MAX, waiting, key=lambda job: job.sequence)
     if not gangs:
         return {}
@@ -33,12 +36,24 @@ def overtakings(
     ended = store.jobs(JobFilter(ended=True), limit=ENDED_MAX)
     started += [row for row in ended if record_of(row).attempts]
     joined = _joiners([record_of(row) for row in started])
-    alone = [row for row in started if row.id not in joined]
-    return {
-        gang.id: sum(_overtook(row, rows[gang.id], gang) for row in alone)
-        for gang in gangs
-        if gang.id in rows
-    }
+    alone = [(row, _nodes(row)) for row in started if row.id not in joined]
+    here = scheduler.cluster
+    found = {}
+    for gang in gangs:
+        if gang.id not in rows:
+            continue
+        barred = here.names - usable_by(gang.spec, here, gang.only_on)
+        times = sum(
+            _overtook(row, rows[gang.id], gang) and not (nodes and nodes <= barred)
+            for row, nodes in alone
+        )
+        found[gang.id] = Count(times, gang.since_at)
+    return found
+
+
+def _nodes(row: JobRow) -> frozenset[str]:
+    """Those on which a job was last."""
+    return frozenset(device.rpartition(":")[0] for device in record_of(row).devices)
 
 
 def _joiners(records: Sequence[JobRecord]) -> set[JobId]:

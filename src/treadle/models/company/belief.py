@@ -36,8 +36,9 @@ SEEN_S = 20.0  # so long a job is watched alone
 # What a job needs is known from runs that differ in no more than this; how long it takes, also from
 # farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
-    "no job with its command was seen at work alone yet, not even with another seed or number of "
-    "steps; that takes 20 s in which it prints steps or uses its device, or a whole run with steps"
+    "no job with its command was seen at work alone yet, not even with another --seed or --steps "
+    "(any other number may change what it needs); that takes 20 s in which it prints steps or uses "
+    "its device, or a whole run with steps"
 )
 SHORT = "it is expected to end within 20 s, too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups

@@ -100,6 +100,10 @@ class Curves:
         """Ask the model again: it rests on something that changed."""
         self._known.clear()
 
+    def speed(self, spec: JobSpec, size: int) -> float:
+        """Iterations a second on so many devices; 0: it does not run there."""
+        return self._alone(spec, size)
+
     def of(self, spec: JobSpec, most: int = 0) -> Curve:
         """The job's curve; most: without larger sizes, for which there is no room; 0: all."""
         revisable = self._revisable

@@ -180,9 +180,15 @@ def _leaving(asked: Asked) -> str:
 def _weighed(effect: _Effect, chosen: float) -> str:
     """Why an alternative with which more would get done was not chosen."""
     if effect.value > chosen * (1.0 + _ROUNDING):
+        if not effect.counts_more:
+            return (
+                " (with fewer restarts, but the search missed it, which takes one step at a time)"
+            )
+        less = effect.own + (effect.others or 0.0) < 0
+        more = "less in all, but more of jobs that count for more" if less else "more in all"
         return (
-            " (that counts more in all, but not enough for the restarts, or the search missed it, "
-            "which takes one step at a time)"
+            f" ({more}; not enough for the restarts, or the search missed it, which takes one step "
+            "at a time)"
         )
     if effect.own + (effect.others or 0.0) < _LITTLE:
         return ""

@@ -28,10 +28,17 @@ class Reservation(NamedTuple):
     lent_until_at: float = inf  # no job starts on its devices after that
 
 
+class Count(NamedTuple):
+    """How often a gang was overtaken."""
+
+    times: int
+    since_at: float  # since when it waits; it is counted anew if it was held meanwhile
+
+
 class Lines(NamedTuple):
     """What one decision tells the next."""
 
-    overtaken: Mapping[JobId, int] = {}  # jobs of several devices that wait
+    overtaken: Mapping[JobId, Count] = {}  # jobs of several devices that wait, in sight or not
     reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
 
 
@@ -40,7 +47,7 @@ def reservations(memory: object) -> tuple[Reservation, ...]:
     return lines_in(memory).reserved
 
 
-def turns(overtaken: Mapping[JobId, int]) -> Note:
+def turns(overtaken: Mapping[JobId, Count]) -> Note:
     """A memory of how often gangs were overtaken, for a policy to take over."""
     return Note(Lines(overtaken), None)
 

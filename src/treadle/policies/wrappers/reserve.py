@@ -27,8 +27,9 @@ A gang that has run is the policy's to preempt. Once it has waited again for lon
 reservation and a turn (gang_turn.py); jobs that can resume then make way within as long again.
 
 Under a policy that lets no job overtake there is nothing to do. What is reserved is the wrapper's
-memory; after a restart the counts come from the store (`turns`), and devices are chosen again. Of
-many gangs, those that came first are counted.
+memory; after a restart the counts come from the store (`turns`), and devices are chosen again. So
+they are when a gang could not run for a while because nodes were drained or lost: its count stands
+(gang_counts.py). Of many gangs, those that came first are counted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ from math import inf
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.device_types import Nodes, devices_on
+from treadle.core.device_types import devices_on
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
@@ -46,6 +47,7 @@ from treadle.core.wording import are, devices, several, span, times
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.suited import place, usable_by
 from treadle.policies.wrappers.expected import alone_s, releases
+from treadle.policies.wrappers.gang_counts import counted, counted_after
 from treadle.policies.wrappers.gang_turn import (
     Turns,
     is_gang,
@@ -55,7 +57,7 @@ from treadle.policies.wrappers.gang_turn import (
 )
 from treadle.policies.wrappers.making_way import leaves_at
 from treadle.policies.wrappers.reservation import Bounds, Lines, Reservation, lines_in
-from treadle.policies.wrappers.views import Changes, starts, taking_free
+from treadle.policies.wrappers.views import Changes, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering, Wrapper, keeps_order, worn
 
 _WORTH_S = 300.0  # a job is not started to be stopped again sooner
@@ -115,31 +117,33 @@ class Reserve(Remembering):
     def decide(self, snapshot: Snapshot) -> Schedule:
         # The whole queue at every decision: most jobs of it are no gangs, by their sizes alone.
         several = [job for job in snapshot.waiting() if job.spec.sizes[0] > 1]
-        gangs = waiting_gangs(several, self.inner.quotas(snapshot) if several else None)
+        before = self._lines(snapshot)
+        quotas = self.inner.quotas(snapshot) if several or before.overtaken else None
+        gangs = waiting_gangs(several, quotas)
         if not gangs:
             schedule = self._turns.decided(self.inner, self.inside(snapshot))
             until = min(schedule.valid_until, self._back_at(snapshot, schedule.changes))
-            return Schedule(schedule.changes, until, Note(Lines(), schedule.memory))
-        before = self._lines(snapshot)
+            after = counted_after(snapshot, (), before.overtaken, schedule.changes, quotas)
+            return Schedule(schedule.changes, until, Note(Lines(after), schedule.memory))
         names = {job.id for job in gangs}
         reserved = [entry for entry in before.reserved if entry.job in names]
-        counted = {job.id: before.overtaken.get(job.id, 0) for job in gangs}
-        self._add(reserved, snapshot, gangs, counted)
+        so_far = {job.id: counted(job, before.overtaken) for job in gangs}
+        self._add(reserved, snapshot, gangs, so_far)
         while True:
             changes, schedule, kept = self._decided(snapshot, reserved)
-            after = _overtaken(snapshot, gangs, counted, changes)
+            after = counted_after(snapshot, gangs, before.overtaken, changes, quotas)
             known = {entry.job for entry in kept}
             late = {
-                name: count
-                for name, count in after.items()
-                if count > self._most(snapshot, snapshot.jobs[name])
-                and name not in known
-                and changes.get(name) is None
-                and not snapshot.jobs[name].starts
+                job.id: after[job.id].times
+                for job in gangs
+                if after[job.id].times > self._most(snapshot, job)
+                and job.id not in known
+                and changes.get(job.id) is None
+                and not job.starts
             }
             if not late:
                 break
-            self._add(reserved, snapshot, gangs, {**counted, **late})
+            self._add(reserved, snapshot, gangs, {**so_far, **late})
         waiting = {name: count for name, count in after.items() if changes.get(name) is None}
         left = tuple(entry for entry in kept if changes.get(entry.job) is None)
         moments = [at for entry in left for at in self._moments(snapshot, entry)]
@@ -202,7 +206,7 @@ class Reserve(Remembering):
             return self._until_its_turn(row, snapshot.now, left_s)
         if job not in lines.overtaken:
             return ""
-        count, most = lines.overtaken[job], max(self._most(snapshot, row), 1)
+        count, most = counted(row, lines.overtaken), max(self._most(snapshot, row), 1)
         so_far = f"it was overtaken {times(count)}" if count else "it was not overtaken yet"
         if count >= most or left_s <= 0:
             # No job has started since, and nothing else has been decided.
@@ -449,7 +453,7 @@ def _kept_for(snapshot: Snapshot, lines: Lines, gang: JobId) -> str:
     row = snapshot.jobs[gang]
     if row.starts:
         return f"has waited for {span(snapshot.now - row.since_at)}"
-    return f"was overtaken {times(lines.overtaken.get(gang, 0))}"
+    return f"was overtaken {times(counted(row, lines.overtaken))}"
 
 
 def _times(factor: float) -> str:
@@ -473,24 +477,3 @@ def _frozen(seen: Snapshot, kept: Sequence[Device]) -> Snapshot:
     """Without these devices and without the jobs on them."""
     view = seen.keeping(_holders(seen, kept))
     return view.withholding([device for device in kept if device not in seen.tenants])
-
-
-def _overtaken(
-    snapshot: Snapshot, gangs: Iterable[Job], counted: Mapping[JobId, int], changes: Changes
-) -> dict[JobId, int]:
-    """How often each gang was overtaken once these changes are made.
-
-    Jobs that are given devices of types that a gang may not use do not overtake it.
-    """
-    begun = [snapshot.jobs[name] for name in taking_free(snapshot, changes)]
-    first = [(job, new.nodes()) for job in begun if not job.starts and (new := changes[job.id])]
-    found = {}
-    for gang in gangs:
-        usable = usable_by(gang.spec, snapshot.cluster, gang.only_on) if first else Nodes()
-        found[gang.id] = counted[gang.id] + sum(
-            other.sequence > gang.sequence
-            and other.spec.priority <= gang.spec.priority
-            and not usable.isdisjoint(nodes)
-            for other, nodes in first
-        )
-    return found

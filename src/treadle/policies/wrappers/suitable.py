@@ -64,7 +64,7 @@ class Suitable(Remembering):
         if all_suit(snapshot.jobs, snapshot.cluster):
             types, view = self._whole(snapshot)
             schedule = self.inner.decide(view)
-            memory = Note({types: schedule.memory}, None)
+            memory = self._noted(snapshot, {types: schedule.memory})
             return Schedule(schedule.changes, schedule.valid_until, memory)
         snapshot, views = self._divided(snapshot)
         asked = {pool: self._asked(view) for pool, view in views.items()}
@@ -78,7 +78,7 @@ class Suitable(Remembering):
         changes |= found
         until = min((one.schedule.valid_until for one in asked.values()), default=inf)
         memories = {pool.types: one.schedule.memory for pool, one in asked.items()}
-        return Schedule(changes, until, Note(memories, None))
+        return Schedule(changes, until, self._noted(snapshot, memories))
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         where = places_of(spec, cluster)
@@ -137,18 +137,24 @@ class Suitable(Remembering):
         pools = [Pool.of(types, cluster) for types in groups]
         snapshot = _fitted(snapshot, pools)
         return snapshot, {
-            pool: narrowed(snapshot, pool.cluster, names)._replace(memory=notes.get(pool.types))
+            pool: narrowed(snapshot, pool.cluster, names)._replace(memory=_of(notes, pool.types))
             for pool, names in zip(pools, members_of(snapshot, pools), strict=True)
         }
 
     def _whole(self, snapshot: Snapshot) -> tuple[Types, Snapshot]:
         """All types, and the same as the inner policy sees it where all devices suit all jobs."""
         types = tuple(snapshot.cluster.by_type)
-        return types, snapshot._replace(memory=self._notes(snapshot).get(types))
+        return types, snapshot._replace(memory=_of(self._notes(snapshot), types))
 
     def _notes(self, snapshot: Snapshot) -> Mapping[Types, object]:
         note = self.remembered(snapshot)
         return note if isinstance(note, dict) else {}
+
+    def _noted(self, snapshot: Snapshot, memories: Mapping[Types, object]) -> Note:
+        """What is remembered of each pool, and of types that no node has for now."""
+        here = snapshot.cluster.by_type.keys()
+        gone = {t: note for t, note in self._notes(snapshot).items() if here.isdisjoint(t)}
+        return Note({**gone, **memories}, None)
 
     def _joined(self, snapshot: Snapshot) -> list[Set[str]]:
         """Types that are one pool now."""
@@ -277,6 +283,15 @@ class Suitable(Remembering):
                 answers[pool] = again
                 rest = [job for job in rest if job.id not in begun]
         return answers
+
+
+def _of(notes: Mapping[Types, object], types: Types) -> object:
+    """What is remembered of a pool, or of the one that had most of its types before.
+
+    Pools change with the nodes that are there; what a policy remembers of jobs does not.
+    """
+    known = max(notes, key=lambda each: len(set(each) & set(types)), default=())
+    return notes.get(types, notes[known] if not set(known).isdisjoint(types) else None)
 
 
 def _no_smaller(seen: Snapshot, job: Job) -> list[JobId]:
