@@ -168,11 +168,15 @@ def death_of(node_id: str) -> str:
 
 
 def bundle(node: RayNode, devices: int | None) -> dict[str, float]:
-    """What Treadle manages of a node: its GPUs, or CPU slots where there are none."""
-    devices = devices or node.slots
-    if node.gpus and devices is None:
+    """What Treadle manages of a node: its GPUs, or CPU slots where there are none.
+
+    devices: CPU slots in place of GPUs on all nodes whose labels do not say how many they have. No
+    node has more of them than Ray has CPUs there.
+    """
+    slots = devices if node.slots is None else node.slots
+    if node.gpus and slots is None:
         return {"GPU": float(node.gpus)}
-    return {"CPU": float(min(node.cpus, devices or node.cpus))}
+    return {"CPU": float(min(node.cpus, slots or node.cpus))}
 
 
 def reserve(node: RayNode, devices: int | None) -> PlacementGroup:

@@ -42,8 +42,11 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def head(folder: Path, *, node_name: str) -> Head:
-    """The head that was started in this folder if it answers, else a fresh one."""
+def head(folder: Path, *, node_name: str, slots: int | None = None) -> Head:
+    """The head that was started in this folder if it answers, else a fresh one.
+
+    slots: the CPUs of a fresh one; None: those of the machine.
+    """
     record = folder / "head.json"
     with suppress(OSError, msgspec.MsgspecError, InvalidInputError):
         found = msgspec.json.decode(record.read_bytes(), type=Head)
@@ -58,7 +61,7 @@ def head(folder: Path, *, node_name: str) -> Head:
         token=str(token),
         folder=tempfile.mkdtemp(prefix="treadle-ray-"),
     )
-    _start(made, node_name)
+    _start(made, node_name, slots)
     replace(record, msgspec.json.encode(made), mode=0o600)
     return made
 
@@ -78,12 +81,13 @@ def stop(folder: Path) -> bool:
     return True
 
 
-def _start(made: Head, node_name: str) -> None:
+def _start(made: Head, node_name: str, slots: int | None) -> None:
     host, _, port = made.address.rpartition(":")
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head"]
     command += [f"--node-ip-address={host}", f"--port={port}", f"--node-name={node_name}"]
     command += ["--include-dashboard=false", "--disable-usage-stats"]
     command += [f"--temp-dir={made.folder}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+    command += [] if slots is None else [f"--num-cpus={slots}"]
     try:
         done = subprocess.run(
             command,

@@ -30,7 +30,8 @@ def ray_engine(context: EngineContext) -> Engine:
         check_answers(address)
         environment = surroundings(address)
     else:
-        own = head(context.root / "ray", node_name=context.options.node_name)
+        options = context.options
+        own = head(context.root / "ray", node_name=options.node_name, slots=options.devices)
         address, environment = own.address, own.environment
     driver = DriverProcess(address, environment)
     fleet = ray_fleet(context, driver.start, refusal=driver.refusal)
