@@ -22,6 +22,7 @@ from treadle.engines.ray.address import check_answers, free_port, surroundings
 from treadle.files import replace
 
 START_WITHIN_S = 50.0
+TOKEN = "token"  # its file
 OBJECT_STORE_BYTES = 80 << 20  # Agents keep nothing in it; Ray's least is 75 MiB.
 
 
@@ -53,7 +54,7 @@ def head(folder: Path, *, node_name: str, slots: int | None = None) -> Head:
         check_answers(found.address)
         return found
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = folder / "token"
+    token = folder / TOKEN
     replace(token, secrets.token_hex(32).encode(), mode=0o600)
     # Paths of Unix sockets are short, and those of state folders may not be.
     made = Head(
@@ -64,6 +65,11 @@ def head(folder: Path, *, node_name: str, slots: int | None = None) -> Head:
     _start(made, node_name, slots)
     replace(record, msgspec.json.encode(made), mode=0o600)
     return made
+
+
+def had_one(folder: Path) -> bool:
+    """Whether a head was ever started in this folder: its token stays."""
+    return (folder / TOKEN).exists()
 
 
 def stop(folder: Path) -> bool:

@@ -10,13 +10,23 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
-from treadle.engines.ray.address import check_answers, given_address, here, surroundings
+from treadle.engines.ray.address import (
+    check_answers,
+    check_token,
+    given_address,
+    here,
+    surroundings,
+)
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
 from treadle.engines.ray.frames import Settings
 from treadle.engines.ray.head import head
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
+
+START_ONE = (
+    "; start one with ray start --head there, or leave --address out to start one on this machine"
+)
 
 
 def ray_engine(context: EngineContext) -> Engine:
@@ -27,7 +37,8 @@ def ray_engine(context: EngineContext) -> Engine:
         )
     address = given_address(context.options.address, os.environ)
     if address:
-        check_answers(address)
+        check_answers(address, advice=START_ONE)
+        check_token(os.environ)
         environment = surroundings(address)
     else:
         options = context.options
