@@ -172,6 +172,21 @@ def test_attempts_by_number_and_by_time(capsys) -> None:
     )
 
 
+def test_of_several_attempts_the_newest_is_shown_and_that_is_said(capsys) -> None:
+    runs = attempts(NOW - 3000, NOW - 100, None)
+    client = ValueClient(details={"9": detail(running("9"), attempts=runs)})
+    client.logs = {(3, 0): "third\n"}
+    said = "treadle: only attempt 3 is shown, the newest; --attempt 2: the one before\n"
+    assert treadle(client, "logs", "9") == 0
+    assert capsys.readouterr().err == said
+    assert treadle(client, "logs", "9", "--attempt", "3") == 0
+    assert capsys.readouterr().err == ""
+    client = ValueClient(details={"9": detail(DONE, attempts=attempts(NOW - 3000, NOW))})
+    client.logs = {(2, 0): "second\n"}
+    assert treadle(client, "logs", "9", "-f") == 0
+    assert "only attempt 2 is shown" in capsys.readouterr().err
+
+
 def test_what_is_not_there_is_said(capsys) -> None:
     client = ValueClient(views=[job("11", because="8 are asked for and 3 are free"), DONE])
     client.logs = {(1, 0): "x"}
@@ -261,6 +276,28 @@ def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> N
     assert err.splitlines()[0] == (
         "treadle: the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)"
     )
+
+
+def test_it_is_said_that_the_daemon_answers_before_what_it_kept_meanwhile(capsys) -> None:
+    class Restarting(Living):
+        away = True
+
+        def job(self, identity: str) -> JobDetail:
+            if self.step == 2 and self.away:
+                self.away = False
+                raise UnreachableError("no daemon")
+            return super().job(identity)
+
+    class Seen(Printer):
+        def write(self, rank: int, text: str) -> None:
+            written.append((text, capsys.readouterr().err))
+
+    written: list[tuple[str, str]] = []
+    client = Restarting()
+    session = Session(connect=lambda: client, pause=lambda _: None)
+    Follower(session, "9", Seen(raw=True)).run()
+    later = dict(written)[" a line\n"]
+    assert later.endswith("treadle: the daemon answers again\n")
 
 
 def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:

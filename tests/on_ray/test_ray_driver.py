@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,7 @@ from ray.exceptions import ActorDiedError, RayError
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
 from treadle.engines.ray import frames, lease
-from treadle.engines.ray.agent_host import Attending
+from treadle.engines.ray.agent_host import Attending, Post
 from treadle.engines.ray.cluster import RayNode
 from treadle.engines.ray.driver import Driver
 
@@ -37,6 +38,7 @@ class Cluster:
         self.told: set[str] = set()
         self.reserved: list[str] = []
         self.answers: list[asyncio.Future[bytes]] = []  # that agents owe
+        self.posts: dict[str, Post] = {}  # what agents were told, by name
         self.loop = asyncio.get_running_loop()
 
     def nodes(self) -> list[RayNode]:
@@ -60,7 +62,8 @@ class Cluster:
         return True
 
     def agent_of(self, node: RayNode) -> Any:
-        async def attend(_: bytes) -> bytes:
+        async def attend(document: bytes) -> bytes:
+            self.posts[node.name] = msgspec.json.decode(document, type=Post)
             found = Node(node.name, 1, "cpu", 1, 1.0)
             return msgspec.json.encode(Attending(agent=node.id, node=found, machine="m"))
 
@@ -103,14 +106,19 @@ class Controller:
 Story = Callable[[Cluster, Controller], Coroutine[Any, Any, None]]
 
 
-def tell(story: Story, *nodes: RayNode, values: Values | None = None) -> None:
+def tell(
+    story: Story,
+    *nodes: RayNode,
+    values: Values | None = None,
+    settings: frames.Settings = SETTINGS,
+) -> None:
     async def whole() -> None:
         cluster = Cluster(*nodes)
         ours, theirs = socket.socketpair()
         driver = Driver(*await asyncio.open_connection(sock=theirs), cluster, values or Values())
         serving = asyncio.ensure_future(driver.serve())
         controller = Controller(*await asyncio.open_connection(sock=ours))
-        controller.send(SETTINGS)
+        controller.send(settings)
         try:
             await story(cluster, controller)
         finally:
@@ -197,3 +205,35 @@ def test_of_two_nodes_with_one_name_the_one_that_has_an_agent_is_used() -> None:
         assert (await controller.next(frames.NodeIs)).agent == "b-2"
 
     tell(story, node("b", 1), node("b", 2))
+
+
+def test_no_node_has_more_slots_than_its_label_or_its_cpus_allow() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        found = {name: post.slots for name, post in cluster.posts.items()}
+        assert found == {"labelled": 2, "small": 1, "large": 4, "gpus": 4}
+
+    nodes = (
+        replace(node("labelled"), cpus=8, slots=2),
+        node("small"),
+        replace(node("large"), cpus=8),
+        replace(node("gpus"), cpus=8, gpus=2),
+    )
+    tell(story, *nodes, settings=msgspec.structs.replace(SETTINGS, devices=4))
+
+
+def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
+    """Slots have numbers too, and are no GPUs."""
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        found = {name: (post.gpus, post.avoid) for name, post in cluster.posts.items()}
+        assert found == {"cpus": ((), ()), "slots": ((), ()), "gpus": (("0",), ("1",))}
+
+    nodes = (
+        replace(node("cpus"), cpus=4),
+        replace(node("slots"), gpus=2, slots=1),
+        replace(node("gpus"), gpus=2),
+    )
+    chosen = msgspec.structs.replace(SETTINGS, gpus=("0",), avoid=("1",))
+    tell(story, *nodes, settings=chosen)

@@ -80,6 +80,11 @@ def test_a_label_says_how_many_slots_a_node_offers() -> None:
     assert node_of(row(Labels={"treadle.io/slots": "0"})) is None
 
 
+@pytest.mark.parametrize(("label", "reserved"), [("2", 2.0), ("4", 4.0), ("16", 8.0)])
+def test_the_label_of_a_node_wins_over_the_option_for_all(label: str, reserved: float) -> None:
+    assert bundle(node(Labels={"treadle.io/slots": label}), 3) == {"CPU": reserved}
+
+
 @pytest.mark.parametrize(
     ("count", "visible", "left_out"),
     [

@@ -80,6 +80,19 @@ def test_no_token(tmp_path: Path) -> None:
     assert "_raylet.so" not in done.stderr, "a stack helps nobody who can read the sentence"
 
 
+def test_a_file_of_the_token_that_cannot_be_read(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nonexistent"}
+        done = up(tmp_path, "--engine", "ray", "--address", address, **own)
+    assert done.returncode == REFUSED
+    assert done.stderr.splitlines()[-1] == (
+        "treadle: the file of Ray's token, /nonexistent, cannot be read (no such file); set "
+        "RAY_AUTH_MODE=token and the token of the cluster in RAY_AUTH_TOKEN, or its file in "
+        "RAY_AUTH_TOKEN_PATH"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [

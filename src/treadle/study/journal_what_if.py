@@ -9,7 +9,7 @@ from treadle.core.job import JobId
 from treadle.core.wording import share
 from treadle.journal.journal import read
 from treadle.study.own_orders import CLOSE, error
-from treadle.study.snapshot_what_if import compared_note
+from treadle.study.snapshot_what_if import compared_note, unended_note
 from treadle.study.whatif import Lived, observed, recorded, simulated, with_own_orders
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.wire.what_if import Outcome, WhatIf, WhatIfJob, WhatIfRequest
@@ -38,24 +38,26 @@ def journal_what_if(path: Path, asked: WhatIfRequest) -> WhatIf:
         if check > CLOSE
         else f"simulated with its own orders, the run's times are off by {share(check)}"
     )
+    jobs = tuple(
+        WhatIfJob(
+            job=job,
+            name="",
+            user=seen[job].spec.owner,
+            now_s=round(lived.completion_s, 3),
+            then_s=round(after[job].completion_s, 3) if job in after else None,
+        )
+        for job, lived in before.items()
+    )
     return WhatIf(
         at=0.0,
         now=_outcome(here, "", before, both),
         then=_outcome(policy, asked.cluster, after, both, len(before)),
-        jobs=tuple(
-            WhatIfJob(
-                job=job,
-                name="",
-                user=seen[job].spec.owner,
-                now_s=round(lived.completion_s, 3),
-                then_s=round(after[job].completion_s, 3) if job in after else None,
-            )
-            for job, lived in before.items()
-        ),
+        jobs=jobs,
         spells_now=(),
         spells_then=(),
         notes=(
             *compared_note(len(both), len(before), len(after)),
+            *unended_note(jobs),
             "seconds count from each job's submission",
             note,
         ),

@@ -6,7 +6,7 @@ event loop. `treadle what-if FILE` calls it directly.
 """
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -106,25 +106,27 @@ def what_if(snapshot: SnapshotFile, asked: WhatIfRequest) -> WhatIf:
     known = snapshot.known or {}
     assumed = {job.id for job in kept if (k := known.get(job.id)) is None or k.left_s is None}
     both = now.ends.keys() & then.ends.keys()
+    jobs = tuple(
+        WhatIfJob(
+            job=job.id,
+            name=known[job.id].name if job.id in known else "",
+            user=job.spec.owner,
+            now_s=_rounded(now.ends.get(job.id)),
+            then_s=_rounded(then.ends.get(job.id)),
+            assumed=job.id in assumed,
+        )
+        for job in kept
+    )
     return WhatIf(
         at=snapshot.wall_at,
         now=_outcome(now_policy, here, kept, now, both),
         then=_outcome(then_policy, there, others, then, both),
-        jobs=tuple(
-            WhatIfJob(
-                job=job.id,
-                name=known[job.id].name if job.id in known else "",
-                user=job.spec.owner,
-                now_s=_rounded(now.ends.get(job.id)),
-                then_s=_rounded(then.ends.get(job.id)),
-                assumed=job.id in assumed,
-            )
-            for job in kept
-        ),
+        jobs=jobs,
         spells_now=tuple(now.spells),
         spells_then=tuple(then.spells),
         notes=(
             *compared_note(len(both), len(now.ends), len(then.ends)),
+            *unended_note(jobs, asked.without),
             *_notes(snapshot, asked, kept, blocked, assumed, [now, then]),
         ),
     )
@@ -136,6 +138,15 @@ def compared_note(both: int, *ended: int) -> list[str]:
         return []
     which = several(both, "job that ends", "jobs that end")
     return [f"times are compared of the {which} in both simulations"]
+
+
+def unended_note(jobs: Iterable[WhatIfJob], without: Collection[JobId] = ()) -> list[str]:
+    """How many jobs have no end in one of the simulations, beside those that are left out of it."""
+    count = sum(None in (job.now_s, job.then_s) for job in jobs if job.job not in without)
+    if not count:
+        return []
+    end = "does not end" if count == 1 else "do not end"
+    return [f"{several(count, 'job')} {end} in a simulation: - stands for when"]
 
 
 def _notes(

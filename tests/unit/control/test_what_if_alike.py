@@ -37,6 +37,22 @@ def test_times_are_of_the_jobs_that_end_in_both(tmp_path: Path) -> None:
     play(story, tmp_path, devices=1)
 
 
+def test_jobs_that_never_end_are_counted_in_a_note(tmp_path: Path) -> None:
+    """On the other machines there is no room for it; what is left out needs no note."""
+
+    async def story(here: Bench) -> None:
+        wide = await here.submit("forever", devices="2", estimate_s=100)
+        await here.reached(wide, State.RUNNING)
+        text = msgspec.json.encode(await here.live.snapshot())
+        found = what_if(read_snapshot("s", text), WhatIfRequest(cluster="1x1"))
+        assert found.jobs[0].then_s is None
+        assert "1 job does not end in a simulation: - stands for when" in found.notes
+        out = what_if(read_snapshot("s", text), WhatIfRequest(without=(wide,)))
+        assert not any("does not end" in note for note in out.notes)
+
+    play(story, tmp_path, devices=2)
+
+
 def test_jobs_are_left_out_by_name(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         first, second = await two(here)

@@ -1,11 +1,18 @@
 """Where a Ray cluster is: what is accepted, and how soon a wrong address is refused."""
 
 import socket
+from pathlib import Path
 
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray.address import check_answers, free_port, given_address, surroundings
+from treadle.engines.ray.address import (
+    check_answers,
+    check_token,
+    free_port,
+    given_address,
+    surroundings,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,10 +50,9 @@ def test_a_port_where_nothing_listens_is_refused_in_one_sentence() -> None:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
         with pytest.raises(InvalidInputError) as refused:
-            check_answers(f"127.0.0.1:{port}")
+            check_answers(f"127.0.0.1:{port}", advice="; start one")
     assert str(refused.value) == (
-        f"no Ray cluster answers at 127.0.0.1:{port} (connection refused); start one with ray "
-        "start --head there, or leave --address out to start one on this machine"
+        f"no Ray cluster answers at 127.0.0.1:{port} (connection refused); start one"
     )
 
 
@@ -78,3 +84,30 @@ def test_only_a_cluster_on_loopback_is_looked_for_there() -> None:
 
 def test_the_port_of_a_head_is_not_one_of_its_workers() -> None:
     assert not any(10_002 <= free_port() < 20_000 for _ in range(200))
+
+
+def test_a_token_that_cannot_be_read_is_refused_before_ray_aborts(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    asked = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token), "HOME": str(tmp_path)}
+    with pytest.raises(InvalidInputError, match=r"token, cannot be read \(no such file\); set"):
+        check_token(asked)
+    token.mkdir()
+    with pytest.raises(InvalidInputError, match=r"token, cannot be read \(is a directory\); set"):
+        check_token(asked)
+    token.rmdir()
+    token.touch()
+    with pytest.raises(InvalidInputError, match="token, is empty; set"):
+        check_token(asked)
+    token.write_text("secret")
+    check_token(asked)
+
+
+def test_the_token_itself_comes_first_and_its_usual_file_last(tmp_path: Path) -> None:
+    asked = {"RAY_AUTH_MODE": "TOKEN", "HOME": str(tmp_path)}
+    with pytest.raises(InvalidInputError, match="RAY_AUTH_MODE is token, and there is no token"):
+        check_token(asked)
+    check_token({**asked, "RAY_AUTH_TOKEN": "secret", "RAY_AUTH_TOKEN_PATH": "/nonexistent"})
+    check_token({**asked, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/nonexistent"})
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("secret")
+    check_token(asked)

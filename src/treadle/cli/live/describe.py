@@ -234,11 +234,24 @@ def _code(detail: JobDetail) -> str:
     if code is None or not code.commit:
         return ""
     branch = f" on {plain(code.branch)}" if code.branch else ""
-    lines = code.diff.count("\n")
-    changed = f", with {several(lines, 'line')} of changes" if code.dirty else ""
+    lines = several(_changed_lines(code.diff), "changed line")
+    changed = f", with {lines}" if code.dirty else ""
     if code.cut and not code.diff:
         changed = ", with changes too large to record" if code.dirty else "; changes are not known"
     return f"{plain(code.commit[:12])}{branch}{changed}"
+
+
+def _changed_lines(diff: str) -> int:
+    """Lines that were added or removed, without what git says around them."""
+    count, in_part = 0, False
+    for line in diff.splitlines():
+        if line.startswith("@@"):
+            in_part = True
+        elif line.startswith("diff "):
+            in_part = False
+        else:
+            count += in_part and line.startswith(("+", "-"))
+    return count
 
 
 def _workdir(detail: JobDetail) -> str:

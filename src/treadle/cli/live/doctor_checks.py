@@ -122,18 +122,26 @@ def _space(folder: Path) -> Finding:
 
 
 def _attempts(folder: Path) -> Finding:
-    jobs = folder / "jobs"
-    if not jobs.is_dir():
-        return Finding("attempts", ok=True, text="none yet")
     count = 0
     try:
-        for job in jobs.iterdir():
+        places = [root / "jobs" for root in _roots(folder) if (root / "jobs").is_dir()]
+        for job in (job for place in places for job in place.iterdir()):
             count += sum(1 for _ in job.iterdir())
     except OSError as error:
         return Finding(
             "attempts", ok=False, text=f"{error.filename} cannot be read: {error.strerror}"
         )
-    return Finding("attempts", ok=True, text=f"{count} folders, all readable")
+    text = f"{count} folders, all readable" if places else "none yet"
+    return Finding("attempts", ok=True, text=text)
+
+
+def _roots(folder: Path) -> list[Path]:
+    """Where attempts have their folders: this machine's, and those of nodes of a cluster.
+
+    Of nodes, those that share the state folder, and this one.
+    """
+    nodes = folder / "nodes"
+    return [folder, *(sorted(nodes.iterdir()) if nodes.is_dir() else ())]
 
 
 def _store(patient: Patient) -> tuple[Peeked | None, Finding]:
@@ -226,10 +234,14 @@ def _socket(patient: Patient) -> Finding:
 
 def alive(folder: Path) -> list[Found]:
     """Attempts in a state folder that run now."""
-    if not (folder / "live").is_dir() or not (folder / "jobs").is_dir():
-        return []
-    places = AttemptFolders(folder)
-    return [found for mark in places.live() if (found := look(places, mark)).alive]
+    made = (
+        AttemptFolders(root)
+        for root in _roots(folder)
+        if (root / "live").is_dir() and (root / "jobs").is_dir()
+    )
+    return [
+        found for places in made for mark in places.live() if (found := look(places, mark)).alive
+    ]
 
 
 def make_bond(patient: Patient) -> str:

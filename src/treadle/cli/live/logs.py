@@ -68,6 +68,8 @@ def logs(
         number = attempt or max((run.number for run in _that_ran(detail)), default=0)
         _print_json(here, identity, number, choice.of(here, detail, number))
         return 0
+    if not attempt and not since:
+        _note_earlier(detail)
     printer = Printer(raw=raw or not here.terminal, prefix=False if no_prefix else None)
     if follow and not detail.job.state.ended:
         follower = Follower(
@@ -135,6 +137,13 @@ def _attempts(
     first = f", the first started {ago(ran[0].started_at, here.now())}" if ran else ""
     note(f"lines have no timestamps: {count} ran in the last {short_span(since_s)}{first}")
     return [run.number for run in ran]
+
+
+def _note_earlier(detail: JobDetail) -> None:
+    """Say that there is more output than that of the newest attempt, which is shown."""
+    *earlier, shown = [0, *(run.number for run in _that_ran(detail))]
+    if shown > 1 and earlier[-1]:
+        note(f"only attempt {shown} is shown, the newest; --attempt {earlier[-1]}: the one before")
 
 
 def _that_ran(detail: JobDetail) -> list[AttemptView]:

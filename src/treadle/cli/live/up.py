@@ -56,10 +56,17 @@ _PLACES = ("socket", "state")
     "--devices",
     type=click.IntRange(1, 4096),
     metavar="N",
-    help="Number of CPU slots, instead of GPUs.",
+    help="Number of CPU slots, instead of GPUs. With --engine ray: of each node without the label "
+    "treadle.io/slots, and no more than Ray has CPUs there.",
 )
-@click.option("--gpus", metavar="0,2", help="Use only these GPUs; numbers or UUIDs.")
-@click.option("--avoid", metavar="3", help="Use all GPUs except these.")
+@click.option(
+    "--gpus",
+    metavar="0,2",
+    help="Use only these GPUs; numbers or UUIDs. With --engine ray: of each node that offers GPUs.",
+)
+@click.option(
+    "--avoid", metavar="3", help="Use all GPUs except these. With --engine ray: the same."
+)
 @click.option(
     "--no-warm",
     is_flag=True,

@@ -5,6 +5,7 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 
@@ -14,6 +15,7 @@ TOKEN_HELP = (
     "set RAY_AUTH_MODE=token and the token of the cluster in RAY_AUTH_TOKEN, or its file in "
     "RAY_AUTH_TOKEN_PATH"
 )
+NO_TOKEN = f"RAY_AUTH_MODE is token, and there is no token; {TOKEN_HELP}"
 _PORTS_OF_WORKERS = range(10_002, 20_000)
 
 
@@ -39,17 +41,42 @@ def given_address(option: str, environment: Mapping[str, str]) -> str:
     return text
 
 
-def check_answers(address: str, *, within_s: float = ANSWERS_WITHIN_S) -> None:
-    """Raise InvalidInputError if nothing accepts connections there: Ray would wait for minutes."""
+def check_answers(
+    address: str, *, advice: str = "", within_s: float = ANSWERS_WITHIN_S
+) -> None:
+    """Raise InvalidInputError if nothing accepts connections there: Ray would wait for minutes.
+
+    advice: how its sentence ends.
+    """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=within_s).close()
     except OSError as error:
         why = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
         raise InvalidInputError(
-            f"no Ray cluster answers at {address} ({why.lower()}); start one with ray start --head "
-            "there, or leave --address out to start one on this machine"
+            f"no Ray cluster answers at {address} ({why.lower()}){advice}"
         ) from None
+
+
+def check_token(environment: Mapping[str, str]) -> None:
+    """Raise InvalidInputError if the token that Ray asks for cannot be read: Ray would abort."""
+    if environment.get("RAY_AUTH_MODE", "").lower() != "token" or environment.get("RAY_AUTH_TOKEN"):
+        return
+    given = environment.get("RAY_AUTH_TOKEN_PATH", "")
+    path = Path(given or Path(environment.get("HOME", "/"), ".ray", "auth_token"))
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        if not given:
+            raise InvalidInputError(NO_TOKEN) from None
+        why = "cannot be read (no such file)"
+    except OSError as error:
+        why = f"cannot be read ({(error.strerror or str(error)).lower()})"
+    else:
+        if content.strip():
+            return
+        why = "is empty"
+    raise InvalidInputError(f"the file of Ray's token, {path}, {why}; {TOKEN_HELP}")
 
 
 def is_loopback(address: str) -> bool:

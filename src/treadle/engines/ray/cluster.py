@@ -52,8 +52,8 @@ class RayNode:
     problem: str = ""  # what is wrong with its labels; the node is used without what they say
 
 
-def connect(address: str) -> None:
-    """Become a driver of the cluster. Raises InvalidInputError if it does not let us in."""
+def check_lets_in(address: str) -> None:
+    """Raise InvalidInputError if it is no cluster of this version, or refuses the token."""
     try:
         GcsClient(address=address).internal_kv_keys(b"", namespace=b"treadle", timeout=5)
     except AuthenticationError:
@@ -65,6 +65,11 @@ def connect(address: str) -> None:
             f"what answers at {address} is no Ray cluster of version {ray.__version__}: "
             f"{first_line(error)}"
         ) from None
+
+
+def connect(address: str) -> None:
+    """Become a driver of the cluster. Raises InvalidInputError if it does not let us in."""
+    check_lets_in(address)
     own = {"_node_ip_address": "127.0.0.1"} if is_loopback(address) else {}
     try:
         ray.init(
@@ -168,11 +173,15 @@ def death_of(node_id: str) -> str:
 
 
 def bundle(node: RayNode, devices: int | None) -> dict[str, float]:
-    """What Treadle manages of a node: its GPUs, or CPU slots where there are none."""
-    devices = devices or node.slots
-    if node.gpus and devices is None:
+    """What Treadle manages of a node: its GPUs, or CPU slots where there are none.
+
+    devices: CPU slots in place of GPUs on all nodes whose labels do not say how many they have. No
+    node has more of them than Ray has CPUs there.
+    """
+    slots = devices if node.slots is None else node.slots
+    if node.gpus and slots is None:
         return {"GPU": float(node.gpus)}
-    return {"CPU": float(min(node.cpus, devices or node.cpus))}
+    return {"CPU": float(min(node.cpus, slots or node.cpus))}
 
 
 def reserve(node: RayNode, devices: int | None) -> PlacementGroup:
@@ -249,11 +258,16 @@ def forget(node_id: str) -> None:
     GcsValues().delete(f"{POSTS}{node_id}")
 
 
-def forget_the_dead() -> None:
-    """Nodes that were lost while there was no controller, or while they were being reserved."""
+def kept() -> set[str]:
+    """The ids of nodes of which something is kept: a reservation, or what an agent was told."""
     groups = [row["name"] for row in placement_group_table().values() if row["state"] != "REMOVED"]
     found = {name.removeprefix(RESERVED) for name in groups if name.startswith(RESERVED)}
-    found |= attended()
+    return found | attended()
+
+
+def forget_the_dead() -> None:
+    """Nodes that were lost while there was no controller, or while they were being reserved."""
+    found = kept()
     # Asked last: a node that joins meanwhile is alive.
     for node_id in found - {row["NodeID"] for row in ray.nodes() if row["Alive"]}:
         forget(node_id)

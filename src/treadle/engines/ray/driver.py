@@ -291,6 +291,7 @@ class Driver:
     def _post_of(self, node: RayNode) -> Post:
         settings = self._settings
         slots = cluster.bundle(node, settings.devices).get("CPU")
+        has_gpus = slots is None
         return Post(
             name=node.name,
             address=node.address,
@@ -299,11 +300,11 @@ class Driver:
             lease_s=settings.lease_s,
             member=node.id,
             rack=node.rack,
-            slots=None if slots is None else settings.devices or int(slots),
+            slots=None if slots is None else int(slots),
             gpu_count=node.gpus,
             device_type=node.device_type,
-            gpus=settings.gpus,
-            avoid=settings.avoid,
+            gpus=settings.gpus if has_gpus else (),
+            avoid=settings.avoid if has_gpus else (),
             warm=settings.warm,
             turns=settings.turns,
         )

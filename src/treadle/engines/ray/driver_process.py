@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import IO
 
-from treadle.engines.ray.address import TOKEN_HELP
+from treadle.engines.ray.address import NO_TOKEN, TOKEN_HELP
 
 LINES_MAX = 400  # that are kept of a driver
 STACK = "*** StackTrace Information ***"
@@ -73,7 +73,7 @@ def reason_in(lines: Iterable[str], address: str) -> str:
 _REASONS = (
     (
         re.compile(r"couldn't find an authentication token|No authentication token found"),
-        f"RAY_AUTH_MODE is token, and there is no token; {TOKEN_HELP}",
+        NO_TOKEN,
     ),
     (
         re.compile(r"(?i)unauthenticated|invalid.{0,20} token"),

@@ -28,8 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""  # of its state folder, wherever that is seen; empty: it has none
     epoch_min: int = 0  # the epoch to be given is above this one
     resumes: int = 0  # the epoch that this controller has; it lost its driver
-    devices: int | None = None  # CPU slots on each node, in place of GPUs
-    gpus: tuple[str, ...] = ()
+    devices: int | None = None  # CPU slots in place of GPUs, on nodes without a label for them
+    gpus: tuple[str, ...] = ()  # of nodes that offer GPUs
     avoid: tuple[str, ...] = ()
     warm: bool = True
     turns: str = ""

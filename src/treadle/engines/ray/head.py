@@ -22,6 +22,7 @@ from treadle.engines.ray.address import check_answers, free_port, surroundings
 from treadle.files import replace
 
 START_WITHIN_S = 50.0
+TOKEN = "token"  # its file
 OBJECT_STORE_BYTES = 80 << 20  # Agents keep nothing in it; Ray's least is 75 MiB.
 
 
@@ -42,15 +43,18 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-def head(folder: Path, *, node_name: str) -> Head:
-    """The head that was started in this folder if it answers, else a fresh one."""
+def head(folder: Path, *, node_name: str, slots: int | None = None) -> Head:
+    """The head that was started in this folder if it answers, else a fresh one.
+
+    slots: the CPUs of a fresh one; None: those of the machine.
+    """
     record = folder / "head.json"
     with suppress(OSError, msgspec.MsgspecError, InvalidInputError):
         found = msgspec.json.decode(record.read_bytes(), type=Head)
         check_answers(found.address)
         return found
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    token = folder / "token"
+    token = folder / TOKEN
     replace(token, secrets.token_hex(32).encode(), mode=0o600)
     # Paths of Unix sockets are short, and those of state folders may not be.
     made = Head(
@@ -58,9 +62,14 @@ def head(folder: Path, *, node_name: str) -> Head:
         token=str(token),
         folder=tempfile.mkdtemp(prefix="treadle-ray-"),
     )
-    _start(made, node_name)
+    _start(made, node_name, slots)
     replace(record, msgspec.json.encode(made), mode=0o600)
     return made
+
+
+def had_one(folder: Path) -> bool:
+    """Whether a head was ever started in this folder: its token stays."""
+    return (folder / TOKEN).exists()
 
 
 def stop(folder: Path) -> bool:
@@ -78,12 +87,13 @@ def stop(folder: Path) -> bool:
     return True
 
 
-def _start(made: Head, node_name: str) -> None:
+def _start(made: Head, node_name: str, slots: int | None) -> None:
     host, _, port = made.address.rpartition(":")
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head"]
     command += [f"--node-ip-address={host}", f"--port={port}", f"--node-name={node_name}"]
     command += ["--include-dashboard=false", "--disable-usage-stats"]
     command += [f"--temp-dir={made.folder}", f"--object-store-memory={OBJECT_STORE_BYTES}"]
+    command += [] if slots is None else [f"--num-cpus={slots}"]
     try:
         done = subprocess.run(
             command,

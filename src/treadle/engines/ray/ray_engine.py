@@ -10,13 +10,23 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
-from treadle.engines.ray.address import check_answers, given_address, here, surroundings
+from treadle.engines.ray.address import (
+    check_answers,
+    check_token,
+    given_address,
+    here,
+    surroundings,
+)
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
 from treadle.engines.ray.frames import Settings
 from treadle.engines.ray.head import head
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
+
+START_ONE = (
+    "; start one with ray start --head there, or leave --address out to start one on this machine"
+)
 
 
 def ray_engine(context: EngineContext) -> Engine:
@@ -27,10 +37,12 @@ def ray_engine(context: EngineContext) -> Engine:
         )
     address = given_address(context.options.address, os.environ)
     if address:
-        check_answers(address)
+        check_answers(address, advice=START_ONE)
+        check_token(os.environ)
         environment = surroundings(address)
     else:
-        own = head(context.root / "ray", node_name=context.options.node_name)
+        options = context.options
+        own = head(context.root / "ray", node_name=options.node_name, slots=options.devices)
         address, environment = own.address, own.environment
     driver = DriverProcess(address, environment)
     fleet = ray_fleet(context, driver.start, refusal=driver.refusal)

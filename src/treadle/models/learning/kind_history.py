@@ -17,6 +17,7 @@ TYPES_MAX = 16  # of device
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
 OWNERS_COUNTED = 512  # jobs, before owners' counts are halved
 WEIGHT_MAX = 3.0  # of one job, where its owner has run few
+_OF_THE_SCRIPT = ("restart_s", "first_step_s", "start_s")  # needs, whatever its arguments are
 
 
 @dataclass(slots=True)
@@ -51,6 +52,7 @@ class Needs:
     # Shares of a step in which it loads, prepares, computes and synchronises, as last measured.
     stages: tuple[float, float, float, float] | None = None
     tail_s: float | None = None  # from the last step to the end, also of runs that had company
+    start_s: float | None = None  # from the launch to the first step, without steps: of whole runs
 
     def filled(self, farther: "Needs", *, alike: bool) -> "Needs":
         """These, and what a farther kind knows besides; alike: it also uses devices as these do.
@@ -59,12 +61,22 @@ class Needs:
         """
         filled = replace(self)
         for name in fields(self):
-            if alike or name.name in {"restart_s", "first_step_s"}:
+            if alike or name.name in _OF_THE_SCRIPT:
                 mine, other = getattr(self, name.name), getattr(farther, name.name)
                 setattr(filled, name.name, other if mine is None else mine)
         if alike and farther.memory_gib is not None:
             filled.memory_gib = max(farther.memory_gib, self.memory_gib or 0.0)
         return filled
+
+    def before_steps_s(self, step_s: float) -> float:
+        """How long a run takes to its first step, which takes so long; 0: that was not seen.
+
+        Of runs that have not ended it is only known when they first said something of a step, and
+        that one was done by then.
+        """
+        if self.start_s is not None:
+            return self.start_s
+        return max(0.0, (self.first_step_s or 0.0) - step_s)
 
 
 @dataclass(slots=True)
@@ -106,7 +118,7 @@ class History:
             self.totals = [*self.totals, (outcome.total, outcome.numbers)][-REPEATS_MAX:]
             changed = True
         if outcome.seen is not None:
-            self._need(outcome.seen, outcome.size, whole=outcome.whole)
+            self._need(outcome.seen, outcome)
             changed = True
         if (shares := stage_shares(dict(outcome.stages))) is not None:
             self.needs.stages = shares
@@ -180,8 +192,9 @@ class History:
         self.runs = [*self.runs, *(Run(size, seconds) for seconds in lengths)][-RUNS_MAX:]
         self.ended += len(lengths)
 
-    def _need(self, seen: Sighting, size: int, *, whole: bool) -> None:
+    def _need(self, seen: Sighting, outcome: Outcome) -> None:
         needs, load = self.needs, seen.load
+        size, whole = outcome.size, outcome.whole
         # A run that was cut off after a moment says little of what it would have used.
         if seen.alone_s >= ALONE_MIN_S or (whole and seen.alone_s > 0):
             needs.busy = _smooth(needs.busy, load.busy)
@@ -195,6 +208,7 @@ class History:
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
         if whole:
             needs.tail_s = _smooth(needs.tail_s, seen.tail_s)
+            needs.start_s = _smooth(needs.start_s, _start_s(seen, outcome))
 
 
 def stage_shares(seconds: Mapping[str, float]) -> tuple[float, float, float, float] | None:
@@ -207,6 +221,18 @@ def stage_shares(seconds: Mapping[str, float]) -> tuple[float, float, float, flo
         for name in ("load", "prepare", "compute", "sync")
     )
     return load, prepare, compute, sync
+
+
+def _start_s(seen: Sighting, whole: Outcome) -> float | None:
+    """What a whole run took before its steps; None if that is not known.
+
+    A job that says something every hundred steps is first heard of late. What its steps and what
+    followed them leave of its time is then less.
+    """
+    if seen.first_step_s is None or whole.step_s is None or whole.total is None:
+        return None
+    left_s = whole.ran_s - whole.total * whole.step_s - (seen.tail_s or 0.0)
+    return round(max(0.0, min(seen.first_step_s, left_s)), 1)
 
 
 def _smooth(known: float | None, seen: float | None) -> float | None:

@@ -205,9 +205,10 @@ class Knowledge:
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
         length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
-            paces, tail_s = self._paces_at(kinds, asked), self.needs(kinds).tail_s or 0.0
+            paces, needs = self._paces_at(kinds, asked), self.needs(kinds)
+            beside_s = needs.before_steps_s(step_s) + (needs.tail_s or 0.0)
             alike = length if source in _ALIKE else None
-            length = around([work * each + tail_s for work in works for each in paces], alike)
+            length = around([work * each + beside_s for work in works for each in paces], alike)
             kind, told = next(found for found in self._telling(kinds))
             source, runs = closeness(kind), told.ended
         levels = self._levels(kinds)

@@ -1,0 +1,37 @@
+"""`treadle doctor`: attempts of a cluster are in folders of its nodes."""
+
+from pathlib import Path
+
+import pytest
+
+from treadle.cli.live.doctor_checks import Patient, alive, examine
+from treadle.engines.local.adoption import Found
+from treadle.engines.node.attempt_folders import AttemptFolders
+
+
+def attempts_of(folder: Path) -> str:
+    patient = Patient(folder, f"sqlite:///{folder / 'treadle.db'}", folder / "s")
+    return next(finding.text for finding in examine(patient) if finding.check == "attempts")
+
+
+def test_attempts_on_nodes_of_a_cluster_are_counted(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    assert attempts_of(tmp_path) == "none yet"
+    for node, job in (("a", "1"), ("a", "2"), ("b", "2")):
+        AttemptFolders(tmp_path / "nodes" / node).make(job, 1, action=1)
+    assert attempts_of(tmp_path) == "3 folders, all readable"
+    AttemptFolders(tmp_path).make("3", 1, action=1)
+    assert attempts_of(tmp_path) == "4 folders, all readable"
+
+
+def test_attempts_that_run_on_nodes_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folder and store are not bonded anew while one of them runs."""
+
+    def runs(places: AttemptFolders, mark: object) -> Found:
+        return Found(mark, places.root, alive=True, supervisor=None, status=None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("treadle.cli.live.doctor_checks.look", runs)
+    AttemptFolders(tmp_path / "nodes" / "a").make("1", 1, action=1)
+    assert [found.job for found in alive(tmp_path)] == ["1"]
