@@ -3,10 +3,8 @@
 import csv
 import io
 import json
-import tarfile
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from tests.cli.live_session import NOW, STATUS, ValueClient, detail, job, printed, running, treadle
@@ -464,43 +462,6 @@ def test_top_is_printed_once_without_a_terminal_or_as_json(capsys) -> None:
     )
     top = json.loads(printed(capsys, client, "top", "--json"))
     assert (top["status"]["free"], top["jobs"][0]["id"], len(top["nodes"])) == (3, "11", 1)
-
-
-def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Path) -> None:
-    client = ValueClient()
-    live, packed = tmp_path / "live.jsonl", tmp_path / "debug.tar.gz"
-    assert printed(capsys, client, "journal", "-o", str(live)) == (
-        f"wrote {live} (16 bytes); treadle analyze {live} studies it\n"
-    )
-    assert live.read_bytes() == b'{"a":1}\n{"b":2}\n'
-    shown = printed(capsys, client, "debug-bundle", "-o", str(packed))
-    size = packed.stat().st_size
-    assert shown == (f"wrote {packed} (2 files, {size:,} bytes); review it before you share it\n")
-    with tarfile.open(packed) as archive:
-        assert archive.getnames() == ["treadle-debug/daemon.log", "treadle-debug/status.json"]
-    assert {path.stat().st_mode & 0o777 for path in (live, packed)} == {0o600}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["debug.tar.gz", "live.jsonl"]
-    assert printed(capsys, client, "snapshot") == '{\n "now": 12.5\n}\n'
-
-
-def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path) -> None:
-    missing = tmp_path / "none" / "x.jsonl"
-    assert treadle(ValueClient(), "journal", "-o", str(missing)) == 2
-    assert capsys.readouterr().err == (
-        f"treadle: {missing} cannot be written: No such file or directory\n"
-    )
-
-
-def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
-    class Hostile(ValueClient):
-        def debug(self) -> dict[str, str]:
-            return {"../../.bashrc": "x"}
-
-    assert treadle(Hostile(), "debug-bundle", "-o", str(tmp_path / "x.tar.gz")) == 2
-    assert capsys.readouterr().err == (
-        "treadle: the daemon sent a file named ../../.bashrc, which is not a plain file name\n"
-    )
-    assert not list(tmp_path.iterdir())
 
 
 def test_u8_describe_shows_that_the_code_changed_after_submission(capsys) -> None:

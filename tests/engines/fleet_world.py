@@ -6,7 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.engines.fleet.agent import Agent
-from treadle.engines.fleet.port import Change, Fencing, Joined, Left, LinkLostError
+from treadle.engines.fleet.port import (
+    Change,
+    ClusterAwayError,
+    Fencing,
+    Joined,
+    Left,
+    LinkLostError,
+)
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.node.environment import TAG
@@ -20,6 +27,9 @@ class InProcessLink:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.cut = False
+        self.awake = asyncio.Event()  # cleared: calls get there, and are not answered
+        self.awake.set()
+        self.unreachable = False  # the cluster itself cannot be asked
         self.lose_answers_of: set[str] = set()  # verbs: done over there, and not answered, once
         self.refused: set[str] = set()  # verbs that do not get there
         self.garbled: set[str] = set()  # verbs whose next answer is not JSON
@@ -27,6 +37,10 @@ class InProcessLink:
 
     async def call(self, verb: str, document: bytes) -> bytes:
         self.calls[verb] += 1
+        if self.unreachable:
+            await asyncio.sleep(0)
+            raise ClusterAwayError("there is no connection to the cluster")
+        await self.awake.wait()
         if not self.cut and verb not in self.refused:
             answer = await self.agent.call(verb, document)
             if verb in self.garbled:

@@ -39,6 +39,11 @@ class Cluster:
         self.reserved: list[str] = []
         self.answers: list[asyncio.Future[bytes]] = []  # that agents owe
         self.posts: dict[str, Post] = {}  # what agents were told, by name
+        self.process = "7/0"  # of each agent
+        self.looks_at_processes = 0
+        self.pings: list[asyncio.Future[None]] = []
+        self.answers_pings = True
+        self.restarted: list[tuple[str, str]] = []
         self.loop = asyncio.get_running_loop()
 
     def nodes(self) -> list[RayNode]:
@@ -71,11 +76,27 @@ class Cluster:
             self.answers.append(self.loop.create_future())
             return self.answers[-1]
 
+        def ping() -> "asyncio.Future[None]":
+            self.pings.append(self.loop.create_future())
+            if self.answers_pings:
+                self.pings[-1].set_result(None)
+            return self.pings[-1]
+
         return SimpleNamespace(
-            attend=SimpleNamespace(remote=attend), call=SimpleNamespace(remote=call)
+            attend=SimpleNamespace(remote=attend),
+            call=SimpleNamespace(remote=call),
+            ping=SimpleNamespace(remote=ping),
         )
 
     replace_agent = agent_of
+
+    def process_of(self, node: RayNode) -> str:
+        self.looks_at_processes += 1
+        return self.process
+
+    def restart_agent(self, node: RayNode, process: str) -> bool:
+        self.restarted.append((node.id, process))
+        return True
 
     def others_on(self, node: RayNode, post: bytes) -> str:
         return self.others()
@@ -111,11 +132,15 @@ def tell(
     *nodes: RayNode,
     values: Values | None = None,
     settings: frames.Settings = SETTINGS,
+    second_s: float = 1.0,
 ) -> None:
+    """second_s: what counts as a second of an agent's silence."""
+
     async def whole() -> None:
         cluster = Cluster(*nodes)
         ours, theirs = socket.socketpair()
-        driver = Driver(*await asyncio.open_connection(sock=theirs), cluster, values or Values())
+        streams = await asyncio.open_connection(sock=theirs)
+        driver = Driver(*streams, cluster, values or Values(), second_s=second_s)
         serving = asyncio.ensure_future(driver.serve())
         controller = Controller(*await asyncio.open_connection(sock=ours))
         controller.send(settings)
@@ -131,8 +156,12 @@ def tell(
 async def looked_again(cluster: Cluster) -> None:
     """The driver has looked at the nodes as they are now, and done what follows."""
     wanted = cluster.looks + 3
+    await until(lambda: cluster.looks >= wanted)
+
+
+async def until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while cluster.looks < wanted:
+        while not true():
             await asyncio.sleep(0.001)
 
 
@@ -237,3 +266,54 @@ def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
     )
     chosen = msgspec.structs.replace(SETTINGS, gpus=("0",), avoid=("1",))
     tell(story, *nodes, settings=chosen)
+
+
+# -- agents that hang -----------------------------------------------------------------------------
+
+
+def test_an_agent_that_runs_and_answers_nothing_is_started_again() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.answers_pings = False
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
+        await until(lambda: bool(cluster.restarted))
+        assert cluster.restarted[0] == ("b-1", "7/0")
+        cluster.answers[0].set_exception(ActorDiedError())  # as Ray says it then
+        assert (await controller.next(frames.NoAnswer)).number == 1
+        await until(lambda: len(cluster.reserved) == 2)  # The next one is attended.
+
+    tell(story, node("b"), second_s=0.001)
+
+
+def test_an_agent_that_answers_a_ping_is_not_silent_though_a_call_takes_long() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "take-charge", b""))
+        await until(lambda: len(cluster.pings) == 5)
+        assert cluster.restarted == []
+
+    tell(story, node("b"), second_s=0.001)
+
+
+def test_an_agent_that_answers_anything_while_it_is_pinged_is_not_silent() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.answers_pings = False
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b""))
+        await until(lambda: len(cluster.pings) == 1)
+        cluster.answers[0].set_result(b"\x01")
+        await controller.next(frames.Answer)
+        await until(cluster.pings[0].cancelled)
+        assert cluster.restarted == []
+
+    tell(story, node("b"), second_s=0.1)
+
+
+def test_an_agent_that_ray_has_not_started_yet_is_neither_pinged_nor_killed() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.process, cluster.answers_pings = "", False
+        await controller.next(frames.Ready)
+        await until(lambda: cluster.looks_at_processes == 5)
+        assert (cluster.pings, cluster.restarted) == ([], [])
+
+    tell(story, node("b"), second_s=0.001)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.on_ray.bench import RayBench
-from tests.on_ray.cluster import RayCluster
+from tests.on_ray.cluster import HEAD, RayCluster
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
@@ -22,7 +22,7 @@ from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node import processes
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import RayFleet
-from treadle.testing.engine_bench import HERE
+from treadle.testing.engine_bench import HERE, on
 
 OTHER_WORK = """
 import sys, ray
@@ -84,6 +84,34 @@ def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how) == (1, How.STOPPED)
         assert holder_of(bench.root / "engine" / "nodes" / "n0" / "agent.lock") != agent
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    """1. A stopped process answers nothing and renews no lease: the supervisor ends the job.
+    2. Ray kills it and starts another, which says so. 3. The job runs on another node.
+    """
+
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "long", HERE))
+        await bench.started("long", 0)
+        lock = bench.root / "engine" / "nodes" / "n0" / "agent.lock"
+        agent = holder_of(lock)
+        os.kill(agent, signal.SIGSTOP)
+        async with asyncio.timeout(60):
+            while not bench.ends("long"):
+                await asyncio.sleep(0.05)
+        (ended,) = bench.ends("long")
+        assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
+        assert processes.start_of(agent) is None
+        await bench.order(Start(1, "long", on(HEAD, 0)))
+        await bench.started("long", 1)
+        assert len(bench.ends("long")) == 1
+        await bench.order(Start(2, "short", HERE))
+        await bench.end("short", 2)
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 

@@ -210,7 +210,7 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck"
+    # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck", "silent"
     cause: str = ""
 
 

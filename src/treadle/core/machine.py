@@ -76,7 +76,7 @@ class DeviceView:
     number: int
     uuid: str = ""
     model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided, paused, lost
+    state: str = "free"  # free, held, foreign, quarantined, avoided, paused, silent, lost
     because: str = ""
     jobs: tuple[str, ...] = ()
     memory_gib: float | None = None

@@ -16,6 +16,7 @@ _COLOURS = {
     "foreign": "yellow",
     "quarantined": "red",
     "paused": "red",
+    "silent": "red",
 }
 _COLUMNS = (
     Column("DEVICE"),

@@ -3,7 +3,8 @@
 import asyncio
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import msgspec
 
@@ -13,13 +14,19 @@ from treadle.control.api.history import History
 from treadle.control.api.queries import Queries
 from treadle.control.loop import Resting, on_disk, wall
 from treadle.core.cluster import Device
+from treadle.core.errors import EngineError
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
 from treadle.core.wording import span
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
 from treadle.wire.machine import Status, Who
-from treadle.wire.problems import ConflictError, InvalidRequestError, NotFoundError
+from treadle.wire.problems import (
+    ConflictError,
+    InvalidRequestError,
+    NotFoundError,
+    UnavailableError,
+)
 
 EVENTS_IN_BUNDLE = 2000
 
@@ -40,7 +47,8 @@ class Administration:
         device = self._device(text)
         if order not in tuple(DeviceOrder):
             raise InvalidRequestError(f"order is {order[:40]!r}; expected manage or avoid")
-        await self._context.engine.order_device(device, DeviceOrder(order))
+        with _refused_by_silence():
+            await self._context.engine.order_device(device, DeviceOrder(order))
         note = Noted("devices", f"{who.user} ordered {order} for device {device}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in self._context.engine.view() if node.name == device.node)
@@ -60,7 +68,8 @@ class Administration:
         if name not in names:
             known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
             raise NotFoundError(f"there is no node {name[:80]!r}; expected one of {known}")
-        await engine.order_node(name, NodeOrder(order))
+        with _refused_by_silence():
+            await engine.order_node(name, NodeOrder(order))
         note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in engine.view() if node.name == name)
@@ -104,6 +113,14 @@ class Administration:
                 return Device(name, int(number))
         spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
         raise NotFoundError(f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}")
+
+
+@contextmanager
+def _refused_by_silence() -> Iterator[None]:
+    try:
+        yield
+    except EngineError as error:
+        raise UnavailableError(str(error)) from None
 
 
 def _indented(value: object) -> str:

@@ -1,5 +1,7 @@
 """Why a job waits: devices that it could use take no new work."""
 
+from collections.abc import Iterable
+
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import (
     closed_devices,
@@ -29,8 +31,8 @@ def on_closed(context: Context, row: Job) -> Finding | None:
     else:
         have = "the only idle one" if count == 1 else f"{count} idle ones"
         have += " cannot be used"
-    shown = "; ".join(scheduler.closed[device] for device in idle[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
+    shown = _once(scheduler.closed[device] for device in idle[:NAMED_MAX])
+    opening = _once(_opening(context, device) for device in idle[: least - free][:NAMED_MAX])
     return Finding("closed", f"it needs {devices(least)}; {have}: {shown}", opening)
 
 
@@ -41,10 +43,15 @@ def _too_few_open(context: Context, row: Job) -> Finding | None:
     left = count - len(shut)
     if not left < least <= count:
         return None
-    said = "; ".join(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
-    opening = "; ".join(_opening(context, device) for device in shut[: least - left][:NAMED_MAX])
+    said = _once(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
+    opening = _once(_opening(context, device) for device in shut[: least - left][:NAMED_MAX])
     only = f"only {left} of {count} {are(left)}" if left else f"none of {count} is"
     return Finding("closed", f"it needs {devices(least)}; {only} open: {said}", opening)
+
+
+def _once(sentences: Iterable[str]) -> str:
+    """Devices may be closed for one reason, which is that of their node."""
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def _opening(context: Context, device: Device) -> str:
@@ -58,6 +65,8 @@ def _opening(context: Context, device: Device) -> str:
             return f"{device} opens again as soon as its machine can launch jobs"
         case "unseen":
             return f"{device} opens again as soon as its driver answers"
+        case "silent":
+            return f"node {device.node} is used again as soon as its agent answers"
         case "stuck":
             return f"{device} opens again as soon as that process is gone"
         case "quarantined":

@@ -104,6 +104,8 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {company_text(row.size, others)}"
     if drained := on_drained(context, row):
         text += f"; {drained}"
+    if stuck := context.stuck(row.id):
+        text += f"; {stuck}"
     if choice := context.scheduler.why(row.id, now).choice:
         text += f"; {choice}{scaling_doubt(context, row)}"
     return Finding("running", text)

@@ -50,15 +50,17 @@ from treadle.engines.fleet.fleet_views import (
     holders,
     measured,
     waiting_for_fences,
+    with_health,
 )
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
-from treadle.engines.fleet.node_client import AGAIN_LAST_S, Health, NodeClient
+from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
+from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.survey import all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
@@ -103,6 +105,7 @@ class FleetEngine:
         self._begun: asyncio.Task[None] | None = None
         self._changes: list[ClusterChange] | None = []  # that came before it began
         self._tasks: set[asyncio.Task[None]] = set()
+        self._silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
         self._machines = Machines(context.root / "machines.json")
         self._lost = LostParts(self, fleet.fencing, self._machines)
         self._checkpoints = CheckpointFolders(context.root)
@@ -121,16 +124,12 @@ class FleetEngine:
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self.courses.values())
         fenced = waiting_for_fences(self.courses.values(), self._lost.closing_in_s())
-        doing = {**self.copies.doing, **self.code.doing, **fenced}
+        silent = self._silent.jobs(self.courses.values())
+        doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         return tuple(
-            self._with_health(self._views.view(member.node, jobs, self._closed, doing))
-            for member in self.members.values()
+            with_health(self._views.view(each.node, jobs, self._closed, doing), self.clients)
+            for each in self.members.values()
         )
-
-    def _with_health(self, view: NodeView) -> NodeView:
-        client = self.clients.get(view.name)
-        found = Health("joining") if client is None else client.health()
-        return replace_fields(view, health=found.word, since_at=found.since_at)
 
     async def adopt(
         self,
@@ -245,6 +244,7 @@ class FleetEngine:
         self._lost.found(lost - self._coming)
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
+        self.keep(self._silent.watch())
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
         for course in plan.begin:
             assert course.beginning is not None
@@ -298,13 +298,14 @@ class FleetEngine:
             epoch=self._epoch,
             rows=tuple(rows),
             attempts=tuple(sorted(attempts)),
-            closed=tuple(c for device, c in self._closed.items() if device.node == node),
+            closed=self._silent.told(node),
             launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
+        self._silent.answered(node)
         self._views.seen[node] = seen.view
         behind_s = self._clock.now() - seen.now
         self._sightings[node] = Sightings(seen.measurements, behind_s)
@@ -487,7 +488,6 @@ class FleetEngine:
         if job in self.courses:  # It has not ended here.
             return Leftovers()
         await self._begin()
-
         clients = [self.clients[name] for name in self.traces.among(self.clients, job)]
         found = await leftovers(clients, verb, job)
         with suppress(EngineError):

@@ -76,7 +76,7 @@ class FleetOutput:
             )
         asked = messages.OutputAsked(attempt=attempt, rank=place.rank, offset=offset, limit=limit)
         try:
-            found = await client.ask("output", asked, messages.OutputGiven)
+            found = await client.soon("output", asked, messages.OutputGiven)
         except InvalidInputError:
             seat = None if gang is None else gang.seats.get(place.node)
             if seat is None or seat.launch is None or not 0 <= place.rank < seat.launch.ranks:
@@ -106,7 +106,7 @@ class FleetOutput:
         clients = list(self._clients.values())
         asked = messages.WhereAsked(attempt=attempt)
         answers = await asyncio.gather(
-            *(client.ask("where", asked, messages.Whereabouts) for client in clients),
+            *(client.soon("where", asked, messages.Whereabouts) for client in clients),
             return_exceptions=True,
         )
         found: dict[str, Part | None] = {}

@@ -15,6 +15,8 @@ from treadle.core.machine import DeviceView, Measurement, NodeView
 from treadle.core.sighting import Load
 from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
+from treadle.engines.fleet.node_client import Health, NodeClient
+from treadle.engines.fleet.silent_nodes import SILENT
 
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
 _AVERAGED = ("busy", "memory_busy", "active", "bandwidth")
@@ -58,6 +60,12 @@ def waiting_for_fences(
     return found
 
 
+def with_health(view: NodeView, clients: Mapping[str, NodeClient]) -> NodeView:
+    client = clients.get(view.name)
+    found = Health("joining") if client is None else client.health()
+    return replace(view, health=found.word, since_at=found.since_at)
+
+
 class NodeViews:
     """Views of nodes, each made again only if something there has changed."""
 
@@ -97,11 +105,13 @@ def _node_view(
 ) -> NodeView:
     def shown(device: Device) -> DeviceView:
         jobs = held[device.number]
+        closed = shut[device.number] if shut else None
         if seen is None or device.number >= len(seen.devices):
-            closed = shut[device.number] if shut else None
             return DeviceView.of(device, jobs, closed, model=node.device_type)
         view = seen.devices[device.number]
         state = "held" if jobs else "free" if view.state == "held" else view.state
+        if closed is not None and closed.cause == SILENT:  # Its agent did not say so.
+            return replace(view, jobs=jobs, state="held" if jobs else SILENT, because=closed.reason)
         return replace(view, jobs=jobs, state=state)
 
     return replace(

@@ -19,15 +19,22 @@ from treadle.core.errors import EngineError
 from treadle.core.events import Event
 from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
+from treadle.core.wording import span
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.messages import LostPlaceError
-from treadle.engines.fleet.port import LEASE_S, Joined, LinkLostError, StaleEpochError
+from treadle.engines.fleet.port import (
+    ClusterAwayError,
+    Joined,
+    LinkLostError,
+    StaleEpochError,
+)
 
 FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0
-WITHIN_S = 60.0  # for an answer that a person waits for
+WITHIN_S = 60.0  # for an answer in a session
+PERSON_WAITS_S = 15.0  # for an answer; a client of the API gives up after 30 s
 SLOW_AFTER_S = 2.5 * FACTS_WAIT_S  # without an answer, though one is asked for all the time
-SILENT_AFTER_S = LEASE_S
+SILENT_AFTER_S = 2 * SLOW_AFTER_S
 
 Answer = TypeVar("Answer")
 logger = logging.getLogger("treadle")
@@ -60,6 +67,7 @@ class NodeClient:
         self._link, self.machine = joined.link, joined.machine
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
+        self._unasked = 0.0  # when the cluster could not be asked last
         self._desk = desk
         self._orders: list[tuple[Action, Launch | None]] = []
         self._more = asyncio.Event()
@@ -103,11 +111,41 @@ class NodeClient:
 
     async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """One call. Raises what the agent raised, or LinkLostError."""
-        answer = await self._link.call(verb, messages.encode(document))
+        try:
+            answer = await self._link.call(verb, messages.encode(document))
+        except ClusterAwayError:
+            self._unasked = time.monotonic()
+            raise
         if self._left:
             raise LinkLostError(f"node {self.name} is not there any more")
         self._heard, self._heard_at = time.monotonic(), time.time()
         return messages.opened(answer, kind)
+
+    async def soon(self, verb: str, document: object, kind: type[Answer]) -> Answer:
+        """One call for which a person waits; EngineError if no answer comes."""
+        if self.is_silent:
+            raise EngineError(self.silence(), retryable=True)
+        try:
+            async with asyncio.timeout(PERSON_WAITS_S):
+                return await self.ask(verb, document, kind)
+        except TimeoutError:
+            raise EngineError(self._late(PERSON_WAITS_S), retryable=True) from None
+
+    @property
+    def is_slow(self) -> bool:
+        return self._quiet_s() > SLOW_AFTER_S
+
+    @property
+    def is_silent(self) -> bool:
+        return self._quiet_s() > SILENT_AFTER_S
+
+    def silence(self) -> str:
+        """How long it has not answered, in words for people."""
+        return f"the agent of node {self.name} has not answered for {span(self._quiet_s())}"
+
+    def _quiet_s(self) -> float:
+        """How long it has not answered, as far as it could be asked."""
+        return time.monotonic() - max(self._heard or self._joined, self._unasked)
 
     def health(self) -> Health:
         return self.health_at(time.monotonic())
@@ -136,11 +174,15 @@ class NodeClient:
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
 
     async def within_session(
-        self, verb: str, make: Callable[[str], object], kind: type[Answer]
+        self,
+        verb: str,
+        make: Callable[[str], object],
+        kind: type[Answer],
+        within_s: float = WITHIN_S,
     ) -> Answer:
         """A call in the present session, or in the next one; EngineError if it takes too long."""
         try:
-            async with asyncio.timeout(WITHIN_S):
+            async with asyncio.timeout(within_s):
                 while True:
                     await self._in_charge.wait()
                     if self._left:
@@ -152,20 +194,29 @@ class NodeClient:
                         return found
                     await asyncio.sleep(AGAIN_FIRST_S)
         except TimeoutError:
-            raise EngineError(f"node {self.name} does not answer", retryable=True) from None
+            raise EngineError(self._late(within_s), retryable=True) from None
         raise EngineError(f"node {self.name} is not there now", retryable=True)
 
     async def order_device(self, device: Device, order: DeviceOrder) -> None:
         def asked(session: str) -> messages.DeviceAsked:
             return messages.DeviceAsked(session=session, device=device, order=order)
 
-        await self.within_session("order-device", asked, messages.Answered)
+        await self._order("order-device", asked)
 
     async def order_node(self, order: NodeOrder) -> None:
         def asked(session: str) -> messages.NodeAsked:
             return messages.NodeAsked(session=session, node=self.name, order=order)
 
-        await self.within_session("order-node", asked, messages.Answered)
+        await self._order("order-node", asked)
+
+    async def _order(self, verb: str, asked: Callable[[str], object]) -> None:
+        if self.is_silent:
+            why = f"{self.silence()}: it takes no orders until it does"
+            raise EngineError(why, retryable=True)
+        await self.within_session(verb, asked, messages.Answered, PERSON_WAITS_S)
+
+    def _late(self, within_s: float) -> str:
+        return f"the agent of node {self.name} has not answered within {span(within_s)}"
 
     # -- the session ----------------------------------------------------------------------------
 

@@ -33,6 +33,10 @@ class LinkLostError(EngineError):
         super().__init__(message, retryable=True)
 
 
+class ClusterAwayError(LinkLostError):
+    """The cluster itself cannot be asked, which says nothing about the agent."""
+
+
 class StaleEpochError(EngineError):
     """Another controller has taken charge of this node."""
 

@@ -39,6 +39,10 @@ class AgentActor:
         post = msgspec.json.decode(document, type=Post)
         return await asyncio.wrap_future(self._host.others(post))
 
+    async def ping(self) -> None:
+        """Answer, if the loop of the agent runs."""
+        await asyncio.wrap_future(self._host.ping())
+
     async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         return await asyncio.wrap_future(self._host.call(incarnation, verb, document))
 

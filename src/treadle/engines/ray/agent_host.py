@@ -119,6 +119,10 @@ class AgentHost:
         """A call of the controller to the agent that it knows."""
         return self._run(self._call(incarnation, verb, document))
 
+    def ping(self) -> "Future[None]":
+        """Done when the event loop of the agent has come to it."""
+        return self._run(asyncio.sleep(0))
+
     def close(self) -> "Future[None]":
         """Leave; what runs keeps running until its lease has run out."""
         return self._run(self._leave())

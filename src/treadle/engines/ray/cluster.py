@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray._private import state
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.exceptions import AuthenticationError, RayError
 from ray.experimental import internal_kv
@@ -241,6 +242,27 @@ def others_on(node: RayNode, post: bytes) -> str:
     except (RayError, ValueError, AttributeError):  # There is none, or of another version.
         return ""
     return found
+
+
+def process_of(node: RayNode) -> str:
+    """The process that is the agent of a node; empty if Ray says that none runs now."""
+    try:
+        agent = ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE)
+    except ValueError:
+        return ""
+    row = state.actors(agent._actor_id.hex())
+    return f"{row['Pid']}/{row['NumRestarts']}" if row.get("State") == "ALIVE" else ""
+
+
+def restart_agent(node: RayNode, process: str) -> bool:
+    """Have Ray kill that process and start another; False if it is not the agent any more.
+
+    If it does not end by itself, its raylet kills it after five seconds, also one that is stopped.
+    """
+    if process_of(node) != process:
+        return False
+    ray.kill(ray.get_actor(f"agent-{node.id}", namespace=NAMESPACE), no_restart=False)
+    return True
 
 
 def replace_agent(node: RayNode) -> Any:  # noqa: ANN401

@@ -1,7 +1,8 @@
 """The process that is a driver of the Ray cluster, for one controller.
 
-It takes the lease of the controller, gives each node an agent, says which nodes come and go, and
-passes calls on. It ends when its controller does, and gives the lease back then.
+It takes the lease of the controller, gives each node an agent, has agents that hang started again,
+says which nodes come and go, and passes calls on. It ends when its controller does, and gives the
+lease back then.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from ray.exceptions import RayError
 from treadle.core.errors import InvalidInputError
 from treadle.engines.ray import cluster, frames, lease
 from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
+from treadle.engines.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.ray.cluster import GcsValues, RayNode
 from treadle.engines.ray.frames import Answer, Ask, FromDriver, NoAnswer, NodeIs, NodeLeft
 from treadle.version import __version__
@@ -34,7 +36,7 @@ ASKED_AT_ONCE = 64  # agents, about jobs of others
 logger = logging.getLogger("treadle")
 
 
-class Nodes(Protocol):
+class Nodes(Agents, Protocol):
     """What a driver needs of its cluster (cluster.py). All of it blocks, and raises RayError."""
 
     def nodes(self) -> list[RayNode]: ...
@@ -52,12 +54,13 @@ class Nodes(Protocol):
 class Member:
     """A node of the cluster, from when it is seen until it is gone."""
 
-    def __init__(self, node: RayNode) -> None:
-        self.node = node
+    def __init__(self, node: RayNode, pulse: AgentPulse) -> None:
+        self.node, self.pulse = node, pulse
         self.actor: Any = None
         self.told = ""  # the incarnation of the agent that the controller knows
         self.others = ""  # the state folder of another Treadle whose jobs run there
         self.attending: asyncio.Task[None] | None = None
+        self.checking: asyncio.Task[None] | None = None
 
 
 class Driver:
@@ -69,9 +72,12 @@ class Driver:
         writer: asyncio.StreamWriter,
         nodes: Nodes,
         store: lease.KeyValues,
+        *,
+        second_s: float = 1.0,
     ) -> None:
-        """store: where the lease is."""
+        """store: where the lease is. second_s: what counts as a second of an agent's silence."""
         self._reader, self._writer = reader, writer
+        self._second_s = second_s
         self._nodes, self._store = nodes, store
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
@@ -102,6 +108,7 @@ class Driver:
     async def _lead(self) -> None:
         """Ends when another controller has taken the lease."""
         self._held = await self._leased()
+        self._keep(self._watch_agents())
         await self._begin()
         coming = [each.node.name for each in self._members.values() if not each.told]
         await self._send(frames.Ready(self._held.epoch, tuple(coming)))
@@ -199,7 +206,8 @@ class Driver:
             elif node.id not in self._members:
                 if node.problem:
                     logger.warning("node %s is used without a label: %s", node.name, node.problem)
-                member = self._members[node.id] = self._named[node.name] = Member(node)
+                member = Member(node, AgentPulse(node, self._nodes, self._second_s))
+                self._members[node.id] = self._named[node.name] = member
                 self._attend(member)
 
     async def _in_turn(self, found: list[RayNode]) -> list[RayNode]:
@@ -226,8 +234,9 @@ class Driver:
     async def _lose(self, member: Member) -> None:
         """It is no member any more, and that is told, whatever Ray says of it."""
         del self._named[member.node.name]
-        if member.attending is not None:
-            member.attending.cancel()
+        for task in (member.attending, member.checking):
+            if task is not None:
+                task.cancel()
         try:
             why = await asyncio.to_thread(self._nodes.death_of, member.node.id)
         except RayError as error:
@@ -283,9 +292,18 @@ class Driver:
             await self._send(NodeIs(answer.node, node.address, answer.agent, answer.machine))
         return ""
 
+    async def _watch_agents(self) -> None:
+        while True:
+            await asyncio.sleep(self._second_s)
+            for member in self._members.values():
+                idle = member.checking is None or member.checking.done()
+                if member.actor is not None and member.pulse.is_quiet and idle:
+                    member.checking = self._keep(member.pulse.check(member.actor))
+
     async def _attended(self, member: Member) -> Attending:
         document = msgspec.json.encode(self._post_of(member.node))
         answer: bytes = await member.actor.attend.remote(document)
+        member.pulse.hear()
         return msgspec.json.decode(answer, type=Attending)
 
     def _post_of(self, node: RayNode) -> Post:
@@ -329,6 +347,7 @@ class Driver:
         except RayError as error:
             self._attend(member)
             return NoAnswer(ask.number, cluster.first_line(error))
+        member.pulse.hear()
         if answer.startswith(OTHER_AGENT):
             self._attend(member)
             return NoAnswer(ask.number, f"the agent of node {ask.node} was started again")

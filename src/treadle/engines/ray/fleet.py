@@ -15,7 +15,14 @@ from itertools import count
 import msgspec
 
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.engines.fleet.port import Change, Fencing, Joined, Left, LinkLostError
+from treadle.engines.fleet.port import (
+    Change,
+    ClusterAwayError,
+    Fencing,
+    Joined,
+    Left,
+    LinkLostError,
+)
 from treadle.engines.ray import frames
 from treadle.engines.ray.frames import (
     Answer,
@@ -108,7 +115,7 @@ class RayFleet:
     async def ask(self, node: str, agent: str, verb: str, document: bytes) -> bytes:
         """A call to an agent; raises LinkLostError if no answer comes."""
         if self._writer is None:
-            raise LinkLostError(f"node {node} cannot be asked: there is no connection to Ray")
+            raise ClusterAwayError(f"node {node} cannot be asked: there is no connection to Ray")
         number = next(self._numbers)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
@@ -117,7 +124,7 @@ class RayFleet:
             await self._writer.drain()
             return await answer
         except OSError as error:
-            raise LinkLostError(f"node {node} cannot be asked: {error}") from None
+            raise ClusterAwayError(f"node {node} cannot be asked: {error}") from None
         finally:
             self._asked.pop(number, None)
 
@@ -227,7 +234,7 @@ class RayFleet:
     def _fail_all(self, why: str) -> None:
         for waiting in self._asked.values():
             if not waiting.done():
-                waiting.set_exception(LinkLostError(why))
+                waiting.set_exception(ClusterAwayError(why))
 
 
 def natural(name: str) -> list[tuple[str, int]]:
