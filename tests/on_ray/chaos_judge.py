@@ -101,7 +101,9 @@ def _attempt_wrong(
     if attempt.told in NEEDS_REASON:
         nodes = {device.partition(":")[0] for device in attempt.devices}
         cancelled = work.cancel_at is not None and attempt.told == "stopped"
-        explained = cancelled or nodes & set(lost)
+        # One that had not begun when its agent or controller died may be given up: nothing is lost.
+        began = any(each.span.attempt == attempt.number for each in ranks)
+        explained = cancelled or nodes & set(lost) or not began
         return [] if explained else [f"{said}, and no node of {nodes} was lost"]
     if attempt.told:
         return [said]
