@@ -54,9 +54,7 @@ def test_a_wrong_token_is_one_sentence(ray_nodes: RayCluster) -> None:
 def test_nothing_is_started_in_place_of_a_cluster_that_does_not_answer() -> None:
     done = leave("127.0.0.1:1")
     assert done.returncode == REFUSED
-    assert done.stderr == (
-        "treadle: no Ray cluster answers at 127.0.0.1:1 (connection refused)\n"
-    )
+    assert done.stderr == ("treadle: no Ray cluster answers at 127.0.0.1:1 (connection refused)\n")
 
 
 def test_a_folder_without_a_head_of_its_own(tmp_path: Path) -> None:

@@ -41,9 +41,7 @@ def given_address(option: str, environment: Mapping[str, str]) -> str:
     return text
 
 
-def check_answers(
-    address: str, *, advice: str = "", within_s: float = ANSWERS_WITHIN_S
-) -> None:
+def check_answers(address: str, *, advice: str = "", within_s: float = ANSWERS_WITHIN_S) -> None:
     """Raise InvalidInputError if nothing accepts connections there: Ray would wait for minutes.
 
     advice: how its sentence ends.
