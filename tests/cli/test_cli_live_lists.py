@@ -15,18 +15,6 @@ from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadV
 from treadle.wire.jobs import AttemptView, Code, Estimate, FailureView, JobPage, Progress, State
 from treadle.wire.machine import EventView, UsageRow
 
-DIFF = """diff --git a/train.py b/train.py
-index 0f3..8d1 100644
---- a/train.py
-+++ b/train.py
-@@ -1,3 +1,4 @@
- import torch
-+-- a line that begins as a header does
--# old
-+# new
-diff --git a/plot.png b/plot.png
-Binary files a/plot.png and b/plot.png differ
-"""
 BERT = running(
     "9",
     name="bert-large-finetune",
@@ -189,7 +177,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         secrets=("HF_TOKEN",),
         time_limit_s=43_200.0,
         after=("7",),
-        code=Code(commit="0123456789abcdef", branch="main", dirty=True, diff=DIFF),
+        code=Code(commit="0123456789abcdef", branch="main", dirty=True, diff="@@\n+1\n-2\n"),
     )
     client = ValueClient(details={"9": whole})
     assert printed(capsys, client, "describe", "9") == (
@@ -204,7 +192,7 @@ def test_describe_shows_how_a_job_stands_and_what_was_asked_for(capsys) -> None:
         "  ran        5m with devices, 2.00 device-hours, 1 resize\n"
         "  command    python train.py\n"
         "  workdir    /home/anna/code\n"
-        "  code       0123456789ab on main, with 3 changed lines\n"
+        "  code       0123456789ab on main, with 2 changed lines\n"
         "  env        LR=0.1\n"
         "  secrets    HF_TOKEN\n"
         "  kind       guaranteed, not resumable, priority 0\n"

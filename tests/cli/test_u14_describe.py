@@ -6,7 +6,7 @@ import pytest
 from tests.cli.live_session import ValueClient, running, treadle
 from tests.cli.live_session import detail as described
 
-from treadle.cli.live.describe import _failure, _sharing
+from treadle.cli.live.describe import _changed_lines, _failure, _sharing
 from treadle.wire.jobs import (
     AttemptView,
     CompanyView,
@@ -15,6 +15,19 @@ from treadle.wire.jobs import (
     JobView,
     State,
 )
+
+DIFF = """diff --git a/train.py b/train.py
+index 0f3..8d1 100644
+--- a/train.py
++++ b/train.py
+@@ -1,3 +1,4 @@
+ import torch
++-- a line that begins as a header does
+-# old
++# new
+diff --git a/plot.png b/plot.png
+Binary files a/plot.png and b/plot.png differ
+"""
 
 
 def detail(spell: CompanyView) -> JobDetail:
@@ -79,3 +92,16 @@ def test_describe_says_what_attempts_began_with_and_where_they_ran(capsys) -> No
     place = shown.index("  workdir      /home/anna/code")
     assert shown[place + 1].strip() == "run in a copy: b:/state/nodes/b/work/7-abc"
     assert "  checkpoints  attempt 2: it began anew: those of attempt 1 are lost" in shown
+
+
+def test_ranks_that_were_killed_and_replaced_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "rank 1 was killed by SIGKILL, and another took its place"
+    run = AttemptView(number=2, started_at=0.0, devices=("here:0",), replaced=(said,))
+    client = ValueClient(details={"7": described(running("7"), attempts=(run,))})
+    assert treadle(client, "describe", "7") == 0
+    assert f"  ranks      attempt 2: {said}" in capsys.readouterr().out
+
+
+def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
+    assert _changed_lines(DIFF) == 3
+    assert _changed_lines("") == 0

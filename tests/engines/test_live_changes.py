@@ -14,7 +14,7 @@ from tests.engines.warm import WarmStory
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Host
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded, JobStarted, TrainingEnded
+from treadle.core.events import AttemptEnded, JobStarted, RankReplaced, TrainingEnded
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
@@ -243,6 +243,8 @@ def test_a_killed_member_is_replaced_on_its_device(tmp_path: Path) -> None:
         await bench.until(lambda: set(job.pids()) == {"m0", "m2"})
         await bench.until(lambda: "of 2" in job.log(2))
         assert bench.ends == []
+        killed = [fact for fact in bench.jobs.facts if isinstance(fact, RankReplaced)]
+        assert killed == [RankReplaced("a", 0, 1, 1, 137)]
         await bench.order(Stop(5, "a"))
         await bench.until(lambda: bench.ends)
         assert bench.ends[0].how is How.STOPPED
@@ -259,6 +261,8 @@ def test_members_that_are_killed_again_and_again_end_the_attempt(tmp_path: Path)
             os.kill(job.pids()[f"m{number}"], signal.SIGKILL)
         await bench.until(lambda: bench.ends)
         assert (bench.ends[0].how, bench.ends[0].code) == (How.EXITED, 137)
+        killed = [fact.rank for fact in bench.jobs.facts if isinstance(fact, RankReplaced)]
+        assert killed == [1, 2, 3]  # The fourth is not replaced.
 
     tell(tmp_path, story)
 

@@ -143,6 +143,10 @@ def _training_ended(state: SchedulerState, event: facts.TrainingEnded, now: floa
         state.rows[event.job] = job._replace(over_at=now)
 
 
+def _rank_replaced(state: SchedulerState, event: facts.RankReplaced, now: float) -> None:
+    """The job has what it had: this is for people."""
+
+
 def _stopped(state: SchedulerState, event: facts.JobStopped, now: float) -> None:
     leaving = state.leaving.get(event.job)
     if leaving is not None and event.action >= leaving.action:
@@ -295,6 +299,7 @@ _APPLY: Mapping[type, Callable[..., None]] = {
     facts.JobStarted: _started,
     facts.JobProgressed: _progressed,
     facts.TrainingEnded: _training_ended,
+    facts.RankReplaced: _rank_replaced,
     facts.JobStopped: _stopped,
     facts.JobFinished: _finished,
     facts.JobFailed: _failed,

@@ -104,6 +104,17 @@ class TrainingEnded:
 
 
 @value
+class RankReplaced:
+    """A rank was killed while the others trained on; another one takes its place on its device."""
+
+    job: JobId
+    action: int
+    attempt: int
+    rank: int
+    code: int  # its exit code as shells write it: 128 + the signal
+
+
+@value
 class JobStopped:
     """The job released its devices and can resume from iterations_done."""
 
@@ -220,7 +231,14 @@ class DeviceOpened:
 
 
 Report = (
-    JobStarted | JobProgressed | TrainingEnded | JobStopped | JobFinished | JobFailed | AttemptEnded
+    JobStarted
+    | JobProgressed
+    | TrainingEnded
+    | RankReplaced
+    | JobStopped
+    | JobFinished
+    | JobFailed
+    | AttemptEnded
 )
 Wish = JobSubmitted | JobCancelled | JobHeld | JobReleased | JobUpdated | JobsLearned
 Machine = NodeJoined | NodeLost | NodeDrained | DeviceClosed | DeviceOpened

@@ -86,6 +86,7 @@ _KINDS: Mapping[str, type] = {
         events.JobStarted,
         events.JobProgressed,
         events.TrainingEnded,
+        events.RankReplaced,
         events.JobStopped,
         events.JobFinished,
         events.JobFailed,

@@ -28,6 +28,7 @@ from treadle.core.events import (
     NodeDrained,
     NodeJoined,
     NodeLost,
+    RankReplaced,
     TrainingEnded,
 )
 from treadle.core.job import JobId, JobSpec
@@ -461,6 +462,7 @@ class Recorder:
         JobStarted: _observed,
         JobProgressed: _observed,
         TrainingEnded: _pass_over,
+        RankReplaced: _pass_over,
         JobStopped: _stopped,
         JobFailed: _failed,
         JobFinished: _finished,

@@ -206,6 +206,7 @@ class AttemptView:
         (), "NODE:FOLDER where it ran in a copy of the folder it was submitted from."
     )
     ranks: int = described(0, "Its processes; 0 if the server does not say.")
+    replaced: tuple[str, ...] = described((), "Its ranks that were killed and replaced.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from treadle.control.api.history import sentence
 from treadle.control.jobs import AttemptKey, JobRecord, JobTable, Reducer, accepted
 from treadle.control.jobs.records import attempt_of
 from treadle.control.learning import JobLearner
@@ -11,7 +12,14 @@ from treadle.core.actions import Action, Change, Start
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Cluster, Device
-from treadle.core.events import AttemptEnded, JobProgressed, JobStarted, JobSubmitted, JobUpdated
+from treadle.core.events import (
+    AttemptEnded,
+    JobProgressed,
+    JobStarted,
+    JobSubmitted,
+    JobUpdated,
+    RankReplaced,
+)
 from treadle.core.job import Profile
 from treadle.core.launch import AttemptId
 from treadle.core.live_plans import ModelSize, announced
@@ -68,6 +76,22 @@ def test_changes_that_an_attempt_makes_itself_leave_no_attempt_open() -> None:
     assert not story.jobs.open
     assert story.record.state is State.SUCCEEDED
     assert story.record.device_s == 2 * 2.0 + 2 * 4.0
+
+
+def test_a_rank_that_was_replaced_stays_on_record_when_its_attempt_has_ended() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, ("size",), attempt=1))
+    before = story.scheduler.jobs["a"]
+    story.facts(2.0, RankReplaced("a", 0, 1, 1, 137))
+    assert story.scheduler.jobs["a"] == before
+    story.facts(5.0, AttemptEnded("a", 0, 1, How.EXITED, code=0, ran_s=4.0))
+    row = story.jobs.attempt(AttemptKey("a", 1))
+    assert row is not None
+    said = "rank 1 was killed by SIGKILL, and another took its place"
+    assert attempt_of(row.body).replaced == (said,)
+    body = {"rank": 1, "code": 137, "attempt": 1}
+    assert sentence("RankReplaced", "a", body) == f"{said} in job a"
 
 
 def test_a_repeated_end_changes_nothing() -> None:

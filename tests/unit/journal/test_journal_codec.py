@@ -72,6 +72,7 @@ lines: st.SearchStrategy[Line] = st.one_of(
     st.builds(events.JobStarted, names, ids, numbers, numbers),
     st.builds(events.JobProgressed, names, ids, numbers, numbers),
     st.builds(events.TrainingEnded, names, ids),
+    st.builds(events.RankReplaced, names, ids, ids, ids, ids),
     st.builds(events.JobStopped, names, ids, numbers),
     st.builds(events.JobFinished, names, ids),
     st.builds(events.JobFailed, names, ids, numbers, st.text()),
@@ -149,8 +150,8 @@ def test_a_line_reads_as_a_person_would_write_it() -> None:
 KINDS = (
     "expected a kind among Opened, Decided, PolicySet, Noted, JobSubmitted, JobCancelled, "
     "JobHeld, JobReleased, JobUpdated, JobsLearned, JobStarted, JobProgressed, "
-    "TrainingEnded, JobStopped, JobFinished, JobFailed, AttemptEnded, NodeJoined, NodeLost, "
-    "NodeDrained, DeviceClosed, "
+    "TrainingEnded, RankReplaced, JobStopped, JobFinished, JobFailed, AttemptEnded, NodeJoined, "
+    "NodeLost, NodeDrained, DeviceClosed, "
     "DeviceOpened, ControllerBegan, JobAccepted, JobEdited, CodeChanged, DependencyBroken, "
     "DependenciesDropped, Start, Change, Stop"
 )

@@ -158,6 +158,7 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         ("code", _code(detail)),
         ("changed", _changed(detail)),
         ("checkpoints", _of_attempts(detail, lambda run: [run.fallback] if run.fallback else [])),
+        ("ranks", _of_attempts(detail, lambda run: run.replaced)),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("device type", plain(detail.device_type)),

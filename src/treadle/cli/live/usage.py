@@ -31,7 +31,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
 @json_option
 def usage(since: str, as_csv: bool, as_json: bool) -> None:
-    """Show device-hours: allocated, used (devices busy), and spent in failed attempts."""
+    """Show device-hours: allocated, used (devices busy), and spent in failed attempts.
+
+    JOBS counts those whose processes ran in that time, and not those that could not be launched.
+    """
     here = session()
     begun_at = 0.0 if since == "all" else here.now() - duration(since, "--since")
     rows = here.client.usage(since_at=max(0.0, begun_at))

@@ -19,6 +19,7 @@ from treadle.control.jobs import (
     USER,
     fallback_text,
     first_cluster,
+    replaced_text,
 )
 from treadle.control.loop import PolicyInCharge, StoreReads
 from treadle.core.attempt import Fallback
@@ -240,8 +241,11 @@ def _under(plan: object) -> str:
 
 
 def _named(body: Mapping[str, object]) -> dict[str, object]:
-    """The device, the node and the jobs that a line is about."""
+    """The device, the node, the jobs and the rank that a line is about."""
     facts: dict[str, object] = {}
+    match body:
+        case {"rank": int(rank), "code": int(code)}:
+            facts["killed"] = replaced_text(rank, code)
     match body.get("device"):
         case [node, number]:
             facts["device"] = f"{node}:{number}"
@@ -270,6 +274,7 @@ _SENTENCES = {
     "DependenciesDropped": "job {job} does not wait for other jobs any more",
     "JobProgressed": "job {job} reports progress",
     "TrainingEnded": "job {job} has ended its training and is about to end",
+    "RankReplaced": "{killed} in job {job}",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
     "NodeLost": "node {node} was lost{because}",

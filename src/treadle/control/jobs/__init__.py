@@ -1,6 +1,6 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
-from treadle.control.jobs.attempts import fallback_text
+from treadle.control.jobs.attempts import fallback_text, replaced_text
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
@@ -110,6 +110,7 @@ __all__ = [
     "rank_count",
     "record_of",
     "refuse_other_engine",
+    "replaced_text",
     "restore",
     "row_of",
     "stored_state",

@@ -1,5 +1,6 @@
 """The rows of attempts: ordered, started, ended, or called off before anything ran."""
 
+import signal
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -7,9 +8,10 @@ from treadle.control.jobs.company_spells import as_shown
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.attempt import Fallback
-from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.events import AttemptEnded, JobStarted, RankReplaced
 from treadle.core.job import JobId
 from treadle.core.wording import span
+from treadle.journal.facts import CodeChanged
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import CALLED_OFF, AttemptView, FailureView
 
@@ -69,10 +71,24 @@ def fallback_text(fallback: Fallback, started_at: float | None) -> str:
     return f"it went on from {copy}; those of {lost}"
 
 
-def changed(row: AttemptRow, changes: tuple[str, ...]) -> AttemptRow:
-    """An attempt that runs other code than was submitted."""
-    view = replace(attempt_of(row.body), changed=changes)
+def noted(row: AttemptRow, fact: CodeChanged | RankReplaced) -> AttemptRow:
+    """An attempt that runs other code than was submitted, or of which a rank was killed."""
+    view = attempt_of(row.body)
+    if isinstance(fact, CodeChanged):
+        view = replace(view, changed=fact.changes)
+    else:
+        view = replace(view, replaced=(*view.replaced, replaced_text(fact.rank, fact.code)))
     return row._replace(body=attempt_body(view))
+
+
+def replaced_text(rank: int, code: int) -> str:
+    """How a rank was killed while its job went on."""
+    number = code - 128
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return f"rank {rank} was killed by {name}, and another took its place"
 
 
 def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
@@ -112,6 +128,7 @@ def closed(
         lost=before.lost,
         fallback=before.fallback,
         workdirs=before.workdirs,
+        replaced=before.replaced,
     )
     return row._replace(
         busy=ended.busy,

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from treadle.control.jobs.attempts import (
     called_off,
-    changed,
     closed,
     moved,
+    noted,
     opened,
     started,
     with_loss,
@@ -47,6 +47,7 @@ from treadle.core.events import (
     JobStopped,
     JobUpdated,
     NodeLost,
+    RankReplaced,
 )
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -136,8 +137,8 @@ class Reducer:
         if isinstance(fact, JobAccepted):
             self._accepted(fact)
             return
-        if isinstance(fact, CodeChanged):
-            self._code_changed(fact)
+        if isinstance(fact, CodeChanged | RankReplaced):
+            self._noted(fact)
             return
         if isinstance(fact, NodeLost):
             self._lost(fact.node)
@@ -162,11 +163,11 @@ class Reducer:
             if accepted.id not in self._jobs.records:
                 self._jobs.add(accepted)
 
-    def _code_changed(self, fact: CodeChanged) -> None:
+    def _noted(self, fact: CodeChanged | RankReplaced) -> None:
         """The attempt may have ended, and its job too: nothing waits for a comparison of code."""
         attempt = self._jobs.attempt(AttemptKey(fact.job, fact.attempt))
         if attempt is not None:
-            self._jobs.put_attempt(changed(attempt, fact.changes))
+            self._jobs.put_attempt(noted(attempt, fact))
 
     def _lost(self, node: str) -> None:
         """What ran there may run on until its engine says that it has ended."""

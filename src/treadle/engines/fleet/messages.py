@@ -56,7 +56,7 @@ class Named:
 _FACTS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(events.JobStarted, events.TrainingEnded, events.AttemptEnded),
+        *(events.JobStarted, events.TrainingEnded, events.RankReplaced, events.AttemptEnded),
         *(events.NodeJoined, events.NodeDrained, events.DeviceClosed, events.DeviceOpened),
     )
 }

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
+from treadle.core.events import AttemptEnded, Event, JobStarted, RankReplaced, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.engines.local.live_attempt import LiveAttempt
@@ -79,6 +79,8 @@ class JobRunner:
         self._asked_launch: Launch | None = None
         self._announced: tuple[str, ...] = ()  # what was reported of what it can change
         self._over: LiveAttempt | None = None  # its training was reported to have ended
+        # By attempt: of its ranks that were killed and replaced, so many were reported.
+        self._killed_told: dict[int, int] = {}
         self._waiting = False  # for other attempts to release devices
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -114,6 +116,7 @@ class JobRunner:
         self.live = live
         self._newest = max(self._newest, newest)
         self._announced = live.changes
+        self._killed_told[live.number] = len(live.killed)  # The engine before has reported them.
         live.on_members = self.announced
         self.go_on()
         self.announced(live)
@@ -251,6 +254,15 @@ class JobRunner:
         if known and live.ending and self._over is not live:
             self._over = live
             self._machine.tell(TrainingEnded(self.job, self._newest))
+        if known:
+            self._tell_killed(live)
+
+    def _tell_killed(self, live: LiveAttempt) -> None:
+        """Report ranks that were killed and replaced, each once."""
+        told = self._killed_told.get(live.number, 0)
+        for rank, code in live.killed[told:]:
+            self._machine.tell(RankReplaced(self.job, self._newest, live.number, rank, code))
+        self._killed_told = {live.number: len(live.killed)}
 
     async def _either(self, wanted: Awaitable[object]) -> bool:
         """Wait for it or for an order; whether it came."""

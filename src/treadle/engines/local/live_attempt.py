@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -127,6 +127,11 @@ class LiveAttempt:
     def ending(self) -> bool:
         """Whether it said that its training is over: it ends by itself."""
         return bool(self.members.get("over"))
+
+    @property
+    def killed(self) -> Sequence[tuple[int, int]]:
+        """Its ranks that were killed and replaced so far, with their exit codes."""
+        return [(int(rank), int(code)) for rank, code in self.members.get("killed", ())]
 
     # -- listening ------------------------------------------------------------------------------
 

@@ -90,6 +90,7 @@ class MemberRanks:
             "can": [],
             "stall_s": None,
             "refused": None,
+            "killed": [],  # ranks that were killed and are replaced, each with its exit code
             "over": False,  # the training has ended: its members end by themselves
             "why": "",
         }
@@ -130,10 +131,17 @@ class MemberRanks:
         failed = self._fails_by(member, rank.code or 0)
         if not failed and member not in self._dismissed and self._is_wanted(member):
             self._lost = rank.number
+            self._note_killed(rank)
         # Also then: the others wait for it, and could not stop before their grace is over.
         self.members.ended(member, now)
         self._save_holds()
         return failed
+
+    def _note_killed(self, rank: Rank) -> None:
+        """Another one takes its place, unless that was done too often."""
+        if (rank.code or 0) > KILLED_BY_SIGNAL and self._replaced < REPLACED_MAX:
+            self._reached["killed"] = [*self._reached["killed"], [rank.number, rank.code]]
+            self._write()
 
     def look(self, now: float) -> None:
         """Read what members said, and do what is due."""
