@@ -1,4 +1,4 @@
-"""What `why` says of sizes agrees with itself: with what was measured, and with the expected end."""
+"""What `why` says of sizes and the queue agrees with itself and with what was measured."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -23,6 +23,7 @@ from treadle.control.api.queue_order import (
     STOPPING,
     free_devices,
     free_text,
+    idle_devices,
     in_queue,
     position,
 )
@@ -338,9 +339,9 @@ def _bound(context: Context, row: Job) -> Finding | None:
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
     # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
-    # nodes.
-    sentence, free = found.sentence, free_devices(context.scheduler)
-    for count in dict.fromkeys((0, free)):
+    # nodes; and it may give away what another job is still leaving.
+    sentence, idle = found.sentence, idle_devices(context.scheduler)
+    for count in dict.fromkeys((0, free_devices(context.scheduler))):
         seen = free_of(count, context.cluster.device_count)
-        sentence = sentence.replace(seen, free_text(context.scheduler, free=count))
+        sentence = sentence.replace(seen, free_text(context.scheduler, free=min(count, idle)))
     return Finding(found.cause, sentence)
