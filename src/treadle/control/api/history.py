@@ -197,6 +197,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     if kind == "JobStarted":
         return _start_sentence(job, body)
     words = _SENTENCES.get(kind)
+    if kind == "NodeJoined" and body.get("undrained"):
+        words = "node {node} is used again: it takes new jobs"
     if words is None:
         return kind
     facts = dict(body)
