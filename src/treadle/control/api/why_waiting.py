@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
-from treadle.control.api.job_progress import end_of, expectation, length_of
+from treadle.control.api.job_progress import end_of, expectation, left_of, length_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.nodes_away import (
     on_drained,
@@ -32,7 +32,15 @@ from treadle.control.api.why_closed import on_closed
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.api.why_evidence import evidence
 from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_text, holding
-from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
+from treadle.control.jobs import (
+    ARRAY,
+    DEPENDENCY,
+    MACHINE,
+    PROBABLY,
+    USER,
+    JobRecord,
+    fits_at_most,
+)
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
@@ -73,6 +81,8 @@ def why(context: Context, record: JobRecord) -> Why:
     decided = queued and found.cause not in _NOT_DECIDED
     # It is let through in the simulation, when what it waits for has happened.
     follows = found.cause in _FOLLOWS and not found.never and not _stalled(context, record)
+    if follows and (doubt := _ended_by_limit(context, record)):
+        found, follows = found._replace(because=f"{found.because}; {doubt}"), False
     ahead = forecast(context, record.id) if decided or follows else None
     start = None if ahead is None else ahead.start
     change = found.change
@@ -318,6 +328,16 @@ def _dependency(context: Context, record: JobRecord) -> Finding:
     if open_jobs or not parts:
         parts.insert(0, named_jobs(open_jobs, NAMED_MAX))
     return Finding("dependency", f"it starts after {listed(parts, NAMED_MAX)}")
+
+
+def _ended_by_limit(context: Context, record: JobRecord) -> str:
+    """That a job which has to succeed first will probably not; empty if none is known to fail."""
+    for name in record.after:
+        other, row = context.jobs.records.get(name), context.row(name)
+        left = None if other is None or row is None else left_of(context, other, row)
+        if left is not None and left.lengths.survival(left.limit_s) > PROBABLY:
+            return f"the time limit of job {name} will probably end it, and it then never starts"
+    return ""
 
 
 def _backing_off(context: Context, row: Job) -> Finding | None:
