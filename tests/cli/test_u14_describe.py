@@ -6,7 +6,7 @@ import pytest
 from tests.cli.live_session import ValueClient, running, treadle
 from tests.cli.live_session import detail as described
 
-from treadle.cli.live.describe import _changed_lines, _failure, _sharing
+from treadle.cli.live.describe import _attempt, _changed_lines, _failure, _sharing
 from treadle.wire.jobs import (
     AttemptView,
     CompanyView,
@@ -105,3 +105,19 @@ def test_ranks_that_were_killed_and_replaced_are_named(capsys: pytest.CaptureFix
 def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
     assert _changed_lines(DIFF) == 3
     assert _changed_lines("") == 0
+
+
+@pytest.mark.parametrize(
+    ("retried", "text"), [(True, "A node was lost; retried"), (False, "A node was lost.")]
+)
+def test_an_attempt_that_was_retried_is_one_sentence(retried: bool, text: str) -> None:
+    lost = FailureView(
+        kind="transient", rule="r", sentence="A node was lost.", evidence="", advice=""
+    )
+    run = AttemptView(number=1, devices=("a:0",), started_at=1.0, ended_at=5.0)
+    assert _attempt(replace(run, failure=replace(lost, retried=retried)), 9.0)[-1] == text
+
+
+def test_an_attempt_on_a_lost_node_is_not_said_to_run() -> None:
+    run = AttemptView(number=1, devices=("a:0", "b:0"), started_at=1.0, lost=("b",))
+    assert _attempt(run, 9.0)[-1] == "node b lost, being ended"

@@ -199,6 +199,8 @@ class AttemptEnded:
 @value
 class NodeJoined:
     node: Node
+    # It was there and took no new work; for people only.
+    undrained: bool = field(default=False, compare=False)
 
 
 @value

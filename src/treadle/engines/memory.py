@@ -167,7 +167,8 @@ class MemoryEngine:
             self.world.drained.add(node)
             self._tell(NodeDrained(node))
         elif order is NodeOrder.UNDRAIN and drained:
-            self.add_node(self.world.nodes[node])
+            self.world.drained.discard(node)
+            self._tell(NodeJoined(self.world.nodes[node], undrained=True))
 
     def measurements(self) -> Sequence[Measurement]:
         running = [attempt for attempt in self.world.running() if attempt.started]

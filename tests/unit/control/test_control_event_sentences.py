@@ -36,6 +36,12 @@ from treadle.wire.machine import EventView
         ),
         ("JobStarted", {"stall_s": 0.25}, "job 7 was changed without a restart, stall 0.25 s"),
         ("JobStarted", {"changes": []}, "job 7 runs"),
+        ("NodeJoined", {"node": {"name": "b"}}, "node b joined"),
+        (
+            "NodeJoined",
+            {"node": {"name": "b"}, "undrained": True},
+            "node b is used again: it takes new jobs",
+        ),
         (
             "JobStarted",
             {"changes": ["size"]},

@@ -33,6 +33,9 @@ def test_a_drained_node_starts_nothing_until_it_is_used_again(tmp_path: Path) ->
         assert [here.state(job) for job in jobs] == [State.RUNNING, State.PENDING]
         assert not (await here.live.order_node(ME, "here", "undrain")).drained
         await here.reached(jobs[1], State.SUCCEEDED)
+        told = [each.text for each in (await here.live.events(after=0, limit=1000)).events]
+        assert "node here is used again: it takes new jobs" in told
+        assert "node here joined" not in told
         assert here.state(jobs[0]) is State.RUNNING
 
     play_on(world, first, tmp_path)

@@ -318,3 +318,22 @@ def test_no_start_is_promised_behind_a_job_whose_steps_are_all_done(tmp_path: Pa
         assert start.sentence == "how long job 1 will run is not known"
 
     play(story, tmp_path, devices=1)
+
+
+@pytest.mark.parametrize("limit_s", [20.0, 2000.0])
+def test_no_start_is_promised_after_a_job_that_its_limit_will_end(
+    limit_s: float, tmp_path: Path
+) -> None:
+    async def story(here: Bench) -> None:
+        teach(here, "known", *[1000.0] * 5)
+        first = await here.submit("forever", model="known", time_limit_s=limit_s)
+        await here.reached(first, State.RUNNING)
+        after = await here.live.why(await here.submit("forever", after=(first,)))
+        late = f"the time limit of job {first} will probably end it, and it then never starts"
+        assert after.because.endswith(late) == (limit_s < 1000.0)
+        assert (after.estimate is None) == (limit_s < 1000.0)
+        either = await here.live.why(await here.submit("forever", after_any=(first,)))
+        assert late not in either.because
+        assert either.estimate is not None
+
+    play(story, tmp_path, devices=1)

@@ -117,3 +117,26 @@ def test_a_node_that_is_lost_while_its_job_is_resized_is_named(tmp_path: Path) -
         )
 
     play_on(world, story, tmp_path, policy="afs+steady?run_s=0&rest_s=0")
+
+
+def test_a_job_on_a_lost_node_runs_no_longer_and_never_less(tmp_path: Path) -> None:
+    """1. A node is lost, and the end of its job is not known yet. 2. It has ended."""
+    world = MemoryWorld.of(Node("a", 1, "none"), Node("b", 1, "none"))
+
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.memory.hang(job)
+        (device,) = (await here.live.job(job)).job.devices
+        here.live.context.inbox.tell(NodeLost(device.partition(":")[0], "the test lost it"))
+        await here.reached(job, State.STOPPING)
+        shown = (await here.live.job(job)).job.running_s
+        assert shown > 0
+        await here.settle()
+        assert (await here.live.job(job)).job.running_s == shown
+        await here.live.hold(ME, job)
+        here.memory.release(job)
+        await here.reached(job, State.HELD)
+        assert (await here.live.job(job)).job.running_s >= shown
+
+    play_on(world, story, tmp_path)

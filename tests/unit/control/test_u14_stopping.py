@@ -1,9 +1,15 @@
 """A job that is being stopped holds its devices until it has released them."""
 
+from dataclasses import replace
 from pathlib import Path
+
+import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
+from treadle.control.api.queue_order import free_text
+from treadle.core.machine import NodeView
+from treadle.engines.memory import MemoryEngine
 from treadle.wire.jobs import State
 
 
@@ -42,3 +48,43 @@ def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path)
         assert why.estimate.coverage == 0.8, "a job that is being stopped is no unknown"
 
     play(story, tmp_path, devices=2)
+
+
+def test_one_count_of_free_devices_while_a_job_is_stopping(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A job on three of four devices is cancelled, and does not end. Its processes are gone from
+    its devices, as of a job that has ended on some of its nodes. 2. A job of four devices waits."""
+    view = MemoryEngine.view
+
+    def without_processes(engine: MemoryEngine) -> tuple[NodeView, ...]:
+        return tuple(
+            replace(node, devices=tuple(replace(d, state="free", jobs=()) for d in node.devices))
+            for node in view(engine)
+        )
+
+    async def story(here: Bench) -> None:
+        stays = await here.submit("forever", devices="3")
+        await here.reached(stays, State.RUNNING)
+        waits = await here.submit("forever", devices="4")
+        here.memory.hang(stays)
+        await here.live.hold(ME, waits)
+        await here.live.cancel(ME, stays)
+        await here.reached(stays, State.STOPPING)
+        await here.settle()
+        small = await here.submit("forever", devices="2")
+        await here.reached(small, State.STARTING)
+        monkeypatch.setattr(MemoryEngine, "view", without_processes)
+        (node,) = here.live.nodes()
+        free = [each.name for each in node.devices if each.state == "free"]
+        assert {job for each in node.devices for job in each.jobs} == {stays, small}
+        assert here.live.status().free == len(free)
+        await here.live.release(ME, waits)
+        await here.settle()
+        (row,) = (await here.live.jobs(states=("PENDING",), limit=1)).jobs
+        why = await here.live.why(waits)
+        assert free_text(here.live.context.scheduler) in why.because
+        assert free_text(here.live.context.scheduler) in row.because
+        assert f"{len(free)} of 4" in why.evidence[0] or "taken" in why.evidence[0]
+
+    play(story, tmp_path, devices=4)

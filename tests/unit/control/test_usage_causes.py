@@ -71,6 +71,6 @@ def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
         assert row.failed_h == whole.failed_h == 0.0
         (attempt,) = (await here.live.job(job)).attempts
         assert attempt.failure is not None
-        assert attempt.failure.sentence == "A node was lost; run again."
+        assert attempt.failure.sentence == "A node was lost."
 
     play(story, tmp_path)

@@ -1,4 +1,4 @@
-"""What `why` says of sizes agrees with itself, with what was measured and with the expected end."""
+"""What `why` says of sizes and the queue agrees with itself and with what was measured."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +97,9 @@ def test_a_job_that_waits_for_a_drained_node_is_not_in_the_queue(tmp_path: Path)
         waits = await here.submit("true")
         await here.settle()
         why = await here.live.why(waits)
-        assert why.evidence[0].endswith(", 1 job waits, 1 more waits for nodes that are not in use")
+        assert why.evidence[0].endswith(
+            ", 1 job waits, 1 more waits for more devices than are in use"
+        )
         assert place_text(why) == "the only job in the queue"
 
     play_on(MemoryWorld.of(*NEAR), story, tmp_path)

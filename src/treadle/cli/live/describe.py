@@ -14,7 +14,7 @@ from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.core.errors import TreadleError
-from treadle.core.wording import ago, gib_text, named_jobs, several, share, short_span
+from treadle.core.wording import ago, gib_text, listed, named_jobs, several, share, short_span
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import (
     AttemptView,
@@ -293,7 +293,11 @@ def _attempt(run: AttemptView, now: float) -> list[str]:
     how = plain(run.told)
     if run.failure:
         retried = "; retried" if run.failure.retried else ""
-        how = f"{plain(run.failure.sentence)}{retried}"
+        sentence = plain(run.failure.sentence)
+        how = f"{sentence.removesuffix('.')}{retried}" if retried else sentence
+    elif run.ended_at is None and run.lost:
+        nodes = "node" if len(run.lost) == 1 else "nodes"
+        how = f"{nodes} {plain(listed(run.lost, BESIDE_MAX))} lost, being ended"
     begun = run.started_at > 0
     return [
         str(run.number),

@@ -197,7 +197,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     if kind == "JobStarted":
         return _start_sentence(job, body)
-    words = _SENTENCES.get(kind)
+    undrained = kind == "NodeJoined" and body.get("undrained")
+    words = _SENTENCES.get("NodeUndrained" if undrained else kind)
     if words is None:
         return kind
     facts = dict(body)
@@ -277,6 +278,7 @@ _SENTENCES = {
     "RankReplaced": "{killed} in job {job}",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
+    "NodeUndrained": "node {node} is used again: it takes new jobs",
     "NodeLost": "node {node} was lost{because}",
     "NodeDrained": "node {node} is drained: it takes no new jobs",
     "JobFinished": "job {job} finished",

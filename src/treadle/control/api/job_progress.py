@@ -161,7 +161,7 @@ def limit_left_s(context: Context, record: JobRecord) -> float | None:
     """Seconds until its time limit stops it, if it has one; it counts over all attempts."""
     if record.time_limit_s is None:
         return None
-    return max(0.0, record.time_limit_s - record.ran_s - _held_s(context, record))
+    return max(0.0, record.time_limit_s - record.ran_s - held_s(context, record))
 
 
 def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) -> Remaining:
@@ -272,8 +272,12 @@ def _age_s(context: Context, record: JobRecord, row: Job) -> float:
     return age_s
 
 
-def _held_s(context: Context, record: JobRecord) -> float:
-    return 0.0 if record.began_s is None else max(0.0, context.clock.now() - record.began_s)
+def held_s(context: Context, record: JobRecord) -> float:
+    """For how long its newest attempt has run so far."""
+    if record.began_s is None:
+        return 0.0
+    until_s = context.clock.now() if record.lost_s is None else record.lost_s
+    return max(0.0, until_s - record.began_s)
 
 
 def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) -> Estimate:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from treadle.control.api.context import Context
+from treadle.control.api.node_views import node_views
 from treadle.core.lifecycle import Phase
 from treadle.version import __version__
 from treadle.wire.jobs import State
@@ -15,7 +16,7 @@ def metrics(context: Context) -> tuple[Figure, ...]:
     """All of them at this moment."""
     scheduler, charge = context.scheduler, context.charge
     states = Counter(record.state for record in context.jobs.records.values())
-    all_devices = [device for node in context.engine.view() for device in node.devices]
+    all_devices = [device for node in node_views(context) for device in node.devices]
     rows: list[Figure] = [
         ("treadle_jobs", {"state": state}, float(states.get(state, 0)))
         for state in State

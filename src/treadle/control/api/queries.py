@@ -15,6 +15,7 @@ from treadle.control.api.job_output import JobOutput
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.node_views import node_views
 from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import (
     STOPPING,
@@ -255,7 +256,7 @@ class Queries:
     def nodes(self) -> tuple[NodeView, ...]:
         """Those that are there, and those that were lost and have not come back."""
         context = self._context
-        there = with_busy(context.engine.view(), context.learner.seen.busy_now())
+        there = with_busy(node_views(context), context.learner.seen.busy_now())
         names = {node.name for node in there}
         return (*there, *(each.view() for each in context.lost if each.node.name not in names))
 

@@ -68,7 +68,7 @@ def usable(scheduler: Scheduler, job: Job | None = None) -> int:
 
 def free_text(scheduler: Scheduler, job: Job | None = None, *, free: int | None = None) -> str:
     """How many devices are free, as the end of a sentence; of one job, of those it may use."""
-    count = free_devices(scheduler, job) if free is None else free
+    count = idle_devices(scheduler, job) if free is None else free
     have = free_of(count, all_devices(scheduler, job), usable(scheduler, job))
     return have + drained_text(scheduler, job)
 
@@ -111,20 +111,30 @@ def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:
     return () if leaving is None else leaving.allocations[-1].devices
 
 
-def idle_devices(scheduler: Scheduler) -> int:
-    """How many devices no job has.
+def idle_devices(scheduler: Scheduler, job: Job | None = None) -> int:
+    """How many devices no job has; of one job, of those that it may use.
 
-    One that a job is still leaving can be given to another, which then waits, and is not idle.
+    One that a job is still leaving can be given to another, which then waits, and is not idle. All
+    counts that people are shown are this one.
     """
-    left: set[Device] = set()
+    left = being_left(scheduler)
+    if not left:
+        return free_devices(scheduler, job)
+    closed, nodes = scheduler.closed, _nodes(scheduler, job)
+    return sum(
+        each not in closed and each not in left and (nodes is None or each.node in nodes)
+        for each in scheduler.tenancy.free
+    )
+
+
+def being_left(scheduler: Scheduler) -> dict[Device, JobId]:
+    """Devices that jobs were ordered off and have not said to have released."""
+    found: dict[Device, JobId] = {}
     for identity, leaving in scheduler.state.leaving.items():
         job = scheduler.jobs.get(identity)
         if job is not None and job.phase in _LEAVING:
-            left.update(device for each in leaving.allocations for device in each.devices)
-    if not left:
-        return free_devices(scheduler)
-    closed = scheduler.closed
-    return sum(1 for each in scheduler.tenancy.free if each not in closed and each not in left)
+            found |= {device: identity for each in leaving.allocations for device in each.devices}
+    return found
 
 
 def in_queue(scheduler: Scheduler, identity: JobId) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import end_of, progress_of
+from treadle.control.api.job_progress import end_of, held_s, progress_of
 from treadle.control.api.queue_order import held_devices
 from treadle.control.api.why_ended import advised, how_it_ended
 from treadle.control.api.why_holding import beside
@@ -68,7 +68,7 @@ def _ending(context: Context, record: JobRecord) -> JobView:
 
 def _view(context: Context, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
     devices = tuple(map(str, held_devices(context.scheduler, row)))
-    held_s = 0.0 if record.began_s is None else max(0.0, context.clock.now() - record.began_s)
+    runs_s = held_s(context, record)
     return JobView(
         id=record.id,
         name=record.name,
@@ -89,8 +89,8 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         end=end_of(context, record, row),
         submitted_at=record.submitted_at,
         started_at=record.started_at,
-        running_s=record.ran_s + held_s,
-        device_s=record.device_s + max(0.0, held_s - record.counted_s) * len(devices),
+        running_s=record.ran_s + runs_s,
+        device_s=record.device_s + max(0.0, runs_s - record.counted_s) * len(devices),
         attempts=record.attempts,
         resizes=record.resizes,
         failures=record.failures,

@@ -10,7 +10,7 @@ from itertools import islice, takewhile
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import forecast
-from treadle.control.api.job_progress import end_of, expectation, length_of
+from treadle.control.api.job_progress import end_of, expectation, left_of, length_of
 from treadle.control.api.machine_trouble import machine_trouble
 from treadle.control.api.nodes_away import (
     on_drained,
@@ -23,6 +23,7 @@ from treadle.control.api.queue_order import (
     STOPPING,
     free_devices,
     free_text,
+    idle_devices,
     in_queue,
     position,
 )
@@ -31,7 +32,15 @@ from treadle.control.api.why_closed import on_closed
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.api.why_evidence import evidence
 from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_text, holding
-from treadle.control.jobs import ARRAY, DEPENDENCY, MACHINE, USER, JobRecord, fits_at_most
+from treadle.control.jobs import (
+    ARRAY,
+    DEPENDENCY,
+    MACHINE,
+    PROBABLY,
+    USER,
+    JobRecord,
+    fits_at_most,
+)
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason
@@ -72,6 +81,8 @@ def why(context: Context, record: JobRecord) -> Why:
     decided = queued and found.cause not in _NOT_DECIDED
     # It is let through in the simulation, when what it waits for has happened.
     follows = found.cause in _FOLLOWS and not found.never and not _stalled(context, record)
+    if follows and (doubt := _ended_by_limit(context, record)):
+        found, follows = found._replace(because=f"{found.because}; {doubt}"), False
     ahead = forecast(context, record.id) if decided or follows else None
     start = None if ahead is None else ahead.start
     change = found.change
@@ -319,6 +330,16 @@ def _dependency(context: Context, record: JobRecord) -> Finding:
     return Finding("dependency", f"it starts after {listed(parts, NAMED_MAX)}")
 
 
+def _ended_by_limit(context: Context, record: JobRecord) -> str:
+    """That a job which has to succeed first will probably not; empty if none is known to fail."""
+    for name in record.after:
+        other, row = context.jobs.records.get(name), context.row(name)
+        left = None if other is None or row is None else left_of(context, other, row)
+        if left is not None and left.lengths.survival(left.limit_s) > PROBABLY:
+            return f"the time limit of job {name} will probably end it, and it then never starts"
+    return ""
+
+
 def _backing_off(context: Context, row: Job) -> Finding | None:
     left_s = row.ready_at - context.clock.now()
     if left_s <= 0:
@@ -338,9 +359,9 @@ def _bound(context: Context, row: Job) -> Finding | None:
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
     # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
-    # nodes.
-    sentence, free = found.sentence, free_devices(context.scheduler)
-    for count in dict.fromkeys((0, free)):
+    # nodes; and it may give away what another job is still leaving.
+    sentence, idle = found.sentence, idle_devices(context.scheduler)
+    for count in dict.fromkeys((0, free_devices(context.scheduler))):
         seen = free_of(count, context.cluster.device_count)
-        sentence = sentence.replace(seen, free_text(context.scheduler, free=count))
+        sentence = sentence.replace(seen, free_text(context.scheduler, free=min(count, idle)))
     return Finding(found.cause, sentence)

@@ -39,6 +39,7 @@ from treadle.control.jobs.replay import Rebuilt
 from treadle.control.jobs.respec import Respec, question_about, worked_s
 from treadle.control.jobs.submission import (
     NAME_MAX,
+    PROBABLY,
     SECONDS_MAX,
     TENANT,
     Person,
@@ -65,6 +66,7 @@ __all__ = [
     "MACHINE",
     "NAME_MAX",
     "NODES",
+    "PROBABLY",
     "SECONDS_MAX",
     "TENANT",
     "USER",

@@ -121,6 +121,7 @@ class EndCompletion:
         safe = self._safe_share(record, ended) if newest else record.safe
         if fresh:  # Nothing was heard of this attempt; what it had is what the one before left.
             safe = next((f.safe for f in own[::-1] if isinstance(f, AttemptEnded)), record.safe)
+        ended = self._until_lost(record, ended) if newest else ended
         ran_s = self._ran_s(record, row, ended, newest=newest)
         whole = replace(
             ended,
@@ -233,6 +234,20 @@ class EndCompletion:
         if gauge is not None and gauge.total is not None:
             return gauge.seen_share
         return min(0.99, job.iterations_at(self._clock.now()) / job.spec.iterations)
+
+    def _until_lost(self, record: JobRecord, ended: AttemptEnded) -> AttemptEnded:
+        """The same of an attempt that lost a node: it counts as having run until that was known.
+
+        What is left of it may have ended a little before, but it was said to run.
+        """
+        if record.lost_s is None or record.began_s is None:
+            return ended
+        known_at = self._wall() - (self._clock.now() - record.lost_s)
+        return replace(
+            ended,
+            ran_s=max(ended.ran_s or 0.0, record.lost_s - record.began_s),
+            ended_at=max(ended.ended_at or 0.0, known_at),
+        )
 
     def _ran_s(
         self, record: JobRecord, row: AttemptRow | None, ended: AttemptEnded, *, newest: bool

@@ -141,7 +141,7 @@ class Reducer:
             self._noted(fact)
             return
         if isinstance(fact, NodeLost):
-            self._lost(fact.node)
+            self._lost(fact.node, now)
             return
         record = self._jobs.records.get(job_of(fact))
         if record is None:
@@ -169,11 +169,15 @@ class Reducer:
         if attempt is not None:
             self._jobs.put_attempt(noted(attempt, fact))
 
-    def _lost(self, node: str) -> None:
+    def _lost(self, node: str, now: float) -> None:
         """What ran there may run on until its engine says that it has ended."""
         for row in list(self._jobs.open.values()):
-            if node in nodes_in(row.devices):
-                self._jobs.put_attempt(with_loss(row, node))
+            if node not in nodes_in(row.devices):
+                continue
+            self._jobs.put_attempt(with_loss(row, node))
+            record = self._jobs.records.get(row.job)
+            if record is not None and record.running == row.number and record.lost_s is None:
+                record.lost_s = now
 
     def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
         number = fact.attempt or record.launched.get(fact.action, 0)
@@ -199,6 +203,7 @@ class Reducer:
             started_at = max(started_at, min(at, record.submitted_at))
             record.started_at = record.started_at or max(started_at, record.submitted_at)
             record.began_s, record.counted_s = now - (at - started_at), 0.0
+            record.lost_s = None
             record.starts += 1
             if record.starts == 1:
                 self._predict(record, len(attempt.devices))
@@ -292,6 +297,7 @@ class Reducer:
         if fact.attempt and self._jobs.overtaken(key):
             return
         record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
+        record.lost_s = None
         self._learner.end(record.id, now)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown

@@ -88,6 +88,7 @@ class JobRecord:
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
     began_s: float | None = None  # when the newest attempt began, by the run's own clock
+    lost_s: float | None = None  # when a node of it was lost: it counts as having run until then
     ran_s: float = 0.0  # seconds of attempts that have ended
     device_s: float = 0.0  # the same of device-seconds
     counted_s: float = 0.0  # of the running attempt, seconds that device_s has already

@@ -322,7 +322,7 @@ class FleetEngine:
                 if (course := self.courses.get(fact.job)) is not None:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
-                self._tell(NodeJoined(self.members[node].node))
+                self._tell(NodeJoined(self.members[node].node, undrained=True))
             case _:
                 self._tell(fact)
 

@@ -45,7 +45,7 @@ class NodeGate:
             ) from None
         if drain != self.drained:
             self.drained = drain
-            self._report(NodeDrained(node) if drain else NodeJoined(self.node))
+            self._report(NodeDrained(node) if drain else NodeJoined(self.node, undrained=True))
 
     def objection(self, order: Start | Change) -> str:
         """Why the node takes nothing new; empty if it does. Raises EngineError if it cannot."""
