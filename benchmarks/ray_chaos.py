@@ -4,7 +4,8 @@
 
 Needs root, `ip`, `nsenter`, `unshare` and the right to make network namespaces. Elsewhere
 `--without-cuts` leaves out the nodes that are cut off, and does all the rest on loopback.
-With `--joining` a node is missed and joins again while a controller takes over.
+With `--joining` a node is missed and joins again while a controller takes over. With `--hanging`
+the process of an agent is stopped too.
 One line for each seed: what was done, and how the attempts ended; then a summary, which is also in
 FOLDER/ray_chaos.json, from the first seed on. If anything is wrong it is said, the folder of that
 run is kept, and the exit code is 1; `--seeds N` plays the same plan again.
@@ -27,7 +28,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.on_ray.chaos_network import sweep, why_not
-from tests.on_ray.chaos_plan import joining, plan_of
+from tests.on_ray.chaos_plan import hanging, joining, plan_of
 
 if importlib.util.find_spec("ray") is None:
     sys.exit("chaos on Ray needs Ray, which is not installed; pip install 'treadle[ray]'")
@@ -35,7 +36,7 @@ if importlib.util.find_spec("ray") is None:
 from tests.on_ray.chaos_cluster import ChaosCluster
 from tests.on_ray.chaos_run import Outcome, Run
 
-KINDS = ("cut", "raylet", "agent", "controller", "driver")
+KINDS = ("cut", "raylet", "agent", "controller", "driver", "hang")
 
 
 def seeds_in(text: str) -> list[int]:
@@ -53,7 +54,7 @@ class Chaos:
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self._left = deque(options.seeds)
         self._folder, self._cuts, self._into = folder, not options.without_cuts, options.into
-        self._joining = options.joining
+        self._joining, self._hanging = options.joining, options.hanging
         self._begun, self._within_s = time.monotonic(), options.within
         self._lock = threading.RLock()  # whoever gives up holds it for ever
         self._clusters: dict[int, ChaosCluster] = {}
@@ -112,6 +113,7 @@ class Chaos:
     def _play(self, cluster: ChaosCluster, seed: int) -> Outcome:
         folder = self._folder / f"{seed}"
         plan = joining(seed) if self._joining else plan_of(seed, cuts=self._cuts)
+        plan = hanging(plan) if self._hanging else plan
         outcome = Run(cluster, plan, folder).play()
         self._outcomes.append(outcome)
         say(str(outcome))
@@ -154,6 +156,7 @@ class Chaos:
             },
             "cuts_left_out": not self._cuts,
             "joins_while_a_controller_takes_over": self._joining,
+            "agents_hang": self._hanging,
             "faults": {kind: struck[kind] for kind in KINDS},
             "faults_without_a_victim": {kind: missed[kind] for kind in KINDS if missed[kind]},
             "jobs": sum(len(each.plan.works) for each in outcomes),
@@ -196,6 +199,7 @@ def main() -> int:
     )
     parser.add_argument("--without-cuts", action="store_true", help="cut off no node")
     parser.add_argument("--joining", action="store_true", help="see above; needs cuts")
+    parser.add_argument("--hanging", action="store_true", help="see above")
     options = parser.parse_args()
     if options.joining and options.without_cuts:
         parser.error("--joining is about a node that is cut off")

@@ -14,7 +14,7 @@ from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, JobStarted, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
-from treadle.engines.fleet import node_client, silent_nodes
+from treadle.engines.fleet import gathering, node_client, silent_nodes
 from treadle.engines.fleet.silent_nodes import SILENT
 
 DEVICES = [Device("n1", number) for number in range(3)]
@@ -28,6 +28,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_client, "SLOW_AFTER_S", 0.5)
     monkeypatch.setattr(node_client, "SILENT_AFTER_S", 1.0)
     monkeypatch.setattr(node_client, "PERSON_WAITS_S", 0.1)
+    monkeypatch.setattr(gathering, "WAIT_S", 0.1)
     monkeypatch.setattr(silent_nodes, "LOOK_EVERY_S", 0.05)
 
 
@@ -76,14 +77,39 @@ def test_a_node_is_closed_while_its_agent_hangs_and_what_runs_there_runs_on(tmp_
 def test_the_next_agent_of_a_node_takes_over_what_runs_and_the_node_is_used_again(tmp_path):
     async def story(bench: FleetStory) -> None:
         await runs(bench)
-        await falls_silent(bench)
         bench.job("two", "sleep", "86400")
+        bench.world.links["n1"].awake.clear()
         await bench.order(Start(1, "two", Allocation((DEVICES[1],))))
+        await falls_silent(bench)
+        assert view_of(bench, "n1").stuck.keys() == {"one", "two"}
         await bench.world.replace_agent("n1")
         await bench.started("two", 1)
         await bench.until(lambda: changes(bench)[3:] == [*map(DeviceOpened, DEVICES)])
         assert bench.count(JobStarted, "one") == 1
         assert bench.count(AttemptEnded, "one") == 0
+
+    tell(tmp_path, story)
+
+
+def test_what_is_ordered_there_goes_back_to_the_queue(tmp_path):
+    """1. A job on two nodes waits for a device of one. 2. The agent of the other hangs. 3. A job
+    is ordered there before the scheduler has heard of it.
+    """
+
+    async def story(bench: FleetStory) -> None:
+        await runs(bench)
+        bench.job("wide", "sleep", "86400")
+        bench.job("late", "sleep", "86400")
+        bench.job("zero", "sleep", "86400")
+        await bench.order(Start(1, "zero", spread("n0")))
+        await bench.started("zero", 1)
+        await bench.order(Start(2, "wide", Allocation((Device("n0", 0), DEVICES[1]))))
+        await falls_silent(bench)
+        await bench.order(Start(3, "late", Allocation((DEVICES[2],))))
+        for job, action in (("wide", 2), ("late", 3)):
+            end = await bench.ended(job, action)
+            assert (end.attempt, end.how) == (0, How.STOPPED)
+        assert bench.runs_on("wide") == bench.runs_on("late") == set()
 
     tell(tmp_path, story)
 

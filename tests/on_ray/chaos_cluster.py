@@ -162,11 +162,11 @@ class ChaosCluster:
         self._nodes[node].back_at = time.monotonic() + back_after_s
         return processes.send(raylet, signal.SIGKILL)
 
-    def kill_agent(self, node: str) -> bool:
+    def hit_agent(self, node: str, number: signal.Signals) -> bool:
         raylet = self._raylet(node)
         found = [] if raylet is None else children(raylet.pid)
         agents = [each for each in found if "AgentActor" in processes.command_of(each.pid)]
-        return bool([each for each in agents if processes.send(each, signal.SIGKILL)])
+        return bool([each for each in agents if processes.send(each, number)])
 
     def cut(self, node: str) -> None:
         self._nodes[node].is_cut = True

@@ -44,7 +44,7 @@ class Work:
 
 class Fault(NamedTuple):
     at: float
-    kind: str  # cut, raylet, agent, controller, driver
+    kind: str  # cut, raylet, agent, controller, driver, hang
     node: str
     lasts_s: float = 0.0  # until it is healed or started again
 
@@ -93,6 +93,17 @@ def joining(seed: int) -> Plan:
         for work in plan.works
     ]
     return replace(plan, works=tuple(works), faults=tuple(sorted(faults)))
+
+
+def hanging(plan: Plan) -> Plan:
+    """The same jobs and faults, and the process of an agent is stopped too.
+
+    Of a node whose raylet lives: a stopped process outlives its raylet, and keeps its folder.
+    """
+    draw = random.Random(f"hanging {plan.seed}")
+    there = sorted(set(NODES) - plan.lost())
+    hang = Fault(draw.uniform(0.5, 12.0), "hang", draw.choice(there))
+    return replace(plan, faults=tuple(sorted([*plan.faults, hang])))
 
 
 def _works(draw: random.Random) -> list[Work]:

@@ -31,6 +31,7 @@ SLOW = 5
 GONE_S = 60.0  # for what was ended a moment ago
 _DEVICES = re.compile(r" INFO up: Status\(.* devices=([0-9]+),")
 _LOST = re.compile(r"node (\S+) is lost: ")
+_RESTARTED = re.compile(r"the agent of node (\S+) has not answered for [0-9]+ s: Ray was asked")
 
 
 @dataclass
@@ -147,8 +148,9 @@ class Run:
             hit = True
         elif fault.kind == "raylet":
             hit = cluster.kill_raylet(node, fault.lasts_s)
-        elif fault.kind == "agent":
-            hit = cluster.kill_agent(node)
+        elif fault.kind in ("agent", "hang"):
+            how = signal.SIGKILL if fault.kind == "agent" else signal.SIGSTOP
+            hit = cluster.hit_agent(node, how)
         elif fault.kind == "driver":
             hit = self._kill_driver()
         else:
@@ -236,9 +238,9 @@ class Run:
         agents = agent_records(self._daemon.state)
         outcome.wrong += agents.wrong
         lost = self._lost()
-        # An agent that is killed may be away for longer than its lease lasts.
-        killed = {fault.node for fault in outcome.struck if fault.kind == "agent"}
-        late = (killed & agents.fenced) - lost - self._plan.lost()
+        # An agent that is killed, or hangs, may be away for longer than its lease lasts.
+        killed = {fault.node for fault in outcome.struck if fault.kind in ("agent", "hang")}
+        late = ((killed | self._restarted()) & agents.fenced) - lost - self._plan.lost()
         outcome.notes += [f"(the agent of {node} came too late)" for node in sorted(late)]
         # On a machine that is too busy Ray may miss a node to which nothing was done.
         outcome.notes += [f"({node} was missed)" for node in lost - self._plan.lost()]
@@ -252,6 +254,10 @@ class Run:
 
     def _lost(self) -> set[str]:
         return set(_LOST.findall((self._daemon.state / "daemon.log").read_text()))
+
+    def _restarted(self) -> set[str]:
+        """Nodes whose agents did not answer: on a machine that is too busy, others too."""
+        return set(_RESTARTED.findall((self._daemon.state / "daemon.log").read_text()))
 
     def _began_with(self) -> list[int]:
         """The devices that controllers began with, where nodes were missing that nothing hurt."""

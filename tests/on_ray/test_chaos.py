@@ -15,7 +15,7 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.on_ray.chaos_cluster import ChaosCluster
 from tests.on_ray.chaos_judge import double_booked, ended_rightly, outlived
 from tests.on_ray.chaos_network import sweep, why_not
-from tests.on_ray.chaos_plan import HEAD, Work, joining, plan_of
+from tests.on_ray.chaos_plan import HEAD, Work, hanging, joining, plan_of
 from tests.on_ray.chaos_records import RankRecord, Span
 from tests.on_ray.chaos_run import PROGRAM, Run, document_of
 from tests.shared import THOROUGH
@@ -128,6 +128,16 @@ def test_a_node_may_be_missed_and_join_while_a_controller_takes_over() -> None:
         assert -2.0 <= dies.at - (cut.at + cut.lasts_s) <= 6.0
         assert plan.lost() == plan_of(seed).lost()
         assert [work.state for work in plan.works] == [work.state for work in plan_of(seed).works]
+
+
+def test_an_agent_may_hang_on_a_node_that_is_not_lost() -> None:
+    for seed in range(100):
+        before = plan_of(seed)
+        plan = hanging(before)
+        (hang,) = set(plan.faults) - set(before.faults)
+        assert hang.kind == "hang"
+        assert hang.node not in plan.lost() == before.lost()
+        assert plan.works == before.works
 
 
 def test_ranks_of_the_chaos_meet_on_one_node_and_on_several(tmp_path: Path) -> None:

@@ -84,6 +84,22 @@ def test_a_lost_node_is_listed_and_waited_for_until_it_is_back(tmp_path: Path) -
     play_on(world, second, tmp_path)
 
 
+def test_the_first_answer_of_a_daemon_knows_which_nodes_are_gone(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 1, "none"))
+
+    async def first(here: Bench) -> None:
+        job = await here.submit("forever", devices="2")
+        await here.reached(job, State.RUNNING)
+        del world.nodes["a"]
+
+    async def second(here: Bench) -> None:
+        status = here.live.status()
+        assert (status.devices, status.nodes, status.lost_nodes, status.running) == (1, 1, 1, 0)
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
 def test_of_many_lost_nodes_the_last_are_remembered_for_a_while() -> None:
     nodes = [Node(f"n{number}", 1) for number in range(NODES_MAX + 1)]
     lost = LostNodes(nodes)

@@ -51,6 +51,8 @@ def test_what_runs_there_is_said_to_have_a_node_that_does_not_answer(
             return tuple(replace(each, stuck={job: SAID}) for each in views)
 
         monkeypatch.setattr(here.memory, "view", view)
+        here.live.context.inbox.tell(*CLOSED)
+        await here.settle()
         assert f"; {SAID}" in (await here.live.why(job)).because
         monkeypatch.undo()
 

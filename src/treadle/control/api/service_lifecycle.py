@@ -100,7 +100,9 @@ class Life:
             change = PolicySet(context.charge.policy, context.charge.placement)
             await context.commit.note(Batch(), change)
         # Before any order of ours: the attempts that it begins get their nonces from it.
-        context.inbox.tell(ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts)
+        began = [ControllerBegan(secrets.token_hex(8)), *self._parts.restored.facts]
+        taken = asyncio.get_running_loop().create_future()
+        context.commit.tell(began, Rider(done=taken))
         await self._restore_histories()
         unseen = {id_of(row): nodes_in(row.devices) for row in context.jobs.open.values()}
         closed = self._parts.restored.closed
@@ -116,6 +118,8 @@ class Life:
         ]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
+        with suppress(Exception):  # Before people can ask: nodes may be gone since the last time.
+            await asyncio.wait_for(taken, LEAVE_WITHIN_S)
 
     async def close(self) -> None:
         """Leave; jobs run on and are taken over by the next service."""

@@ -105,7 +105,7 @@ class FleetEngine:
         self._begun: asyncio.Task[None] | None = None
         self._changes: list[ClusterChange] | None = []  # that came before it began
         self._tasks: set[asyncio.Task[None]] = set()
-        self._silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
+        self.silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
         self._machines = Machines(context.root / "machines.json")
         self._lost = LostParts(self, fleet.fencing, self._machines)
         self._checkpoints = CheckpointFolders(context.root)
@@ -124,7 +124,7 @@ class FleetEngine:
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self.courses.values())
         fenced = waiting_for_fences(self.courses.values(), self._lost.closing_in_s())
-        silent = self._silent.jobs(self.courses.values())
+        silent = self.silent.jobs(self.courses.values())
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         return tuple(
             with_health(self._views.view(each.node, jobs, self._closed, doing), self.clients)
@@ -244,7 +244,7 @@ class FleetEngine:
         self._lost.found(lost - self._coming)
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
-        self.keep(self._silent.watch())
+        self.keep(self.silent.watch())
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
         for course in plan.begin:
             assert course.beginning is not None
@@ -298,14 +298,14 @@ class FleetEngine:
             epoch=self._epoch,
             rows=tuple(rows),
             attempts=tuple(sorted(attempts)),
-            closed=self._silent.told(node),
+            closed=self.silent.told(node),
             launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
-        self._silent.answered(node)
+        self.silent.answered(node)
         self._views.seen[node] = seen.view
         behind_s = self._clock.now() - seen.now
         self._sightings[node] = Sightings(seen.measurements, behind_s)

@@ -71,4 +71,5 @@ async def _prepared(client: NodeClient, order: Launching, node: str) -> messages
             session=session, order=order.id, job=order.job, allocation=own, wait_s=WAIT_S
         )
 
-    return await client.within_session("prepare", asked, messages.Prepared)
+    # Not much longer than that: it is asked whether the order still stands.
+    return await client.within_session("prepare", asked, messages.Prepared, 2 * WAIT_S)

@@ -16,6 +16,7 @@ from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.gathering import Ready, gathered, objection
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined
+from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.split import gang_of
 from treadle.engines.fleet.traces import Traces
 
@@ -32,6 +33,7 @@ class LaunchDesk(Protocol):
     code: CodeFolders
     traces: Traces
     outputs: FleetOutput
+    silent: SilentNodes
 
     def ask(self, order: Launching) -> Launch: ...
     def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
@@ -82,7 +84,7 @@ class Launches:
             self._launch(course, order)
 
     def _launch(self, course: Course, order: Launching) -> None:
-        how, why = objection(order, self._desk.members, self._desk.ever)
+        how, why = self._objection(order)
         if how is not None:
             self._desk.do(course, course.not_launched(order, how, why))
         elif len(order.allocation.nodes()) > 1 or self._desk.copies.apart:
@@ -90,13 +92,18 @@ class Launches:
         else:
             self._place(course, order, 0, {})
 
+    def _objection(self, order: Launching) -> tuple[How | None, str]:
+        if self._desk.silent.are_among(order.allocation.nodes()):
+            return How.STOPPED, ""  # Back to the queue.
+        return objection(order, self._desk.members, self._desk.ever)
+
     def _place(
         self, course: Course, order: Launching, port: int, workdirs: Mapping[str, str]
     ) -> None:
         """Give the parts to their nodes. workdirs: that jobs were given there."""
         if course.beginning is not order:
             return
-        how, why = objection(order, self._desk.members, self._desk.ever)
+        how, why = self._objection(order)
         if how is not None:  # A node left while files were copied.
             self._desk.do(course, course.not_launched(order, how, why))
             return
@@ -122,10 +129,11 @@ class Launches:
     async def _gather(self, course: Course, order: Launching) -> None:
         """Launch once all nodes have the job's files and could begin at once."""
 
-        def wanted() -> bool:
-            return course.beginning is order
-
         nodes, ready = order.allocation.nodes(), Ready()
+
+        def wanted() -> bool:
+            return course.beginning is order and not self._desk.silent.are_among(nodes)
+
         workdirs = await self._provided(order, wanted)
         if isinstance(workdirs, NotProvided):
             self._desk.do(course, course.not_launched(order, *workdirs))

@@ -50,6 +50,11 @@ class SilentNodes:
         for device in [device for device in shut if device.node == name]:
             self._tell(DeviceOpened(device))
 
+    def are_among(self, names: Iterable[str]) -> bool:
+        """Whether a node of these is closed: the scheduler gives it nothing more."""
+        shut = {device.node for device, why in self._closed.items() if why.cause == SILENT}
+        return not shut.isdisjoint(names)
+
     def told(self, name: str) -> tuple[DeviceClosed, ...]:
         """What its agent must know of closed devices: it knows by itself that it answers."""
         own = (each for device, each in self._closed.items() if device.node == name)
