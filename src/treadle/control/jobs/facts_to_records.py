@@ -22,7 +22,7 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
-from treadle.control.jobs.records import JobRecord, progress_of, records_from
+from treadle.control.jobs.records import JobRecord, progress_of, records_from, state_of_phase
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
     Attempted,
@@ -49,7 +49,7 @@ from treadle.core.events import (
     NodeLost,
     RankReplaced,
 )
-from treadle.core.job import Job, JobId
+from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
@@ -442,19 +442,6 @@ def _asked(record: JobRecord, fact: Fact) -> None:
             record.after, record.after_any, record.broken = (), (), ""
         case _:
             pass
-
-
-def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
-    """What people call the phase of a job."""
-    match job.phase:
-        case Phase.WAITING:
-            return State.HELD if blocked else State.PENDING
-        case Phase.STARTING:
-            return State.RESIZING if record.resizing else State.STARTING
-        case Phase.RUNNING:
-            return State.RUNNING
-        case _:
-            return State.STOPPING
 
 
 def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:

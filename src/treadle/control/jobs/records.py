@@ -12,7 +12,8 @@ import msgspec
 
 from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import JobId
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
 from treadle.core.state import Kept
 from treadle.journal.facts import JobAccepted
 from treadle.store.rows import JobRow
@@ -190,3 +191,16 @@ def progress_of(said: LastProgress) -> Progress:
         source=said.source,
         stages=dict(said.stages),
     )
+
+
+def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
+    """What people call the phase of a job."""
+    match job.phase:
+        case Phase.WAITING:
+            return State.HELD if blocked else State.PENDING
+        case Phase.STARTING:
+            return State.RESIZING if record.resizing else State.STARTING
+        case Phase.RUNNING:
+            return State.RUNNING
+        case _:
+            return State.STOPPING
