@@ -202,8 +202,7 @@ class Reducer:
             # A clock that was set back must not make a job start before it was submitted.
             started_at = max(started_at, min(at, record.submitted_at))
             record.started_at = record.started_at or max(started_at, record.submitted_at)
-            record.began_s, record.counted_s = now - (at - started_at), 0.0
-            record.lost_s = None
+            record.began_s, record.counted_s, record.lost_s = now - (at - started_at), 0.0, None
             record.starts += 1
             if record.starts == 1:
                 self._predict(record, len(attempt.devices))
