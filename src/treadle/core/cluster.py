@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf
 from typing import NamedTuple, Self
 
 from treadle.core.errors import InvalidInputError
@@ -87,6 +88,12 @@ class Cluster:
     def largest_node(self) -> int:
         """The most devices that one node offers."""
         return max((node.device_count for node in self.nodes), default=0)
+
+    @cached_property
+    def device_memory_least_gib(self) -> float:
+        """Of the devices whose memory is known; infinite if none is."""
+        known = (node.device_memory_gib for node in self.nodes if node.device_memory_gib)
+        return min(known, default=inf)
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -53,7 +53,7 @@ def has_memory(node: Node, device_memory_gib: float) -> bool:
 
 def too_small(device_memory_gib: float, cluster: Cluster) -> Nodes:
     """The nodes whose devices are known to have less memory; none for 0."""
-    if not device_memory_gib:
+    if device_memory_gib <= cluster.device_memory_least_gib:
         return Nodes()
     return Nodes(node.name for node in cluster.nodes if not has_memory(node, device_memory_gib))
 
