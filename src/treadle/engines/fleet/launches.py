@@ -11,6 +11,7 @@ from treadle.core.events import JobStarted
 from treadle.core.launch import Launch
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
 from treadle.engines.fleet.copies.code_folders import CodeFolders
+from treadle.engines.fleet.copies.copier import SupersededError
 from treadle.engines.fleet.course import Course, Effect, Launching
 from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.gathering import Ready, gathered, objection
@@ -158,6 +159,8 @@ class Launches:
             await self._desk.copies.provide(launch, nodes, wanted)
             if self._desk.copies.apart:
                 return await self._desk.code.provide(launch, nodes, wanted)
+        except SupersededError:  # If the order stands, a node is silent: back to the queue.
+            return NotProvided(How.STOPPED)
         except StrandedError as error:
             return NotProvided(How.MACHINE_ERROR, str(error), error.nodes, error.why)
         except EngineError as error:

@@ -42,6 +42,7 @@ from treadle.engines.fleet.copies.copier import (
     listed,
     merged,
     part_of,
+    until_ready,
 )
 from treadle.engines.fleet.copies.tree import ChangedError, Listing
 from treadle.engines.fleet.traces import Traces
@@ -136,13 +137,16 @@ class CheckpointCopies:
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
     ) -> None:
-        """Give all these nodes the newest checkpoints. Raises StrandedError, or EngineError."""
+        """Give all these nodes the newest checkpoints.
+
+        Raises StrandedError, SupersededError or EngineError.
+        """
         if not launch.resumed or not self.apart:
             return
         async with self._lock(launch.job):
             for node in nodes:
                 if node in self._clients:
-                    await self._clients[node].ready()
+                    await until_ready(self._clients[node], wanted)
             held = await self._held(launch, nodes)
             written = [each for each in held if each.stock.attempt]
             # An attempt that wrote nothing has not made what was written before worthless.

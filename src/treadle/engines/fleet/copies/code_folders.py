@@ -26,7 +26,7 @@ from treadle.core.wording import gib_text
 from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
 from treadle.engines.fleet.copies.command_paths import files_run
-from treadle.engines.fleet.copies.copier import Asked, Copy, Source, copy, part_of
+from treadle.engines.fleet.copies.copier import Asked, Copy, Source, SupersededError, copy, part_of
 from treadle.engines.fleet.copies.incoming import digest
 from treadle.engines.fleet.copies.tree import (
     FILE,
@@ -101,8 +101,8 @@ class CodeFolders:
     ) -> dict[str, str]:
         """Have all these nodes see the job's folder and what it runs.
 
-        The folders that the job runs in, by node, in place of its own. Raises StrandedError, or
-        EngineError.
+        The folders that the job runs in, by node, in place of its own. Raises StrandedError,
+        SupersededError or EngineError.
         """
         sights = {node: await self._sight(launch, node) for node in nodes}
         given = {node: sight.own for node, sight in sights.items() if sight.own}
@@ -129,7 +129,7 @@ class CodeFolders:
             self.doing[launch.job] = f"{why}; that is tried again"
             await asyncio.sleep(pause_s)
             if not wanted():
-                return {}
+                raise SupersededError
         raise EngineError(why, retryable=True)
 
     async def _send(

@@ -5,6 +5,7 @@ Every piece carries its digest, which the node that takes it checks. Files that 
 not sent. What was sent appears there only when all of it has come (incoming.py).
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
@@ -15,6 +16,7 @@ from treadle.engines.fleet.copies import copy_messages as messages
 from treadle.engines.fleet.copies.tree import FOLDER, ChangedError, Entry
 
 PIECE_BYTES = 1 << 20
+WANTED_LOOK_S = 0.5  # between looks whether a copy is still wanted, while nothing is sent
 
 Answer = TypeVar("Answer")
 
@@ -58,6 +60,18 @@ class Copy:
     gid: int | None = None
     wanted: Callable[[], bool] = lambda: True
     progress: Progress = lambda done, total: None  # noqa: ARG005
+
+
+async def until_ready(client: Asked, wanted: Callable[[], bool]) -> None:
+    """Until somebody is in charge of the node. Raises SupersededError."""
+    ready = asyncio.ensure_future(client.ready())
+    try:
+        while not ready.done():
+            if not wanted():
+                raise SupersededError
+            await asyncio.wait({ready}, timeout=WANTED_LOOK_S)
+    finally:
+        ready.cancel()
 
 
 async def listed(client: Asked, folder: messages.Folder) -> Source:
