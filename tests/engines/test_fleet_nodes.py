@@ -321,6 +321,40 @@ def test_a_member_that_does_not_answer_keeps_no_controller_from_beginning(tmp_pa
     tell(tmp_path, story)
 
 
+@pytest.mark.parametrize("answer", ["garbled", "an error"])
+def test_an_agent_that_cannot_be_surveyed_keeps_no_controller_from_beginning(
+    tmp_path, monkeypatch, answer
+):
+    """What runs there is not run elsewhere meanwhile."""
+    monkeypatch.setattr(survey, "WITHIN_S", 3.0)
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        link = bench.world.links["n1"]
+        if answer == "garbled":
+            link.garbled.add("survey")
+        else:
+            look = link.agent._look
+            failures = iter([ValueError("a file that nothing foresees")])
+
+            def fails(asked: messages.Survey) -> messages.Surveyed:
+                for failure in failures:
+                    raise failure
+                return look(asked)
+
+            monkeypatch.setattr(link.agent, "_look", fails)
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
+        await engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        assert NodeLost("n1") in bench.jobs.facts
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("wide") == {"n0", "n2"}
+
+    tell(tmp_path, story)
+
+
 def test_an_agent_refuses_a_controller_that_another_one_has_followed(tmp_path):
     async def story(bench: FleetStory) -> None:
         await bench.engine.adopt([])

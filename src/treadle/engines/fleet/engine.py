@@ -57,11 +57,11 @@ from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
-from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
+from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as ClusterChange
 from treadle.engines.fleet.port import Fleet, Joined, Left
 from treadle.engines.fleet.silent_nodes import SilentNodes
-from treadle.engines.fleet.survey import all_ready, surveyed
+from treadle.engines.fleet.survey import all_ready, says_at_last, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
@@ -251,23 +251,21 @@ class FleetEngine:
             self.do(course, [Begin(course.beginning)])
 
     def _wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
-        """A member that says nothing is taken for away, though what it has may run on."""
+        """A member that does not say what it has is taken for away, though that may run on."""
         member = self.members.pop(client.name)
         del self.clients[client.name]
         self._coming.add(client.name)
-        logger.warning("node %s does not answer and is not used until it does", client.name)
-        self._tell(NodeLost(client.name, "its agent does not answer"))
+        logger.warning("node %s is not used before it says what it has", client.name)
+        self._tell(NodeLost(client.name, "its agent does not say what runs there"))
 
-        async def answered() -> None:
-            while client.name in self._coming:  # Until it left, or another agent speaks for it.
-                with suppress(EngineError):
-                    await client.ask("survey", survey, messages.Surveyed)
-                    if client.name in self._coming:  # It may have left with its answer.
-                        self._join(member)
-                    return
-                await asyncio.sleep(AGAIN_LAST_S)
+        def awaited() -> bool:
+            return client.name in self._coming  # Else it left, or another agent speaks for it.
 
-        self.keep(answered())
+        async def waiting() -> None:
+            if await says_at_last(survey, client, awaited):
+                self._join(member)
+
+        self.keep(waiting())
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None

@@ -2,12 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from treadle.core.errors import EngineError
 from treadle.engines.fleet import messages
-from treadle.engines.fleet.node_client import NodeClient
-from treadle.engines.fleet.port import Change, Left
+from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
+from treadle.engines.fleet.port import Change, Left, StaleEpochError
 
 WITHIN_S = 60.0  # for an agent to answer
 
@@ -19,7 +19,7 @@ Found = dict[str, tuple[messages.FoundAttempt, ...]]
 async def surveyed(
     asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Change]
 ) -> Found:
-    """What each node has; those that do not answer are left out.
+    """What each node has; those that do not answer, or cannot say it, are left out.
 
     An attempt of a job may run on a node that does not answer, and a second one beside it must not
     be launched. changes: of the cluster, as they come: a node that left is not waited for.
@@ -29,16 +29,38 @@ async def surveyed(
         try:
             async with asyncio.timeout(WITHIN_S):
                 return (await client.patiently("survey", asked, messages.Surveyed)).found
-        except EngineError:
-            if any(isinstance(each, Left) and each.name == client.name for each in changes):
-                return ()
+        except StaleEpochError:
             raise
         except TimeoutError:
+            return None
+        except Exception as error:  # One node must not keep all others from being used.
+            if any(isinstance(each, Left) and each.name == client.name for each in changes):
+                return ()
+            logger.error("node %s does not say what it has: %s", client.name, error)  # noqa: TRY400
             return None
 
     answers = await asyncio.gather(*(one(client) for client in clients))
     pairs = zip(clients, answers, strict=True)
     return {client.name: found for client, found in pairs if found is not None}
+
+
+async def says_at_last(
+    asked: messages.Survey, client: NodeClient, awaited: Callable[[], bool]
+) -> bool:
+    """Whether a node that was left out has said what it has, as long as that is awaited."""
+    said = ""
+    while awaited():
+        try:
+            await client.ask("survey", asked, messages.Surveyed)
+            return awaited()  # It may have left with its answer.
+        except EngineError:
+            pass
+        except Exception as error:
+            if str(error) != said:
+                said = str(error)
+                logger.exception("what node %s has", client.name)
+        await asyncio.sleep(AGAIN_LAST_S)
+    return False
 
 
 async def all_ready(clients: Sequence[NodeClient]) -> None:
