@@ -3,6 +3,9 @@
 import threading
 from pathlib import Path
 
+import pytest
+
+from treadle.engines.fleet.agent import Agent
 from treadle.engines.ray.agent_host import AgentHost, Post
 
 WITHIN_S = 20.0
@@ -40,8 +43,9 @@ def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_
     host = AgentHost(lambda: True, again_after_s=0.001)
     resuming = host.resume(kept)
     assert asked.wait(WITHIN_S)
-    wanted = host.attend(post(tmp_path, rack="r1")).result(WITHIN_S)
+    attending = host.attend(post(tmp_path, rack="r1"))
     go.set()
+    wanted = attending.result(WITHIN_S)
     resuming.result(WITHIN_S)
     assert host.attend(post(tmp_path, rack="r1")).result(WITHIN_S).agent == wanted.agent
     host.close().result(WITHIN_S)
@@ -51,4 +55,29 @@ def test_nothing_is_resumed_where_no_controller_has_been(tmp_path: Path) -> None
     host = AgentHost(lambda: True)
     host.resume(lambda: None).result(WITHIN_S)
     assert not (tmp_path / "nodes").exists()
+    host.close().result(WITHIN_S)
+
+
+def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. Treadle has left, and its jobs run. 2. An agent dies, and Ray starts it again. 3. Another
+    Treadle wants the agent, in the very moment in which it begins.
+    """
+    monkeypatch.setattr(Agent, "runs", lambda agent: agent.root.is_relative_to(tmp_path / "a"))
+    asked, go = threading.Event(), threading.Event()
+
+    def kept() -> Post:
+        asked.set()
+        assert go.wait(WITHIN_S)
+        return post(tmp_path / "a")
+
+    host = AgentHost(lambda: True, again_after_s=0.001)
+    host.resume(kept)
+    assert asked.wait(WITHIN_S)
+    others = host.others(post(tmp_path / "b"))
+    attending = host.attend(post(tmp_path / "b"))
+    go.set()
+    assert others.result(WITHIN_S) == str(tmp_path / "a")
+    assert attending.result(WITHIN_S).others == str(tmp_path / "a")
     host.close().result(WITHIN_S)

@@ -97,6 +97,9 @@ class AgentHost:
         self._confirming: asyncio.Task[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._turn = asyncio.Lock()
+        # Cleared until it was tried once to be the agent of before: its jobs may be another's.
+        self._tried = asyncio.Event()
+        self._tried.set()
         threading.Thread(target=self._loop.run_forever, name="agent", daemon=True).start()
 
     def attend(self, post: Post) -> "Future[Attending]":
@@ -113,7 +116,7 @@ class AgentHost:
 
     def others(self, post: Post) -> "Future[str]":
         """The state folder of another Treadle whose jobs run here; empty if none do."""
-        return self._run(self._others(post))
+        return self._run(self._others_now(post))
 
     def call(self, incarnation: str, verb: str, document: bytes) -> "Future[bytes]":
         """A call of the controller to the agent that it knows."""
@@ -131,11 +134,17 @@ class AgentHost:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def _attend(self, post: Post) -> Attending:
+        await self._tried.wait()
         async with self._turn:
             return await self._become(post)
 
+    async def _others_now(self, post: Post) -> str:
+        await self._tried.wait()
+        return await self._others(post)
+
     async def _resume(self, kept: Callable[[], Post | None]) -> None:
         said = ""
+        self._tried.clear()  # Before anything else that was asked for begins.
         while True:
             try:
                 if (post := await asyncio.to_thread(kept)) is None:
@@ -145,6 +154,8 @@ class AgentHost:
                         return
             except Exception as error:  # Ray's client may raise anything.
                 why = str(error) or repr(error)
+            finally:
+                self._tried.set()
             if why != said:
                 logger.warning("the agent of this node does not go on: %s; trying again", why)
                 said = why
