@@ -15,6 +15,7 @@ from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
+from treadle.engines.ray.agent_watch import AgentPulse
 from treadle.engines.ray.cluster import RayNode
 from treadle.engines.ray.driver import Driver
 
@@ -317,3 +318,23 @@ def test_an_agent_that_ray_has_not_started_yet_is_neither_pinged_nor_killed() ->
         assert (cluster.pings, cluster.restarted) == ([], [])
 
     tell(story, node("b"), second_s=0.001)
+
+
+def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> None:
+    """An actor may be gone between two questions about it, which is no RayError."""
+
+    class Gone:
+        def process_of(self, node: RayNode) -> str:
+            raise ValueError("there is no such actor")
+
+        def restart_agent(self, node: RayNode, process: str) -> bool:
+            raise AssertionError
+
+    async def story() -> None:
+        pulse = AgentPulse(node("b"), Gone())
+        pulse._heard -= WITHIN_S
+        assert pulse.is_quiet
+        await pulse.check(None)
+        assert not pulse.is_quiet
+
+    asyncio.run(story())

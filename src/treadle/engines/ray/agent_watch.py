@@ -54,6 +54,8 @@ class AgentPulse:
                 await self._restart(process)
         except RayError as error:
             logger.warning("the agent of node %s: %s", self._node.name, first_line(error))
+        except Exception:  # Ray may raise anything, as where the actor has gone meanwhile.
+            logger.exception("the agent of node %s", self._node.name)
         self.hear()  # From now on it, or the next one, has as much time again.
 
     async def _answers_ping(self, actor: Any) -> bool:  # noqa: ANN401
