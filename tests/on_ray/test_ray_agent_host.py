@@ -1,8 +1,10 @@
 """The host of an agent, without Ray: an agent that dies goes on though there is no controller."""
 
+import asyncio
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from treadle.engines.fleet.agent import Agent
@@ -80,4 +82,26 @@ def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_r
     go.set()
     assert others.result(WITHIN_S) == str(tmp_path / "a")
     assert attending.result(WITHIN_S).others == str(tmp_path / "a")
+    host.close().result(WITHIN_S)
+
+
+def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_path: Path) -> None:
+    """As where a file system does not answer: they use up the threads of the agent's event loop."""
+    asked, go = threading.Semaphore(0), threading.Event()
+
+    def is_member() -> bool:
+        asked.release()
+        return True
+
+    host = AgentHost(is_member)
+    often = msgspec.structs.replace(post(tmp_path), lease_s=0.05)
+    assert host.attend(often).result(WITHIN_S).node is not None
+    for _ in range(64):
+        host._run(asyncio.to_thread(go.wait))
+    host.ping().result(WITHIN_S)
+    while asked.acquire(blocking=False):
+        pass
+    for _ in range(3):
+        assert asked.acquire(timeout=WITHIN_S / 4)
+    go.set()
     host.close().result(WITHIN_S)

@@ -11,7 +11,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -90,6 +90,8 @@ class AgentHost:
     ) -> None:
         """is_member: asks the cluster about this node. It may block for seconds, and raise."""
         self._is_member, self._again_after_s = is_member, again_after_s
+        # A thread of its own: those of the loop may all wait for a file system.
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="member")
         self._post: Post | None = None
         self._agent: Agent | None = None
         self._incarnation = ""
@@ -237,7 +239,7 @@ class AgentHost:
         """Tell the agent that its node is a member if the cluster says so; else why not."""
         asked_at = fence.now()
         try:
-            if not await asyncio.to_thread(self._is_member):
+            if not await self._loop.run_in_executor(self._asking, self._is_member):
                 return "the cluster says that it is dead"
         except Exception as error:  # Ray's client may raise anything.
             return str(error) or repr(error)
