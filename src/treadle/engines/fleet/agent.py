@@ -94,6 +94,7 @@ class Agent:
         self._session: Session | None = None
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
+        self._sweeping: asyncio.Task[None] | None = None
         self._relay = ReportRelay(root, self._token_of)
         self._copies = AgentCopies(self._roots, self)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
@@ -161,6 +162,8 @@ class Agent:
     async def close(self) -> None:
         """Leave; what runs keeps running."""
         self._relay.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
         async with self._taking:
             await self._end_session()
 
@@ -210,7 +213,9 @@ class Agent:
                 )
             await self._end_session()
             await self._relay.open()
-            session = self._begin_session(asked)
+            # In a thread: the lease is renewed meanwhile, though that folder may not answer.
+            shared = await asyncio.to_thread(self.sees, asked.shared, asked.probe)
+            session = self._begin_session(asked, shared=shared)
             try:
                 session.controls.allow(asked.launches)
                 closed = {each.device: each for each in asked.closed}
@@ -221,20 +226,22 @@ class Agent:
                 await session.engine.close()
                 raise
             self._session = session
-            await self._sweep(session)
-            upto, shared = session.controls.outbox.upto, session.checkpoints != self.root
-            root = str(session.checkpoints)
+            self._sweep(session)
+            upto, root = session.controls.outbox.upto, str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
 
-    async def _sweep(self, session: Session) -> None:
+    def _sweep(self, session: Session) -> None:
         """Now and then, while a controller is in charge: it says where checkpoints are."""
-        if fence.now() >= self._sweep_at:
-            self._sweep_at = fence.now() + SWEEP_EVERY_S
-            with suppress(OSError):
+
+        async def sweep() -> None:
+            with suppress(OSError, EngineError):  # The session may have ended.
                 await self._copies.sweep(session.id)
 
-    def _begin_session(self, asked: messages.TakeCharge) -> Session:
-        shared = self.sees(asked.shared, asked.probe)
+        if fence.now() >= self._sweep_at and (self._sweeping is None or self._sweeping.done()):
+            self._sweep_at = fence.now() + SWEEP_EVERY_S
+            self._sweeping = asyncio.get_running_loop().create_task(sweep())
+
+    def _begin_session(self, asked: messages.TakeCharge, *, shared: bool) -> Session:
         checkpoints = Path(asked.shared).parent if shared else self.root
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
@@ -335,7 +342,7 @@ class Agent:
         outbox = session.controls.outbox
         await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
         session = self._of(asked.session)
-        await self._sweep(session)
+        self._sweep(session)
         (view,) = session.engine.view()
         await self._relay.open()  # If it could not before.
         reports, reports_upto = self._relay.given(asked.reports_after)

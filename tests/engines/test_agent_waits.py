@@ -1,0 +1,47 @@
+"""File systems that do not answer: an agent goes on with all that does not need them."""
+
+import asyncio
+import threading
+
+import pytest
+from tests.engines.bench import WITHIN_S
+from tests.engines.fleet_story import FleetStory, tell
+
+
+def test_an_agent_answers_while_it_removes_what_is_left_of_copies(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        link, go, begun = bench.world.links["n1"], asyncio.Event(), list[str]()
+
+        async def slow(session: str) -> None:
+            begun.append(session)
+            await go.wait()
+
+        link.agent._copies.sweep = slow  # type: ignore[method-assign]
+        await bench.engine.adopt([])
+        await bench.until(lambda: link.calls["facts"] > 3)
+        assert len(begun) == 1
+        go.set()
+
+    tell(tmp_path, story)
+
+
+def test_a_controller_whose_folder_does_not_answer_holds_up_no_agent(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its lease is renewed by the same event loop, and jobs would be killed."""
+
+    async def story(bench: FleetStory) -> None:
+        link, go, waited = bench.world.links["n1"], threading.Event(), list[bool]()
+
+        def sees(path: str, content: str) -> bool:
+            waited.append(go.wait(WITHIN_S / 4))
+            return False
+
+        monkeypatch.setattr(link.agent, "sees", sees)
+        adopting = asyncio.ensure_future(bench.engine.adopt([]))
+        await bench.until(lambda: bench.world.links["n0"].calls["facts"] > 3)
+        go.set()
+        await adopting
+        assert waited == [True]
+
+    tell(tmp_path, story)
