@@ -1,11 +1,11 @@
 """The fleet engine: jobs on many nodes, each with an agent that runs the local engine there.
 
 The engine keeps a course for each job (course.py), which says what to do, and a client for each
-node (node_client.py), which has it done. The cluster says which nodes there are (port.py).
+node (node_client.py), which has it done. The cluster says which nodes there are (port.py,
+membership.py).
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replace_fields
@@ -25,7 +25,6 @@ from treadle.core.events import (
     Event,
     JobStarted,
     NodeJoined,
-    NodeLost,
     TrainingEnded,
 )
 from treadle.core.job import Job, JobId
@@ -57,21 +56,16 @@ from treadle.engines.fleet.launches import Launches, with_origin
 from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
-from treadle.engines.fleet.node_client import NodeClient
-from treadle.engines.fleet.port import Change as ClusterChange
-from treadle.engines.fleet.port import Fleet, Joined, Left
+from treadle.engines.fleet.membership import Membership
+from treadle.engines.fleet.port import Fleet, Left
 from treadle.engines.fleet.silent_nodes import SilentNodes
-from treadle.engines.fleet.survey import all_ready, says_at_last, surveyed
+from treadle.engines.fleet.survey import all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
-
-ANOTHER_MACHINE = "another machine has its name, or it was started again"
-
-logger = logging.getLogger("treadle")
 
 
 class FleetEngine:
@@ -89,10 +83,9 @@ class FleetEngine:
         copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
         self._fleet, self.address = fleet, address
-        self.members: dict[str, Joined] = {each.node.name: each for each in fleet.members()}
-        self.ever = set(self.members)  # names of all nodes that were ever there
-        self._coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
-        self.clients: dict[str, NodeClient] = {}
+        self._nodes = Membership(self, fleet.members(), self._tell)
+        self.members, self.ever = self._nodes.members, self._nodes.ever
+        self.clients = self._nodes.clients
         self.courses: dict[JobId, Course] = {}
         self._ends = NewestEnds()
         self._views = NodeViews()
@@ -103,11 +96,10 @@ class FleetEngine:
         self._epoch = 0
         self._probe = uuid4().hex
         self._begun: asyncio.Task[None] | None = None
-        self._changes: list[ClusterChange] | None = []  # that came before it began
         self._tasks: set[asyncio.Task[None]] = set()
         self.silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
         self._machines = Machines(context.root / "machines.json")
-        self._lost = LostParts(self, fleet.fencing, self._machines)
+        self.lost = LostParts(self, fleet.fencing, self._machines)
         self._checkpoints = CheckpointFolders(context.root)
         self.outputs = FleetOutput(self.clients, context.clock, self._running)
         limit_gib = context.options.copy_limit_gib
@@ -123,7 +115,7 @@ class FleetEngine:
 
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self.courses.values())
-        fenced = waiting_for_fences(self.courses.values(), self._lost.closing_in_s())
+        fenced = waiting_for_fences(self.courses.values(), self.lost.closing_in_s())
         silent = self.silent.jobs(self.courses.values())
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         return tuple(
@@ -189,7 +181,7 @@ class FleetEngine:
 
     async def close(self) -> None:
         """Leave; jobs run on, and agents go on renewing their leases."""
-        self._lost.close()
+        self.lost.close()
         tasks = [*self._tasks, *([] if self._begun is None else [self._begun])]
         for task in tasks:
             task.cancel()
@@ -208,22 +200,17 @@ class FleetEngine:
         await asyncio.shield(self._begun)
 
     async def _take_charge(self, before: Before) -> None:
-        self.ever |= before.ever()
-        self._epoch = await self._fleet.begin(self._on_change)
+        self.ever.update(before.ever())
+        self._epoch = await self._fleet.begin(self._nodes.on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         self._machines.take_over(self._epoch)
-        early, self._changes = self._changes or [], []
-        for change in early:
-            self._note_early(change)
-        for name, member in self.members.items():
-            self.clients[name] = NodeClient(member, self)
-        clients = list(self.clients.values())
+        clients, changes = self._nodes.begin()
         survey = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        found = await surveyed(survey, clients, self._changes)
-        later, self._changes = self._changes, None
+        found = await surveyed(survey, clients, changes)
+        later = self._nodes.settle()
         for client in [client for client in clients if client.name not in found]:
             clients.remove(client)
-            self._wait_for(client, survey)
+            self._nodes.wait_for(client, survey)
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
         there = takeover.Members.of(members, self._machines.known())
@@ -231,7 +218,7 @@ class FleetEngine:
         self.courses, self._unseen = plan.courses, plan.attempts
         self._machines.settle(there.machines, takeover.lost_before(self.courses.values()))
         for change in later:
-            self._on_change(change)
+            self._nodes.on_change(change)
         for client in self.clients.values():
             client.begin()
         for job in plan.stopped:
@@ -240,8 +227,8 @@ class FleetEngine:
             self._tell(AttemptEnded(attempt.job, -1, attempt.number, How.REPLACED))
         await all_ready(clients)  # Not those that have joined meanwhile.
         lost = takeover.lost_before(self.courses.values())
-        self._coming |= lost & self._fleet.coming()
-        self._lost.found(lost - self._coming)
+        self._nodes.coming.update(lost & self._fleet.coming())
+        self.lost.found(lost - self._nodes.coming)
         for gang in [course.gang for course in plan.courses.values() if course.gang]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(self.silent.watch())
@@ -249,23 +236,6 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
-
-    def _wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
-        """A member that does not say what it has is taken for away, though that may run on."""
-        member = self.members.pop(client.name)
-        del self.clients[client.name]
-        self._coming.add(client.name)
-        logger.warning("node %s is not used before it says what it has", client.name)
-        self._tell(NodeLost(client.name, "its agent does not say what runs there"))
-
-        def awaited() -> bool:
-            return client.name in self._coming  # Else it left, or another agent speaks for it.
-
-        async def waiting() -> None:
-            if await says_at_last(survey, client, awaited):
-                self._join(member)
-
-        self.keep(waiting())
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
@@ -324,6 +294,11 @@ class FleetEngine:
             case _:
                 self._tell(fact)
 
+    def forget(self, node: str) -> None:
+        """It left: what its agent said is old."""
+        self._views.forget(node)
+        self._sightings.pop(node, None)
+
     def _hear_replaced(self, node: str, fact: AttemptEnded) -> None:
         """The end of an earlier attempt, of one that was given up, or of one that goes on anew."""
         unseen = self._unseen.get(node, set())
@@ -377,83 +352,6 @@ class FleetEngine:
         if not course.busy and self.courses.get(course.job) is course:
             del self.courses[course.job]
         self._launches.go()
-
-    # -- nodes that come and go -----------------------------------------------------------------
-
-    def _on_change(self, change: ClusterChange) -> None:
-        if self._changes is not None:
-            self._changes.append(change)
-            name = change.node.name if isinstance(change, Joined) else change.name
-            if (client := self.clients.get(name)) is None:
-                return
-            if isinstance(change, Joined) and change.machine == client.machine:
-                client.follow(change)
-                return
-            if isinstance(change, Joined):
-                self._changes.insert(-1, Left(name, ANOTHER_MACHINE))
-            self.keep(client.close())  # Do not wait for what it has.
-        elif isinstance(change, Joined):
-            self._join(change)
-        else:
-            self._leave(change)
-
-    def _note_early(self, change: ClusterChange) -> None:
-        """A change between the making of the engine and its beginning."""
-        if isinstance(change, Joined):
-            known = self.members.get(change.node.name)
-            self.members[change.node.name] = change
-            self.ever.add(change.node.name)
-            if known is None or known.node != change.node:
-                self._tell(NodeJoined(change.node))
-        elif self.members.pop(change.name, None) is not None:
-            self._tell(NodeLost(change.name, change.why))
-
-    def _join(self, joined: Joined) -> None:
-        """A node came, or its agent is another one."""
-        name = joined.node.name
-        known = self.members.get(name)
-        if known is not None and known.machine != joined.machine:
-            self._leave(Left(name, ANOTHER_MACHINE))
-        elif known is not None and known.node != joined.node:
-            self._leave(Left(name, "it returned with other devices"))
-        known = self.members.get(name)
-        self.members[name] = joined
-        self.ever.add(name)
-        self._coming.discard(name)
-        before = self.clients.pop(name, None)
-        client = self.clients[name] = NodeClient(joined, self)
-        self._lost.joined(client)
-        self.keep(self._welcome(client, before, None if known else joined.node))
-
-    async def _welcome(
-        self, client: NodeClient, before: NodeClient | None, node: Node | None
-    ) -> None:
-        """node: its joining is to be told."""
-        if before is not None:
-            await before.close()
-        if self.clients.get(client.name) is not client:
-            return
-        if node is not None:
-            self._tell(NodeJoined(node))
-        client.begin()
-
-    def _leave(self, left: Left) -> None:
-        if left.name in self._coming:
-            self._coming.remove(left.name)
-            self._lost.away(left.name)
-        if (member := self.members.pop(left.name, None)) is None:
-            return
-        logger.warning("node %s is lost: %s", left.name, left.why)
-        client = self.clients.pop(left.name, None)
-        self._views.forget(left.name)
-        self._sightings.pop(left.name, None)
-        self._tell(NodeLost(left.name, left.why))
-        self._lost.away(left.name, member.machine)
-        for course in list(self.courses.values()):
-            self.do(course, course.lose(left.name, member.machine))
-        if client is not None:
-            client.leave()
-            self.keep(client.close())
 
     # -- leaves ---------------------------------------------------------------------------------
 
