@@ -1,0 +1,73 @@
+"""Members that do not say what they have when a controller takes over."""
+
+import pytest
+from tests.engines.fleet_story import FleetStory, tell
+from tests.engines.test_fleet_nodes import ONE, WIDE, both_run
+
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded, NodeJoined, NodeLost
+from treadle.core.launch import AttemptId
+from treadle.core.lifecycle import Phase
+from treadle.engines.fleet import messages, survey
+from treadle.testing.engine_bench import row
+
+
+def test_a_member_that_does_not_answer_keeps_no_controller_from_beginning(tmp_path, monkeypatch):
+    """Its jobs are not run elsewhere before it says that nothing of them is left."""
+    monkeypatch.setattr(survey, "WITHIN_S", 3.0)
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        bench.world.links["n1"].refused.add("survey")
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
+        await engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        assert NodeLost("n1") in bench.jobs.facts
+        assert "n1" not in [node.name for node in engine.nodes()]
+        assert bench.runs_on("one") == {"n1"}
+        assert bench.count(AttemptEnded, "one") == 0
+        bench.world.links["n1"].refused.discard("survey")
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("one") == set()
+        assert bench.runs_on("wide") == {"n0", "n2"}
+        assert [fact.node.name for fact in bench.jobs.facts if isinstance(fact, NodeJoined)] == [
+            "n1"
+        ]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("answer", ["garbled", "an error"])
+def test_an_agent_that_cannot_be_surveyed_keeps_no_controller_from_beginning(
+    tmp_path, monkeypatch, answer
+):
+    """What runs there is not run elsewhere meanwhile."""
+    monkeypatch.setattr(survey, "WITHIN_S", 3.0)
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        engine = await bench.crash()
+        link = bench.world.links["n1"]
+        if answer == "garbled":
+            link.garbled.add("survey")
+        else:
+            look = link.agent._look
+            failures = iter([ValueError("a file that nothing foresees")])
+
+            def fails(asked: messages.Survey) -> messages.Surveyed:
+                for failure in failures:
+                    raise failure
+                return look(asked)
+
+            monkeypatch.setattr(link.agent, "_look", fails)
+        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
+        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
+        await engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        assert NodeLost("n1") in bench.jobs.facts
+        end = await bench.ended("one", 0)
+        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+        assert bench.runs_on("wide") == {"n0", "n2"}
+
+    tell(tmp_path, story)
