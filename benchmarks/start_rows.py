@@ -39,24 +39,31 @@ class Row(NamedTuple):
 
 ROWS = (
     Row("openb_pod_list_default", 3000),
-    Row("openb_pod_list_gpuspec33", 3000),
+    Row("openb_pod_list_default", 8000),
     Row("philly_dev_aug14_oct31", 2000),
+    Row("philly_dev_aug14_oct31", 4000),
+    Row("chronus_MIX1", 1500),
     Row("afs_vc_103959", 2000),
     Row("afs_vc_103959", 2000, "weave-l"),
+    Row("afs_vc_103959", 10000),
+    Row("afs_vc_e13805", 10000),
+    Row("elasticflow_sim_cluster01", 5000),
     Row("itp_raw_cluster01", 900),
     Row("itp_raw_cluster01", 1595),
     Row("itp_raw_cluster02", 900),
     Row("itp_raw_cluster02", 900, "weave-l"),
+    Row("itp_raw_cluster02", 3000),
     Row("itp_raw_cluster03", 1000),
     Row("itp_raw_cluster03", 1000, "weave-l"),
     Row("itp_raw_cluster03", 3011),
+    Row("itp_raw_cluster03", 3011, "weave-l"),
     Row("itp_raw_cluster05", 900),
+    Row("itp_raw_cluster05", 3629),
     Row("itp_raw_cluster06", 700),
     Row("itp_raw_cluster06", 700, "weave-l"),
     Row("itp_raw_cluster06", 2396),
     Row("itp_raw_cluster10", 260),
     Row("itp_raw_cluster10", 260, "weave-l"),
-    Row("chronus_MIX1", 600),
 )
 HEAD = (
     "| trace | policy | jobs that wait | devices | no range | held | width s | overall s | ratio "
