@@ -268,6 +268,41 @@ def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
     tell(story, *nodes, settings=chosen)
 
 
+# -- another cluster ------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_does_not_have_the_jobs_is_refused_and_left_as_it_is() -> None:
+    values = Values()
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        assert await controller.next(frames.Refused) == frames.Refused("jobs run elsewhere")
+        assert (values.rows, cluster.reserved) == ({}, [])
+
+    wanted = msgspec.structs.replace(SETTINGS, cluster="m1", otherwise="jobs run elsewhere")
+    tell(story, node("b"), values=values, settings=wanted)
+
+
+def test_the_cluster_that_has_the_jobs_is_known_by_its_mark() -> None:
+    values = Values()
+    marks: list[str] = []
+
+    async def story(_: Cluster, controller: Controller) -> None:
+        marks.append((await controller.next(frames.Ready)).cluster)
+
+    tell(story, node("b"), values=values)
+    wanted = msgspec.structs.replace(SETTINGS, cluster=marks[0], otherwise="jobs run elsewhere")
+    tell(story, node("b"), values=values, settings=wanted)
+    assert marks[0] == marks[1] != ""
+
+
+def test_a_cluster_that_was_started_again_under_its_controller_is_not_refused() -> None:
+    async def story(_: Cluster, controller: Controller) -> None:
+        assert (await controller.next(frames.Ready)).epoch == 7
+
+    wanted = msgspec.structs.replace(SETTINGS, cluster="m1", otherwise="elsewhere", resumes=7)
+    tell(story, node("b"), settings=wanted)
+
+
 # -- agents that hang -----------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.ray.cluster import GcsValues, RayNode
 from treadle.engines.ray.frames import Answer, Ask, FromDriver, NoAnswer, NodeIs, NodeLeft
+from treadle.engines.ray.same_cluster import Wanted, mark_of
 from treadle.version import __version__
 
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
@@ -107,14 +108,21 @@ class Driver:
 
     async def _lead(self) -> None:
         """Ends when another controller has taken the lease."""
+        mark = await self._marked()
         self._held = await self._leased()
         self._keep(self._watch_agents())
         await self._begin()
         coming = [each.node.name for each in self._members.values() if not each.told]
-        await self._send(frames.Ready(self._held.epoch, tuple(coming)))
+        await self._send(frames.Ready(self._held.epoch, tuple(coming), mark))
         self._keep(self._watch())
         await self._renew(self._held)
         self._held = None
+
+    async def _marked(self) -> str:
+        """The mark of the cluster; one that was started again while we were there will do."""
+        asked = self._settings
+        wanted = Wanted() if asked.resumes else Wanted(asked.cluster, asked.otherwise)
+        return await asyncio.to_thread(mark_of, self._store, wanted)
 
     async def _leased(self) -> lease.Lease:
         settings = self._settings

@@ -63,13 +63,16 @@ class RayFleet:
         *,
         refusal: Callable[[], str] = str,
         fencing: Fencing | None = None,
+        keep: Callable[[str], object] = str,
     ) -> None:
         """Raises InvalidInputError if the cluster refuses us, or has another controller.
 
         refusal: why the driver that was connected last has ended, if its user can mend that.
+        keep: writes down the mark of the cluster, before anything is launched there.
         """
         self.fencing = fencing or Fencing()
         self._connect, self._settings, self._refusal = connect, settings, refusal
+        self._keep = keep
         self._known: dict[str, RayLink] = {}
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
@@ -138,7 +141,7 @@ class RayFleet:
         try:
             link.settimeout(START_WITHIN_S)
             link.sendall(frames.packed(settings))
-            epoch, members, coming = _ready(link)
+            ready, members = _ready(link)
             link.settimeout(None)
         except TimeoutError:
             link.close()
@@ -158,7 +161,8 @@ class RayFleet:
         except InvalidInputError:
             link.close()
             raise
-        return link, epoch, members, coming
+        self._keep(ready.cluster)
+        return link, ready.epoch, members, ready.coming
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
         self._reader, self._writer = await asyncio.open_connection(sock=link)
@@ -242,8 +246,8 @@ def natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
-    """The epoch, the nodes that have agents and those that have none, or the driver's refusal."""
+def _ready(link: socket.socket) -> tuple[Ready, list[NodeIs]]:
+    """What the driver has, and the nodes that have agents. Raises its refusal."""
     members: list[NodeIs] = []
     while True:
         match frames.read_blocking(link):
@@ -251,7 +255,7 @@ def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
                 members = [*(each for each in members if each.node.name != node.name), found]
             case NodeLeft(name):
                 members = [each for each in members if each.node.name != name]
-            case Ready(epoch, coming):
-                return epoch, members, coming
+            case Ready() as ready:
+                return ready, members
             case Refused(why):
                 raise InvalidInputError(why)
