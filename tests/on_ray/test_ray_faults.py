@@ -111,6 +111,7 @@ def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
                 await asyncio.sleep(0.05)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
+        assert ended.error == "the agent of node n0 renewed no lease: it hung or was away"
         assert processes.start_of(agent) is None
         await bench.order(Start(1, "long", on(HEAD, 0)))
         await bench.started("long", 1)

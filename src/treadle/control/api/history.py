@@ -332,7 +332,9 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
     if body.get("node_lost"):
-        return f"attempt {attempt} of job {job} was lost: its node, or the agent there, was away"
+        away = rule == "agent-away"
+        because = ": the agent of its node did not answer" if away else " with its node"
+        return f"attempt {attempt} of job {job} was lost{because}"
     if how == "time-limit":
         return f"job {job} reached its time limit"
     code = body.get("code")
