@@ -28,6 +28,12 @@ def test_nodes_says_in_which_rack_they_are(capsys) -> None:
     assert printed(capsys, client, "nodes").startswith("box: 0 x gpu, 8 cores, 64 GiB, rack r1\n")
 
 
+def test_nodes_says_what_its_administrator_should_mend(capsys) -> None:
+    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=())
+    client = ValueClient(machines=(replace(node, warning="2 nodes are called box"),))
+    assert "2 nodes are called box" in printed(capsys, client, "nodes").splitlines()
+
+
 @pytest.mark.parametrize(
     ("health", "quiet_s", "because", "line"),
     [

@@ -101,6 +101,8 @@ def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}{rack}"
     if node.health:
         head += f"\n{_health(node, now)}"
+    if node.warning:
+        head += f"\n{plain(node.warning)}"
     if node.health == "lost":
         return head
     if node.drained:

@@ -126,10 +126,9 @@ class FleetEngine:
         fenced = waiting_for_fences(self.courses.values(), self._lost.closing_in_s())
         silent = self.silent.jobs(self.courses.values())
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
-        return tuple(
-            with_health(self._views.view(each.node, jobs, self._closed, doing), self.clients)
-            for each in self.members.values()
-        )
+        members = self.members.values()
+        views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
+        return with_health(views, self.clients, self._fleet.warnings())
 
     async def adopt(
         self,

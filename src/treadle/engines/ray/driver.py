@@ -25,7 +25,15 @@ from treadle.engines.ray import cluster, frames, lease
 from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.ray.cluster import GcsValues, RayNode
-from treadle.engines.ray.frames import Answer, Ask, FromDriver, NoAnswer, NodeIs, NodeLeft
+from treadle.engines.ray.frames import (
+    Answer,
+    Ask,
+    FromDriver,
+    Namesakes,
+    NoAnswer,
+    NodeIs,
+    NodeLeft,
+)
 from treadle.engines.ray.same_cluster import Wanted, mark_of
 from treadle.version import __version__
 
@@ -83,7 +91,8 @@ class Driver:
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
         self._named: dict[str, Member] = {}  # the same by name
-        self._waiting: set[str] = set()  # ids of nodes whose name another one has
+        self._waiting: dict[str, RayNode] = {}  # nodes whose name another one has, by id
+        self._told_waiting: dict[str, tuple[str, ...]] = {}  # their addresses, by name
         self._lost_lately = False
         self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
         self._held: lease.Lease | None = None
@@ -186,6 +195,17 @@ class Driver:
         while True:
             await asyncio.sleep(self._settings.look_every_s)
             await self._look_again()
+            await self._tell_waiting()
+
+    async def _tell_waiting(self) -> None:
+        """Which nodes are not used because of their names, if that has changed."""
+        now: dict[str, tuple[str, ...]] = {}
+        for node in self._waiting.values():
+            now[node.name] = (*now.get(node.name, ()), node.address)
+        before, self._told_waiting = self._told_waiting, now
+        for name in before.keys() | now.keys():
+            if now.get(name) != before.get(name):
+                await self._send(Namesakes(name, now.get(name, ())))
 
     async def _look_again(self) -> None:
         try:
@@ -207,6 +227,7 @@ class Driver:
         self._lost_lately = bool(gone)
         for each in gone:
             await self._lose(self._members.pop(each))
+        self._waiting = {id_: node for id_, node in self._waiting.items() if id_ in found}
         names = {member.node.name: member.node.id for member in self._members.values()}
         for node in await self._in_turn(list(found.values())):
             if names.setdefault(node.name, node.id) != node.id:
@@ -216,6 +237,7 @@ class Driver:
                     logger.warning("node %s is used without a label: %s", node.name, node.problem)
                 member = Member(node, AgentPulse(node, self._nodes, self._second_s))
                 self._members[node.id] = self._named[node.name] = member
+                self._waiting.pop(node.id, None)
                 self._attend(member)
 
     async def _in_turn(self, found: list[RayNode]) -> list[RayNode]:
@@ -231,7 +253,7 @@ class Driver:
         Or two nodes have one name, which only their owner can mend.
         """
         if node.id not in self._waiting:
-            self._waiting.add(node.id)
+            self._waiting[node.id] = node
             logger.warning(
                 "another node of the Ray cluster is called %s: the one with the id %s is not used "
                 "before that one is gone; ray start --node-name gives it a name of its own",

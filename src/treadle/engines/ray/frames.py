@@ -73,6 +73,13 @@ class NodeLeft(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
+class Namesakes(msgspec.Struct, frozen=True, tag=True):
+    """Other nodes of the cluster have the name of one that is used, and are not used."""
+
+    name: str
+    addresses: tuple[str, ...]  # of those others; empty: there are none any more
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """The nodes that have agents were named. Others may follow."""
 
@@ -87,7 +94,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Ready | Refused
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Ready | Refused
 
 _encoder = msgspec.msgpack.Encoder()
 _from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
