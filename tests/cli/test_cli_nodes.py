@@ -62,6 +62,13 @@ def test_nodes_says_how_their_agents_do(capsys, health, quiet_s, because, line) 
         assert line in printed(capsys, client, verb).splitlines()
 
 
+def test_nodes_does_not_say_when_a_node_was_lost_that_was_only_missed_then(capsys) -> None:
+    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=())
+    lost = replace(node, health="lost", since_at=NOW - 2.0, because="it is gone", noticed=True)
+    shown = printed(capsys, ValueClient(machines=(lost,)), "nodes").splitlines()
+    assert "it is lost, which was noticed 2s ago: it is gone" in shown
+
+
 def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys) -> None:
     found = replace(STATUS, engine="ray", cluster="10.0.0.1:6379", free=0, drained_devices=6)
     client = ValueClient(found=replace(found, nodes=3, drained_nodes=2, lost_nodes=1))

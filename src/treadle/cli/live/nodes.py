@@ -119,7 +119,10 @@ def _health(node: NodeView, now: float) -> str:
     since = ago(node.since_at, now)
     match node.health:
         case "lost":
-            return f"it was lost {since}" + (f": {plain(node.because)}" if node.because else "")
+            lost = (
+                f"it is lost, which was noticed {since}" if node.noticed else f"it was lost {since}"
+            )
+            return lost + (f": {plain(node.because)}" if node.because else "")
         case "joining":
             return "its agent has not answered yet"
         case "slow" | "silent":

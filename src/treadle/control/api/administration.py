@@ -16,7 +16,6 @@ from treadle.control.loop import Resting, on_disk, wall
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
-from treadle.core.wording import span
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -61,9 +60,8 @@ class Administration:
         names = [node.name for node in engine.nodes()]
         gone = next((each for each in self._context.lost if each.node.name == name), None)
         if name not in names and gone is not None:
-            since = span(wall() - gone.since_at)
             raise ConflictError(
-                f"node {name} was lost {since} ago; it takes no orders until it is back"
+                f"node {name} {gone.since(wall())}; it takes no orders until it is back"
             )
         if name not in names:
             known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
