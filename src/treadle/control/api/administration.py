@@ -23,8 +23,8 @@ from treadle.wire.machine import Status, Who
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
-    NotFoundError,
     UnavailableError,
+    UnknownNameError,
 )
 
 EVENTS_IN_BUNDLE = 2000
@@ -65,7 +65,7 @@ class Administration:
             )
         if name not in names:
             known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-            raise NotFoundError(f"there is no node {name[:80]!r}; expected one of {known}")
+            raise UnknownNameError(f"there is no node {name[:80]!r}; expected one of {known}")
         with _refused_by_silence():
             await engine.order_node(name, NodeOrder(order))
         note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
@@ -110,7 +110,9 @@ class Administration:
             if known and int(number[:6]) < node.device_count:
                 return Device(name, int(number))
         spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
-        raise NotFoundError(f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}")
+        raise UnknownNameError(
+            f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}"
+        )
 
 
 @contextmanager
