@@ -226,11 +226,21 @@ class DeviceClosed:
     reason: str = ""
     # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck", "silent"
     cause: str = ""
+    also: tuple[Device, ...] = ()  # others, which are closed for the same reason at once
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (self.device, *self.also)
 
 
 @value
 class DeviceOpened:
     device: Device
+    also: tuple[Device, ...] = ()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (self.device, *self.also)
 
 
 Report = (

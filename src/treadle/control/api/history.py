@@ -249,7 +249,10 @@ def _named(body: Mapping[str, object]) -> dict[str, object]:
             facts["killed"] = replaced_text(rank, code)
     match body.get("device"):
         case [node, number]:
-            facts["device"] = f"{node}:{number}"
+            others = body.get("also")
+            count = 1 + len(others) if isinstance(others, list) else 1
+            one = f"device {node}:{number} is"
+            facts["device"] = one if count == 1 else f"{count} devices of node {node} are"
     match body.get("node"):
         case {"name": name}:
             facts["node"] = name
@@ -283,8 +286,8 @@ _SENTENCES = {
     "NodeDrained": "node {node} is drained: it takes no new jobs",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
-    "DeviceClosed": "device {device} is closed: {reason}",
-    "DeviceOpened": "device {device} is open again",
+    "DeviceClosed": "{device} closed: {reason}",
+    "DeviceOpened": "{device} open again",
     "Start": "start job {job} on {devices}",
     "Change": "give job {job} {count} instead: {devices}",
     "Stop": "stop job {job}",

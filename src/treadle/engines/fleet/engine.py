@@ -469,9 +469,10 @@ class FleetEngine:
         elif isinstance(fact, JobStarted):
             fact = with_origin(fact, self.copies, self.courses.get(fact.job))
         elif isinstance(fact, DeviceClosed):
-            self._closed[fact.device] = fact
+            self._closed |= dict.fromkeys(fact.devices, fact)
         elif isinstance(fact, DeviceOpened):
-            self._closed.pop(fact.device, None)
+            for device in fact.devices:
+                self._closed.pop(device, None)
         self._controls.tell(fact)
 
     def _running_gangs(self) -> list[Gang]:
