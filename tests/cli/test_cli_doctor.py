@@ -1,10 +1,14 @@
 """`treadle doctor`: attempts of a cluster are in folders of its nodes."""
 
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.cli.live_session import ValueClient
 
-from treadle.cli.live.doctor_checks import Patient, alive, examine
+from treadle.cli.live.doctor_checks import Finding, Patient, alive, examine
+from treadle.core.machine import NodeView
 from treadle.engines.local.adoption import Found
 from treadle.engines.node.attempt_folders import AttemptFolders
 
@@ -22,6 +26,17 @@ def test_attempts_on_nodes_of_a_cluster_are_counted(tmp_path: Path) -> None:
     assert attempts_of(tmp_path) == "3 folders, all readable"
     AttemptFolders(tmp_path).make("3", 1, action=1)
     assert attempts_of(tmp_path) == "4 folders, all readable"
+
+
+def test_what_is_wrong_with_nodes_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeView(name="b", device_type="cpu", cores=1, memory_gib=1, devices=())
+    client = ValueClient(machines=(node, replace(node, warning="2 nodes are called b")))
+    monkeypatch.setattr("treadle.cli.live.doctor_checks.Client", lambda _: nullcontext(client))
+    patient = Patient(tmp_path, f"sqlite:///{tmp_path / 'treadle.db'}", tmp_path / "s")
+    found = [each for each in examine(patient) if each.check == "nodes"]
+    assert found == [Finding("nodes", ok=False, text="2 nodes are called b")]
 
 
 def test_attempts_that_run_on_nodes_are_found(

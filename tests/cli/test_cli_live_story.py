@@ -208,6 +208,12 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
     assert machine.treadle("why", "77") == Answer(
         102, "", "treadle: there is no job '77'\n  treadle ps -a lists all\n"
     )
+    for words in (("nodes", "drain", "77"), ("device", "77", "avoid"), ("token", "revoke", "77")):
+        refused = machine.treadle(*words)
+        assert (refused.code, refused.err.partition(" '")[0]) == (
+            2,
+            f"treadle: there is no {words[0].removesuffix('s')}",
+        )
 
 
 def test_u13_a_job_too_large_for_the_machine_is_refused(machine: Home) -> None:

@@ -28,6 +28,12 @@ def test_nodes_says_in_which_rack_they_are(capsys) -> None:
     assert printed(capsys, client, "nodes").startswith("box: 0 x gpu, 8 cores, 64 GiB, rack r1\n")
 
 
+def test_nodes_says_what_its_administrator_should_mend(capsys) -> None:
+    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=())
+    client = ValueClient(machines=(replace(node, warning="2 nodes are called box"),))
+    assert "2 nodes are called box" in printed(capsys, client, "nodes").splitlines()
+
+
 @pytest.mark.parametrize(
     ("health", "quiet_s", "because", "line"),
     [
@@ -54,6 +60,13 @@ def test_nodes_says_how_their_agents_do(capsys, health, quiet_s, because, line) 
     client = ValueClient(machines=(node,))
     for verb in ("nodes", "top"):
         assert line in printed(capsys, client, verb).splitlines()
+
+
+def test_nodes_does_not_say_when_a_node_was_lost_that_was_only_missed_then(capsys) -> None:
+    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=())
+    lost = replace(node, health="lost", since_at=NOW - 2.0, because="it is gone", noticed=True)
+    shown = printed(capsys, ValueClient(machines=(lost,)), "nodes").splitlines()
+    assert "it is lost, which was noticed 2s ago: it is gone" in shown
 
 
 def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys) -> None:

@@ -98,6 +98,9 @@ class Cluster:
         known = {name for name, site in self.sites.items() if site.told is not None}
         return frozenset(n for n, site in self.sites.items() if site.member and n not in known)
 
+    def warnings(self) -> dict[str, str]:
+        return {}
+
     async def begin(self, tell: Callable[[ClusterChange], None]) -> int:
         self._tell = tell
         return self.epoch

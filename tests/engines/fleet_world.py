@@ -87,6 +87,7 @@ class FleetWorld:
         self.links = {name: InProcessLink(self._agent(name)) for name in nodes}
         self.away: set[str] = set()
         self.late: set[str] = set()  # members whose agents say nothing
+        self.warnings: dict[str, str] = {}  # of the cluster, by node
         self._confirming = asyncio.get_running_loop().create_task(self._confirm())
 
     def _agent(self, name: str) -> Agent:
@@ -157,6 +158,9 @@ class WorldFleet:
 
     def coming(self) -> frozenset[str]:
         return frozenset(self.world.late)
+
+    def warnings(self) -> dict[str, str]:
+        return dict(self.world.warnings)
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self.world.tell = tell

@@ -1,5 +1,7 @@
 """An attempt on several nodes: whatever the order of the parts' words, one start and one end."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -174,6 +176,20 @@ def test_a_node_that_is_lost_explains_why_its_peers_failed():
     assert isinstance(told.fact, AttemptEnded)
     assert (told.fact.how, told.fact.action, told.fact.node_lost) == (How.LOST, 1, True)
     assert told.fact.meaning == JobStopped("j", 1, 0.0)
+
+
+def test_a_part_whose_lease_ran_out_says_that_its_agent_was_away():
+    course = Course("j")
+    course.order(start := Start(0, "j", SPREAD), launch)
+    course.launched(start, gang(start))
+    node, fenced = ended("b", 137, how=How.LOST)
+    course.hear(node, replace(fenced, node_lost=True))
+    course.hear(*ended("a", 143, how=How.STOPPED))
+    (told,) = course.hear(*ended("c", 143, how=How.STOPPED))
+    assert isinstance(told, Tell)
+    assert isinstance(told.fact, AttemptEnded)
+    assert (told.fact.how, told.fact.node_lost) == (How.LOST, True)
+    assert told.fact.error == "the agent of node b renewed no lease: it hung or was away"
 
 
 def test_parts_that_fall_after_an_order_to_stop_were_stopped():

@@ -13,11 +13,13 @@ from ray.exceptions import ActorDiedError, RayError
 
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
+from treadle.engines.fleet.port import Change, Joined
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse
 from treadle.engines.ray.cluster import RayNode
 from treadle.engines.ray.driver import Driver
+from treadle.engines.ray.fleet import RayFleet
 
 SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
 WITHIN_S = 20.0
@@ -237,6 +239,31 @@ def test_of_two_nodes_with_one_name_the_one_that_has_an_agent_is_used() -> None:
     tell(story, node("b", 1), node("b", 2))
 
 
+def test_a_controller_is_warned_of_nodes_that_have_one_name() -> None:
+    """1. Of two nodes one is not used. 2. It is given another name. 3. Both are used."""
+
+    async def story() -> None:
+        cluster = Cluster(node("b", 1), replace(node("b", 2), address="10.0.0.7"))
+        ours, theirs = socket.socketpair()
+        driver = Driver(*await asyncio.open_connection(sock=theirs), cluster, Values())
+        serving = asyncio.ensure_future(driver.serve())
+        fleet = await asyncio.to_thread(RayFleet, lambda: ours, SETTINGS)
+        changes: list[Change] = []
+        await fleet.begin(changes.append)
+        await until(lambda: bool(fleet.warnings()))
+        assert fleet.warnings() == {
+            "b": "2 nodes of the Ray cluster are called b: the other, at 10.0.0.7, is not used; "
+            "give it another name with ray start --labels treadle.io/name=NAME"
+        }
+        cluster.listed[1] = node("c")
+        await until(lambda: not fleet.warnings() and bool(changes))
+        assert [each.node.name for each in changes if isinstance(each, Joined)] == ["c"]
+        await fleet.close()
+        await asyncio.wait_for(serving, WITHIN_S)
+
+    asyncio.run(story())
+
+
 def test_no_node_has_more_slots_than_its_label_or_its_cpus_allow() -> None:
     async def story(cluster: Cluster, controller: Controller) -> None:
         await controller.next(frames.Ready)
@@ -267,6 +294,41 @@ def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
     )
     chosen = msgspec.structs.replace(SETTINGS, gpus=("0",), avoid=("1",))
     tell(story, *nodes, settings=chosen)
+
+
+# -- another cluster ------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_does_not_have_the_jobs_is_refused_and_left_as_it_is() -> None:
+    values = Values()
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        assert await controller.next(frames.Refused) == frames.Refused("jobs run elsewhere")
+        assert (values.rows, cluster.reserved) == ({}, [])
+
+    wanted = msgspec.structs.replace(SETTINGS, cluster="m1", otherwise="jobs run elsewhere")
+    tell(story, node("b"), values=values, settings=wanted)
+
+
+def test_the_cluster_that_has_the_jobs_is_known_by_its_mark() -> None:
+    values = Values()
+    marks: list[str] = []
+
+    async def story(_: Cluster, controller: Controller) -> None:
+        marks.append((await controller.next(frames.Ready)).cluster)
+
+    tell(story, node("b"), values=values)
+    wanted = msgspec.structs.replace(SETTINGS, cluster=marks[0], otherwise="jobs run elsewhere")
+    tell(story, node("b"), values=values, settings=wanted)
+    assert marks[0] == marks[1] != ""
+
+
+def test_a_cluster_that_was_started_again_under_its_controller_is_not_refused() -> None:
+    async def story(_: Cluster, controller: Controller) -> None:
+        assert (await controller.next(frames.Ready)).epoch == 7
+
+    wanted = msgspec.structs.replace(SETTINGS, cluster="m1", otherwise="elsewhere", resumes=7)
+    tell(story, node("b"), settings=wanted)
 
 
 # -- agents that hang -----------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.on_ray.bench import RayBench
@@ -20,6 +21,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node import processes
+from treadle.engines.ray.agent_lock import Holder
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import RayFleet
 from treadle.testing.engine_bench import HERE, on
@@ -77,13 +79,16 @@ def test_a_job_outlives_its_agent_and_the_next_one_takes_it_over(
     async def story(bench: RayBench) -> None:
         await bench.order(Start(0, "long", HERE))
         await bench.started("long", 0)
-        agent = holder_of(bench.root / "engine" / "nodes" / "n0" / "agent.lock")
+        lock = bench.root / "engine" / "nodes" / "n0" / "agent.lock"
+        agent, written = holder_of(lock), msgspec.json.decode(lock.read_bytes(), type=Holder)
+        assert written.pid == agent
+        assert b"raylet" in Path(f"/proc/{written.parent}/cmdline").read_bytes()
         os.kill(agent, signal.SIGKILL)
         await bench.order(Stop(1, "long"))
         await bench.end("long", 1)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how) == (1, How.STOPPED)
-        assert holder_of(bench.root / "engine" / "nodes" / "n0" / "agent.lock") != agent
+        assert holder_of(lock) != agent
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 
@@ -106,6 +111,7 @@ def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
                 await asyncio.sleep(0.05)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
+        assert ended.error == "the agent of node n0 renewed no lease: it hung or was away"
         assert processes.start_of(agent) is None
         await bench.order(Start(1, "long", on(HEAD, 0)))
         await bench.started("long", 1)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.control.daemons import Daemon
+from tests.on_ray.cluster import RayCluster, environment
 from treadle.engines.ray.head import Head, head, stop
 from treadle.wire.jobs import JobRequest, State
 
@@ -67,9 +68,24 @@ def live() -> Iterator[Daemon]:
             shutil.rmtree(folder)
 
 
-def test_a_head_of_its_own(live: Daemon, tmp_path: Path) -> None:
+def up(live: Daemon, cluster: RayCluster) -> "subprocess.CompletedProcess[str]":
+    """Another start in the same state folder, on that cluster."""
+    command = [sys.executable, "-m", "treadle", "up", "--foreground", "--no-port", "--state"]
+    command += [str(live.state), "--socket", str(live.socket), "--engine", "ray"]
+    return subprocess.run(
+        [*command, "--address", cluster.address],
+        env={**os.environ, **environment(cluster.folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_head_of_its_own(live: Daemon, ray_nodes: RayCluster, tmp_path: Path) -> None:
     """1. It listens on loopback alone. 2. Its token is its owner's. 3. It outlives the daemon, with
-    its job, and the next one finds both. 4. `leave` ends it.
+    its job, and the next one finds both. 4. Another cluster, where a node has the same name, is
+    refused meanwhile. 5. `leave` ends it.
     """
     made = head_of(live)
     loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
@@ -81,6 +97,13 @@ def test_a_head_of_its_own(live: Daemon, tmp_path: Path) -> None:
     job = live.client.submit(JobRequest(command=command, workdir="/")).id
     live.reached(State.RUNNING, job)
     assert live.leave() == 0
+    refused = up(live, ray_nodes)
+    assert refused.returncode == 2
+    assert refused.stderr.splitlines()[-1] == (
+        "treadle: 1 job of this state folder runs on its own Ray head, and "
+        f"{ray_nodes.address} is another cluster; start with --engine ray --address local and let "
+        "them end, or cancel them"
+    )
     live.start()
     assert head_of(live) == made
     assert live.view(job).attempts == 1

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,50 @@ def test_decisions_name_jobs_that_ended_before_the_tab_was_opened(browser: Brows
         expect(card.first).to_contain_text("start")
         expect(visitor.page.get_by_role("img", name=re.compile("CPU time"))).to_be_visible()
         visitor.check()
+
+
+def test_nodes_say_their_rack_how_their_agents_do_and_that_they_are_drained(
+    browser: Browser, here: Daemon
+):
+    with visiting(browser, here) as visitor:
+        now = time.time()
+        states: dict[str, dict[str, object]] = {
+            "a": {"health": "answers", "rack": "r1"},
+            "b": {"health": "silent", "since_at": now - 3600.0, "drained": True},
+            "c": {"health": "lost", "since_at": now - 7200.0, "because": "Ray says it died"},
+            "d": {"health": "lost", "since_at": now - 60.0, "noticed": True},
+            "e": {"health": "joining", "warning": "2 nodes of the Ray cluster are called e"},
+        }
+
+        def answer(route: Route) -> None:
+            (one,) = route.fetch().json()
+            route.fulfill(json=[one, *({**one, "name": n, **s} for n, s in states.items())])
+
+        visitor.page.route("**/api/v1/nodes", answer)
+        visitor.log_in()
+        node = visitor.page.get_by_role("region", name=re.compile("^Node [a-e]$"))
+        for place, pattern in enumerate(
+            (
+                "· rack r1 ·.*its agent answers",
+                "its agent is silent: its last answer was 1 h.* ago.*drained: it takes no new jobs",
+                "it was lost 2 h.* ago: Ray says it died",
+                "it is lost, which was noticed 1 min.* ago",
+                "its agent has not answered yet.*2 nodes of the Ray cluster are called e",
+            )
+        ):
+            expect(node.nth(place)).to_contain_text(re.compile(pattern, re.DOTALL))
+        visitor.check()
+
+
+def test_a_node_that_is_drained_says_so_at_once(here: Daemon, visitor: Visitor):
+    (name,) = [node.name for node in here.client.nodes()]
+    node = visitor.page.get_by_role("region", name=f"Node {name}")
+    expect(node).to_contain_text("devices held")
+    expect(node).not_to_contain_text("drained")
+    here.client.order_node(name, "drain")
+    expect(node).to_contain_text("it is drained: it takes no new jobs")
+    here.client.order_node(name, "undrain")
+    expect(node).not_to_contain_text("drained")
 
 
 def test_policies_to_try_are_those_of_the_daemon(visitor: Visitor):

@@ -20,7 +20,7 @@ from treadle.client.errors import UnreachableError
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import did_you_mean
 from treadle.version import __version__
-from treadle.wire.problems import RequestError
+from treadle.wire.problems import RequestError, UnknownNameError
 
 # command -> (module:function, help line). A module is imported only when its command is used, which
 # keeps `treadle --help` fast.
@@ -260,4 +260,6 @@ def _code(error: TreadleError) -> int:
     """The exit code for an error answer, or for no answer."""
     if isinstance(error, UnreachableError):
         return 110
+    if isinstance(error, UnknownNameError):
+        return 2
     return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

@@ -240,7 +240,7 @@ def _device_closed(
     event: facts.DeviceClosed,
     now: float,  # noqa: ARG001
 ) -> None:
-    state.closed[event.device] = event.reason
+    state.closed.update(dict.fromkeys(event.devices, event.reason))
     state.stale = True
 
 
@@ -249,8 +249,9 @@ def _device_opened(
     event: facts.DeviceOpened,
     now: float,  # noqa: ARG001
 ) -> None:
-    if state.closed.pop(event.device, None) is not None:
-        state.stale = True
+    for device in event.devices:
+        if state.closed.pop(device, None) is not None:
+            state.stale = True
 
 
 # -- shared by several facts ---------------------------------------------------------------------

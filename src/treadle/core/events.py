@@ -154,12 +154,13 @@ class AttemptEnded:
     how: How
     code: int | None = None  # exit code as shells write it; of the rank that failed first
     codes: tuple[int | None, ...] = ()  # of each rank
-    error: str = ""  # why it could not be launched, or which limit it exceeded; one sentence
+    error: str = ""  # why it was not launched, or lost; or which limit it exceeded; one sentence
     started_at: float | None = None  # seconds since 1970, as the next
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
     memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
-    # It was lost with a node of its cluster: it goes back to the queue, and no failure is counted.
+    # It was lost with a node of its cluster, or because the agent there was away, as `error` says
+    # then: it goes back to the queue, and no failure is counted.
     node_lost: bool = False
     # Nodes that have its files, which cannot be copied: it can go on only there. Empty: that
     # is not known, or not so.
@@ -225,11 +226,21 @@ class DeviceClosed:
     reason: str = ""
     # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck", "silent"
     cause: str = ""
+    also: tuple[Device, ...] = ()  # others, which are closed for the same reason at once
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (self.device, *self.also)
 
 
 @value
 class DeviceOpened:
     device: Device
+    also: tuple[Device, ...] = ()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return (self.device, *self.also)
 
 
 Report = (

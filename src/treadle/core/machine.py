@@ -119,6 +119,8 @@ class NodeView:
     health: str = ""
     since_at: float | None = None  # its last answer, or its loss; seconds since 1970
     because: str = ""  # why it is lost
+    noticed: bool = False  # it was lost while no controller was there, and missed at `since_at`
+    warning: str = ""  # what its administrator should mend, in one sentence
 
     @classmethod
     def of(cls, node: Node, view: Callable[[Device], DeviceView]) -> "NodeView":

@@ -35,6 +35,7 @@ class EngineOptions:
     avoid: tuple[str, ...] = ()  # use all but these
     warm: bool = True  # Python jobs may start from warm interpreters
     address: str = ""  # of a cluster, for an engine that attaches to one
+    lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
     # The most that is copied from node to node of a job's checkpoints, or of its code.
     copy_limit_gib: float = 2.0
     turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
@@ -49,6 +50,7 @@ class EngineContext:
     root: Path  # a folder of its own on the controller's machine
     options: EngineOptions = field(default_factory=EngineOptions)
     identity: str = ""  # of the state folder; empty: it has none
+    holding: int = 0  # jobs that hold devices, as the last controller left them
 
 
 EngineFactory = Callable[[EngineContext], Engine]

@@ -42,6 +42,7 @@ class DaemonSettings:
     socket: Path
     engine: str = "local"
     address: str = ""  # of a cluster that the engine attaches to
+    lost_cluster: str = ""  # of one that is gone for good
     copy_limit_gib: float = 2.0  # of a job's checkpoints, from node to node
     devices: int | None = None  # slots of the CPU, in place of GPUs
     gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
@@ -158,6 +159,7 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
             warm=settings.warm,
             turns=settings.turns,
             address=settings.address,
+            lost_cluster=settings.lost_cluster,
             copy_limit_gib=settings.copy_limit_gib,
         ),
         wanted=Wanted(settings.policy or "", settings.placement or ""),

@@ -30,6 +30,12 @@ class NotFoundError(RequestError):
     status, code = 404, "not-found"
 
 
+class UnknownNameError(NotFoundError):
+    """There is no such node, device or token. A job that is not there is the other error."""
+
+    code = "unknown-name"
+
+
 class ConflictError(RequestError):
     status, code = 409, "conflict"
 

@@ -55,6 +55,7 @@ def test_a_lost_node_is_listed_and_waited_for_until_it_is_back(tmp_path: Path) -
         await here.settle()
         lost = here.live.nodes()[1]
         assert (lost.name, lost.health, lost.because) == ("b", "lost", "the test lost it")
+        assert not lost.noticed
         assert lost.since_at is not None
         assert abs(time.time() - lost.since_at) < 60
         assert [(each.name, each.state) for each in lost.devices] == [
@@ -95,6 +96,9 @@ def test_the_first_answer_of_a_daemon_knows_which_nodes_are_gone(tmp_path: Path)
     async def second(here: Bench) -> None:
         status = here.live.status()
         assert (status.devices, status.nodes, status.lost_nodes, status.running) == (1, 1, 1, 0)
+        assert [node.noticed for node in here.live.nodes() if node.health == "lost"] == [True]
+        with pytest.raises(ConflictError, match=r"node a is lost, which was noticed .* ago; it"):
+            await here.live.order_node(ME, "a", "drain")
 
     play_on(world, first, tmp_path)
     play_on(world, second, tmp_path)

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from tests.unit.control.memory import Bench, play
-from treadle.control.jobs import FIRST_NODES, NODES, nodes_at_start, text_of
+from treadle.control.jobs import FIRST_NODES, NODES, holding, nodes_at_start, text_of
 from treadle.core.cluster import Node
 from treadle.core.errors import TreadleError
 from treadle.store.rows import JobRow
@@ -44,7 +44,10 @@ def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment
         store = cast("Store", Kept(here.live.context.store, **settings))  # all that is asked of it
         assert nodes_at_start(store, [other]) == (other, held)
         assert nodes_at_start(store, []) == (held,), "no agent has come yet"
+        stranger = Node("stranger", held.device_count, held.device_type)
         with pytest.raises(TreadleError, match="which is now not there; start with the same"):
-            nodes_at_start(store, [Node("stranger", held.device_count, held.device_type)])
+            nodes_at_start(store, [stranger])
+        assert nodes_at_start(store, [stranger], moved=True) == (stranger, held)
+        assert holding(store) == 1
 
     play(story, tmp_path)

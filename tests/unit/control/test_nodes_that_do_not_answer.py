@@ -1,5 +1,6 @@
 """Nodes whose agents do not answer: what people are told."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from treadle.wire.problems import UnavailableError
 
 WHY = "the agent of node b does not answer"
 SAID = "the agent of node b has not answered for 40 s"
-CLOSED = [DeviceClosed(Device("b", number), WHY, "silent") for number in range(2)]
+CLOSED = DeviceClosed(Device("b", 0), WHY, "silent", (Device("b", 1),))
 
 
 def world() -> MemoryWorld:
@@ -25,7 +26,7 @@ def world() -> MemoryWorld:
 
 def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        here.live.context.inbox.tell(*CLOSED)
+        here.live.context.inbox.tell(CLOSED)
         await here.settle()
         assert here.live.status().free == 1
         job = await here.submit("true", devices="3")
@@ -33,8 +34,30 @@ def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
         why = await here.live.why(job)
         assert why.because == f"it needs 3 devices; 1 of 3 is free and 2 more cannot be used: {WHY}"
         assert why.change == "node b is used again as soon as its agent answers"
-        here.live.context.inbox.tell(*(DeviceOpened(each.device) for each in CLOSED))
+        here.live.context.inbox.tell(DeviceOpened(CLOSED.device, CLOSED.also))
         await here.reached(job, State.SUCCEEDED)
+        said = [each.text for each in (await here.live.events(limit=1000)).events]
+        assert [text for text in said if "device" in text and "node b" in text] == [
+            f"2 devices of node b are closed: {WHY}",
+            "2 devices of node b are open again",
+        ]
+        closed = (await here.live.spells()).closed
+        assert [(each.device, each.to_at is not None) for each in closed] == [
+            ("b:0", True),
+            ("b:1", True),
+        ]
+
+    play_on(world(), story, tmp_path)
+
+
+def test_devices_that_were_closed_at_once_are_each_kept_for_the_next_controller(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench) -> None:
+        here.live.context.inbox.tell(CLOSED)
+        await here.settle()
+        kept = json.loads(here.live.context.store.setting("closed") or "")
+        assert kept == [["b", 0, WHY, "silent"], ["b", 1, WHY, "silent"]]
 
     play_on(world(), story, tmp_path)
 
@@ -51,7 +74,7 @@ def test_what_runs_there_is_said_to_have_a_node_that_does_not_answer(
             return tuple(replace(each, stuck={job: SAID}) for each in views)
 
         monkeypatch.setattr(here.memory, "view", view)
-        here.live.context.inbox.tell(*CLOSED)
+        here.live.context.inbox.tell(CLOSED)
         await here.settle()
         assert f"; {SAID}" in (await here.live.why(job)).because
         monkeypatch.undo()

@@ -9,6 +9,8 @@ from tests.unit.control.memory import Bench, play
 from treadle.control.api.spells import Now
 from treadle.control.api.usage_days import days_of
 from treadle.control.loop import wall
+from treadle.core.attempt import How
+from treadle.core.events import AttemptEnded
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
 from treadle.wire.jobs import State
@@ -72,5 +74,28 @@ def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
         (attempt,) = (await here.live.job(job)).attempts
         assert attempt.failure is not None
         assert attempt.failure.sentence == "A node was lost."
+        events = (await here.live.events(job=job)).events
+        assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
+
+    play(story, tmp_path)
+
+
+def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="2")
+        await here.reached(job, State.RUNNING)
+        why = "the agent of node here renewed no lease: it hung or was away"
+        end = AttemptEnded(job, 0, 1, How.LOST, 137, error=why, node_lost=True)
+        here.live.context.inbox.tell(end)
+        await here.settle()
+        detail = await here.live.job(job)
+        failure = detail.attempts[0].failure
+        assert failure is not None
+        said = "The agent of its node did not answer until its lease had run out."
+        assert (failure.sentence, failure.evidence) == (said, why)
+        assert detail.job.failures == 0
+        events = (await here.live.events(job=job)).events
+        said = f"attempt 1 of job {job} was lost: the agent of its node did not answer"
+        assert any(each.text == said for each in events)
 
     play(story, tmp_path)

@@ -24,6 +24,7 @@ STORE_VARIABLE = "TREADLE_STORE"
 WAIT_MAX_S = 60.0
 REFUSED = 2  # exit code
 LOG_BYTES_MAX = 10 << 20
+_NOT_KEPT = ("--state", "--policy", "--placement", "--lost-cluster")  # options of one start
 
 
 class NotStartedError(TreadleError):
@@ -105,9 +106,10 @@ def _keep(folder: Path, words: Sequence[str], store: str) -> None:
     """Save the options for the next start; a failure is only noted, since the daemon runs.
 
     The state folder is where the file is, and the policy, which may be switched, is in the store.
+    That a cluster is lost is said once.
     """
     try:
-        remember(folder, _without(words, "--state", "--policy", "--placement"), store)
+        remember(folder, _without(words, *_NOT_KEPT), store)
     except OSError as error:
         note(f"the options could not be saved for the next start: {error.strerror or error}")
 

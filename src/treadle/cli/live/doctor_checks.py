@@ -4,6 +4,7 @@ import os
 import shutil
 import stat
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,6 +66,7 @@ def examine(patient: Patient) -> Iterator[Finding]:
         yield _bond(patient, there)
         yield _strays(patient, there)
     yield _socket(patient)
+    yield from _nodes(patient)
 
 
 def _examine_folder(folder: Path) -> Iterator[Finding]:
@@ -230,6 +232,14 @@ def _socket(patient: Patient) -> Finding:
         return Finding("socket", ok=False, text=f"{text}, which is another state folder")
     problem = f"; {found.problem}" if found.problem else ""
     return Finding("socket", ok=not found.problem, text=text + problem)
+
+
+def _nodes(patient: Patient) -> Iterator[Finding]:
+    """What is wrong with nodes of the cluster, if a daemon says so."""
+    with suppress(TreadleError, OSError), Client(f"unix:{patient.socket}") as client:
+        for node in client.nodes():
+            if node.warning:
+                yield Finding("nodes", ok=False, text=node.warning)
 
 
 def alive(folder: Path) -> list[Found]:

@@ -101,6 +101,8 @@ def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}{rack}"
     if node.health:
         head += f"\n{_health(node, now)}"
+    if node.warning:
+        head += f"\n{plain(node.warning)}"
     if node.health == "lost":
         return head
     if node.drained:
@@ -117,7 +119,10 @@ def _health(node: NodeView, now: float) -> str:
     since = ago(node.since_at, now)
     match node.health:
         case "lost":
-            return f"it was lost {since}" + (f": {plain(node.because)}" if node.because else "")
+            lost = (
+                f"it is lost, which was noticed {since}" if node.noticed else f"it was lost {since}"
+            )
+            return lost + (f": {plain(node.because)}" if node.because else "")
         case "joining":
             return "its agent has not answered yet"
         case "slow" | "silent":

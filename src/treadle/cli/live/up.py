@@ -47,6 +47,12 @@ _PLACES = ("socket", "state")
     "started on this machine.",
 )
 @click.option(
+    "--lost-cluster",
+    metavar="HOST:PORT",
+    help="With --address of another cluster: this one is gone for good, and the jobs that ran "
+    "there run again.",
+)
+@click.option(
     "--copy-limit",
     metavar="SIZE",
     help="With --engine ray: the most that is copied from node to node of a job's checkpoints, and "
@@ -252,7 +258,9 @@ def _address(options: Mapping[str, Any]) -> str | None:
 
 def _check_cluster(options: Mapping[str, Any]) -> None:
     """Options for an engine of several nodes."""
-    given = [name for name in ("address", "copy_limit") if options[name] is not None]
+    given = [
+        name for name in ("address", "lost_cluster", "copy_limit") if options[name] is not None
+    ]
     if given and options["engine"] in (None, "local", "memory"):
         option = f"--{given[0].replace('_', '-')}"
         raise click.UsageError(f"{option} is for an engine of a cluster, such as --engine ray")
@@ -346,6 +354,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         socket=_socket(options),
         engine=options["engine"] or "local",
         address=options["address"] or "",
+        lost_cluster=options["lost_cluster"] or "",
         copy_limit_gib=memory(options["copy_limit"] or "2GiB", "--copy-limit"),
         devices=options["devices"],
         gpus=_listed(options["gpus"]),

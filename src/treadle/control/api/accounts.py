@@ -14,8 +14,8 @@ from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
     NotAllowedError,
-    NotFoundError,
     NotKnownError,
+    UnknownNameError,
 )
 
 DAY_S = 86_400.0
@@ -159,7 +159,7 @@ class Accounts:
     async def revoke_token(self, who: Who, identity: str) -> None:
         row = next((row for row in self._rows.values() if row.id == identity), None)
         if row is None or not (who.role is Role.ADMIN or who.is_owner(row.owner, row.uid)):
-            raise NotFoundError(f"there is no token {identity!r} of yours")
+            raise UnknownNameError(f"there is no token {identity!r} of yours")
         await self._revoke([row])
 
     async def revoke_tokens(self, who: Who, user: str = "") -> tuple[TokenView, ...]:

@@ -16,7 +16,6 @@ from treadle.control.loop import Resting, on_disk, wall
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
-from treadle.core.wording import span
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
 from treadle.version import __version__
@@ -24,8 +23,8 @@ from treadle.wire.machine import Status, Who
 from treadle.wire.problems import (
     ConflictError,
     InvalidRequestError,
-    NotFoundError,
     UnavailableError,
+    UnknownNameError,
 )
 
 EVENTS_IN_BUNDLE = 2000
@@ -61,13 +60,12 @@ class Administration:
         names = [node.name for node in engine.nodes()]
         gone = next((each for each in self._context.lost if each.node.name == name), None)
         if name not in names and gone is not None:
-            since = span(wall() - gone.since_at)
             raise ConflictError(
-                f"node {name} was lost {since} ago; it takes no orders until it is back"
+                f"node {name} {gone.since(wall())}; it takes no orders until it is back"
             )
         if name not in names:
             known = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-            raise NotFoundError(f"there is no node {name[:80]!r}; expected one of {known}")
+            raise UnknownNameError(f"there is no node {name[:80]!r}; expected one of {known}")
         with _refused_by_silence():
             await engine.order_node(name, NodeOrder(order))
         note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
@@ -112,7 +110,9 @@ class Administration:
             if known and int(number[:6]) < node.device_count:
                 return Device(name, int(number))
         spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
-        raise NotFoundError(f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}")
+        raise UnknownNameError(
+            f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}"
+        )
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from treadle.control.jobs import (
     Launcher,
     LostNodes,
     Restored,
+    holding,
     nodes_at_start,
     nodes_of,
     refuse_other_engine,
@@ -101,7 +102,7 @@ class Parts:
     token_key: bytes
 
 
-def _engine(settings: LiveSettings, link: EngineLink, clock: Clock) -> Engine:
+def _engine(store: Store, settings: LiveSettings, link: EngineLink, clock: Clock) -> Engine:
     found = folder_identity(settings.root)
     return settings.engine(
         EngineContext(
@@ -110,6 +111,7 @@ def _engine(settings: LiveSettings, link: EngineLink, clock: Clock) -> Engine:
             root=settings.root,
             options=settings.options,
             identity="" if found is None else found.id,
+            holding=holding(store),
         )
     )
 
@@ -123,8 +125,9 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     clock = MonotonicClock(_run_clock(kept.get("clock")))
     inbox = Inbox()
     link = EngineLink(inbox)
-    engine = _engine(settings, link, clock)
-    cluster = Cluster(nodes_at_start(store, engine.nodes()))
+    engine = _engine(store, settings, link, clock)
+    moved = bool(settings.options.lost_cluster)
+    cluster = Cluster(nodes_at_start(store, engine.nodes(), moved=moved))
     remembered = CompanyRecord.restored(json.loads(kept.get(COMPANY_RECORD) or "{}"))
     belief = belief_on(Cluster(engine.nodes()), remembered)
     charge, condition = PolicyInCharge(), Condition()

@@ -52,7 +52,7 @@ def happened(event: Event, text: str, job: JobId, held: Iterable[str]) -> Happen
     """held: what the job that it is about has, or had until it ended."""
     match event:
         case DeviceOpened():
-            frees = frozenset({str(event.device)})
+            frees = frozenset(map(str, event.devices))
         case NodeJoined():
             frees = frozenset(f"{event.node.name}:{n}" for n in range(event.node.device_count))
         case _:

@@ -249,7 +249,10 @@ def _named(body: Mapping[str, object]) -> dict[str, object]:
             facts["killed"] = replaced_text(rank, code)
     match body.get("device"):
         case [node, number]:
-            facts["device"] = f"{node}:{number}"
+            others = body.get("also")
+            count = 1 + len(others) if isinstance(others, list) else 1
+            one = f"device {node}:{number} is"
+            facts["device"] = one if count == 1 else f"{count} devices of node {node} are"
     match body.get("node"):
         case {"name": name}:
             facts["node"] = name
@@ -283,8 +286,8 @@ _SENTENCES = {
     "NodeDrained": "node {node} is drained: it takes no new jobs",
     "JobFinished": "job {job} finished",
     "JobFailed": "job {job} failed ({reason})",
-    "DeviceClosed": "device {device} is closed: {reason}",
-    "DeviceOpened": "device {device} is open again",
+    "DeviceClosed": "{device} closed: {reason}",
+    "DeviceOpened": "{device} open again",
     "Start": "start job {job} on {devices}",
     "Change": "give job {job} {count} instead: {devices}",
     "Stop": "stop job {job}",
@@ -332,7 +335,9 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
     if body.get("node_lost"):
-        return f"attempt {attempt} of job {job} was lost: its node, or the agent there, was away"
+        away = rule == "agent-away"
+        because = ": the agent of its node did not answer" if away else " with its node"
+        return f"attempt {attempt} of job {job} was lost{because}"
     if how == "time-limit":
         return f"job {job} reached its time limit"
     code = body.get("code")

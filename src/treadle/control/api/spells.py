@@ -194,16 +194,11 @@ class Machines:
 
     def _back(self, fact: object, at: float) -> None:
         match fact:
-            case DeviceOpened(device):
-                self._open_until[device] = at
-            case DeviceClosed(device):
-                if device in self._still and device not in self._open_until:
-                    self._still.pop(device)
-                    self._add(device, fact, at, None)
-                else:
-                    # Closed again for another reason while it was closed: one follows the other.
-                    self._add(device, fact, at, self._open_until.pop(device, None))
-                self._open_until.pop(device, None)
+            case DeviceOpened():
+                self._open_until |= dict.fromkeys(fact.devices, at)
+            case DeviceClosed():
+                for device in fact.devices:
+                    self._back_closed(device, fact, at)
             case NodeLost(name):
                 # A controller that starts again may say once more what was lost before.
                 if self._there.get(name, (None, None))[0] is None:
@@ -211,6 +206,15 @@ class Machines:
             case NodeJoined(node):
                 _, to_at = self._there.pop(node.name, (None, None))
                 self._node(node, at, to_at)
+
+    def _back_closed(self, device: Device, fact: DeviceClosed, at: float) -> None:
+        if device in self._still and device not in self._open_until:
+            self._still.pop(device)
+            self._add(device, fact, at, None)
+        else:
+            # Closed again for another reason while it was closed: one follows the other.
+            self._add(device, fact, at, self._open_until.pop(device, None))
+        self._open_until.pop(device, None)
 
     def _add(
         self, device: Device, fact: DeviceClosed, from_at: float | None, to_at: float | None

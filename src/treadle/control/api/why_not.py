@@ -11,7 +11,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, named_jobs, span
 from treadle.policies.wrappers.share import why_alone
 from treadle.wire.decisions import WhyNot
-from treadle.wire.problems import NotFoundError
+from treadle.wire.problems import UnknownNameError
 
 
 def why_not(context: Context, record: JobRecord, name: str) -> WhyNot:
@@ -83,4 +83,4 @@ def _device(context: Context, name: str) -> Device:
     there = {each.name: each.device_count for each in context.cluster.nodes}
     if number.isascii() and number.isdigit() and int(number) < there.get(node, 0):
         return Device(node, int(number))
-    raise NotFoundError(f"there is no device {name!r}", hint="treadle nodes lists all")
+    raise UnknownNameError(f"there is no device {name!r}", hint="treadle nodes lists all")

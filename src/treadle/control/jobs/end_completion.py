@@ -291,7 +291,7 @@ def _reason_is_in_output(ended: AttemptEnded) -> bool:
         return ended.code != 0
     if ended.how is How.OOM_KILLED:
         return not ended.error  # Otherwise it was its own limit, not the machine's.
-    return ended.how in (How.LOST, How.TIME_LIMIT)
+    return ended.how is How.TIME_LIMIT or (ended.how is How.LOST and not ended.error)
 
 
 def _verdict(ended: AttemptEnded, words: LastWords) -> RuleVerdict | None:
@@ -300,6 +300,8 @@ def _verdict(ended: AttemptEnded, words: LastWords) -> RuleVerdict | None:
         return LAUNCHING[ended.how.value]
     if ended.how is How.OOM_KILLED and ended.error:
         return LAUNCHING["memory-limit"]
+    if ended.node_lost and ended.error:
+        return LAUNCHING["agent-away"]
     return words.verdict
 
 

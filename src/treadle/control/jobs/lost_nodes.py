@@ -12,6 +12,7 @@ import msgspec
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.machine import DeviceView, NodeView
+from treadle.core.wording import span
 
 LOST_NODES = "lost_nodes"
 NODES_MAX = 64
@@ -23,6 +24,12 @@ class LostNode:
     node: Node
     since_at: float  # seconds since 1970
     why: str = ""
+    noticed: bool = False  # it was lost before then, while no controller was there
+
+    def since(self, now_at: float) -> str:
+        """In words for people; now_at: seconds since 1970."""
+        passed = f"{span(now_at - self.since_at)} ago"
+        return f"is lost, which was noticed {passed}" if self.noticed else f"was lost {passed}"
 
     def view(self) -> NodeView:
         def shown(device: Device) -> DeviceView:
@@ -30,7 +37,13 @@ class LostNode:
             return DeviceView(name=str(device), number=device.number, model=model, state="lost")
 
         view = NodeView.of(self.node, shown)
-        return replace(view, health="lost", since_at=self.since_at, because=self.why)
+        return replace(
+            view,
+            health="lost",
+            since_at=self.since_at,
+            because=self.why,
+            noticed=self.noticed,
+        )
 
 
 class LostNodes:
@@ -39,6 +52,7 @@ class LostNodes:
     def __init__(self, known: Iterable[Node] = ()) -> None:
         """known: nodes that may be lost later."""
         self._known = {node.name: node for node in known}
+        self._unseen: set[str] = set()  # nodes that were there under an earlier controller
         self._lost: dict[str, LostNode] = {}
 
     def all(self, now_at: float) -> tuple[LostNode, ...]:
@@ -46,13 +60,15 @@ class LostNodes:
         return tuple(each for each in self._lost.values() if now_at - each.since_at < KEPT_S)
 
     def expect(self, nodes: Iterable[Node]) -> None:
-        """Nodes that may be lost later, or are about to be told as lost."""
+        """Nodes of an earlier controller: they join later, or are about to be told as lost."""
         for node in nodes:
-            if node.name not in self._lost:
-                self._known.setdefault(node.name, node)
+            if node.name not in self._lost and node.name not in self._known:
+                self._known[node.name] = node
+                self._unseen.add(node.name)
 
     def joined(self, node: Node) -> None:
         self._known[node.name] = node
+        self._unseen.discard(node.name)
         self._lost.pop(node.name, None)
 
     def lost(self, name: str, why: str, at: float) -> None:
@@ -60,7 +76,7 @@ class LostNodes:
         node = self._known.pop(name, None)
         if node is None:
             return
-        self._lost[name] = LostNode(node, at, why)
+        self._lost[name] = LostNode(node, at, why, noticed=name in self._unseen)
         while len(self._lost) > NODES_MAX:
             del self._lost[next(iter(self._lost))]
 

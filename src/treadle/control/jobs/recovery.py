@@ -92,6 +92,11 @@ def refuse_other_engine(store: Store, engine: str) -> None:
         )
 
 
+def holding(store: Store) -> int:
+    """How many jobs hold devices: they may run on where the last controller was."""
+    return sum(bool(_held([kept_of(row)])) for row in store.active())
+
+
 def _words(store: Store) -> str:
     """The options of `treadle up` for the engine that the store had last."""
     address = store.setting(ADDRESS)
@@ -99,11 +104,12 @@ def _words(store: Store) -> str:
     return f"{words} --address {address}" if address else words
 
 
-def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
+def nodes_at_start(store: Store, nodes: Sequence[Node], *, moved: bool = False) -> tuple[Node, ...]:
     """The nodes that the restored state needs: those of now, and lost ones that jobs hold.
 
     Refuses to start where jobs would lose their devices by a mistake: the machine has another name
     or other devices than before. That no node is there says nothing: agents may be slow to come.
+    moved: the cluster of before is gone for good, and none of its nodes need be there.
     """
     text = store.setting(NODES)
     held = _held(kept_of(row) for row in store.active())
@@ -120,7 +126,7 @@ def nodes_at_start(store: Store, nodes: Sequence[Node]) -> tuple[Node, ...]:
     known = {**first, **before}
     missing = {device.node for device in held} - now.keys()
     lost = [known[name] for name in sorted(missing) if name in known]
-    if lost and now and not known.keys() & now.keys():
+    if lost and now and not moved and not known.keys() & now.keys():
         raise _unlike(store, lost[0], "not there")
     return (*nodes, *lost)
 

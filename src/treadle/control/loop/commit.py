@@ -316,9 +316,10 @@ class Commit:
             batch.settings["failures"] = json.dumps(self._state.failures.saved())
         for fact in facts:
             if isinstance(fact, DeviceClosed):
-                self.closed[fact.device] = fact
+                self.closed |= dict.fromkeys(fact.devices, fact)
             elif isinstance(fact, DeviceOpened):
-                self.closed.pop(fact.device, None)
+                for device in fact.devices:
+                    self.closed.pop(device, None)
             else:
                 continue
             batch.settings["closed"] = json.dumps(

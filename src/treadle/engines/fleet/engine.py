@@ -118,10 +118,9 @@ class FleetEngine:
         fenced = waiting_for_fences(self.courses.values(), self.lost.closing_in_s())
         silent = self.silent.jobs(self.courses.values())
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
-        return tuple(
-            with_health(self._views.view(each.node, jobs, self._closed, doing), self.clients)
-            for each in self.members.values()
-        )
+        members = self.members.values()
+        views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
+        return with_health(views, self.clients, self._fleet.warnings())
 
     async def adopt(
         self,
@@ -366,9 +365,10 @@ class FleetEngine:
         elif isinstance(fact, JobStarted):
             fact = with_origin(fact, self.copies, self.courses.get(fact.job))
         elif isinstance(fact, DeviceClosed):
-            self._closed[fact.device] = fact
+            self._closed |= dict.fromkeys(fact.devices, fact)
         elif isinstance(fact, DeviceOpened):
-            self._closed.pop(fact.device, None)
+            for device in fact.devices:
+                self._closed.pop(device, None)
         self._controls.tell(fact)
 
     def _running_gangs(self) -> list[Gang]:

@@ -60,10 +60,18 @@ def waiting_for_fences(
     return found
 
 
-def with_health(view: NodeView, clients: Mapping[str, NodeClient]) -> NodeView:
-    client = clients.get(view.name)
-    found = Health("joining") if client is None else client.health()
-    return replace(view, health=found.word, since_at=found.since_at)
+def with_health(
+    views: Iterable[NodeView], clients: Mapping[str, NodeClient], warnings: Mapping[str, str]
+) -> tuple[NodeView, ...]:
+    """warnings: of the cluster, by node."""
+
+    def one(view: NodeView) -> NodeView:
+        client = clients.get(view.name)
+        found = Health("joining") if client is None else client.health()
+        warning = warnings.get(view.name, "")
+        return replace(view, health=found.word, since_at=found.since_at, warning=warning)
+
+    return tuple(map(one, views))
 
 
 class NodeViews:

@@ -142,7 +142,7 @@ class Gang:
             case AttemptEnded(how=How.REPLACED):  # Its agent launches the next one by itself.
                 return Heard(() if self.alone is None else (fact,))
             case _:
-                return self._hear_end(seat, fact)
+                return self._hear_end(seat, _explained(node, fact))
 
     def lose(self, node: str, machine: str = "") -> tuple[str, ...]:
         """Its node is lost: the others are useless; the nodes whose parts must be stopped.
@@ -234,6 +234,13 @@ class Gang:
             started_at=started_at,
             node_lost=True,
         )
+
+
+def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:
+    """An agent that tells of a part whose lease ran out was away, and its node is not lost."""
+    if not ended.node_lost:
+        return ended
+    return replace(ended, error=f"the agent of node {node} renewed no lease: it hung or was away")
 
 
 def _is_success(ended: AttemptEnded) -> bool:

@@ -14,7 +14,7 @@ Rules
    refuse the orders of older ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -98,6 +98,10 @@ class Fleet(Protocol):
 
         What an earlier controller started there may run on: they are `Joined`, or they have `Left`.
         """
+        ...
+
+    def warnings(self) -> Mapping[str, str]:
+        """What an administrator should mend, in a sentence for each node, by name."""
         ...
 
     async def begin(self, tell: Callable[[Change], None]) -> int:

@@ -47,8 +47,8 @@ class SilentNodes:
 
     def answered(self, name: str) -> None:
         shut = [device for device, why in self._closed.items() if why.cause == SILENT]
-        for device in [device for device in shut if device.node == name]:
-            self._tell(DeviceOpened(device))
+        if own := [device for device in shut if device.node == name]:
+            self._tell(DeviceOpened(own[0], tuple(own[1:])))
 
     def are_among(self, names: Iterable[str]) -> bool:
         """Whether a node of these is closed: the scheduler gives it nothing more."""
@@ -81,5 +81,5 @@ class SilentNodes:
         shut = [device for device in devices if device not in self._closed]
         if shut:
             logger.warning("%s: it is given no new jobs", self._clients[name].silence())
-        for device in shut:
-            self._tell(DeviceClosed(device, f"the agent of node {name} does not answer", SILENT))
+            reason = f"the agent of node {name} does not answer"
+            self._tell(DeviceClosed(shut[0], reason, SILENT, tuple(shut[1:])))

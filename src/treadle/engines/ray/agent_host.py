@@ -6,13 +6,11 @@ before it is not taken for its own. Nothing here imports ray.
 """
 
 import asyncio
-import fcntl
 import logging
 import threading
 import uuid
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -24,12 +22,12 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.fleet.agent import Agent
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.node import fence
+from treadle.engines.ray.agent_lock import locked
 from treadle.engines.ray.offered import not_offered, visible_to_ray
 from treadle.engines.registry import EngineOptions
 from treadle.version import __version__
 
 CONFIRMATIONS = 5  # in one lease
-LOCK_TRIES = 200  # in ten seconds
 AGAIN_AFTER_S = 0.5  # much less than a lease
 OTHER_AGENT, ANSWERED = b"\0", b"\1"
 
@@ -196,7 +194,7 @@ class AgentHost:
         return ANSWERED + await agent.call(verb, document)
 
     async def _made(self, post: Post) -> Agent:
-        self._lock = await _locked(post.folder)
+        self._lock = await locked(post.folder)
         devices = await asyncio.to_thread(devices_of, post.options)
         excluded = {*excluded_by(post.options, devices)}
         if post.slots is None and post.gpu_count is not None:
@@ -245,16 +243,3 @@ class AgentHost:
             return str(error) or repr(error)
         agent.confirm(asked_at)
         return ""
-
-
-async def _locked(folder: Path) -> IO[bytes]:
-    """Two agents on one folder would stop each other's jobs: the one before may be about to end."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file = (folder / "agent.lock").open("ab")
-    for _ in range(LOCK_TRIES):
-        with suppress(BlockingIOError):
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return file
-        await asyncio.sleep(0.05)
-    file.close()
-    raise EngineError(f"another agent works in {folder}", retryable=True)

@@ -25,7 +25,16 @@ from treadle.engines.ray import cluster, frames, lease
 from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.ray.cluster import GcsValues, RayNode
-from treadle.engines.ray.frames import Answer, Ask, FromDriver, NoAnswer, NodeIs, NodeLeft
+from treadle.engines.ray.frames import (
+    Answer,
+    Ask,
+    FromDriver,
+    Namesakes,
+    NoAnswer,
+    NodeIs,
+    NodeLeft,
+)
+from treadle.engines.ray.same_cluster import Wanted, mark_of
 from treadle.version import __version__
 
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
@@ -82,7 +91,8 @@ class Driver:
         self._settings: frames.Settings
         self._members: dict[str, Member] = {}  # by id
         self._named: dict[str, Member] = {}  # the same by name
-        self._waiting: set[str] = set()  # ids of nodes whose name another one has
+        self._waiting: dict[str, RayNode] = {}  # nodes whose name another one has, by id
+        self._told_waiting: dict[str, tuple[str, ...]] = {}  # their addresses, by name
         self._lost_lately = False
         self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
         self._held: lease.Lease | None = None
@@ -107,14 +117,21 @@ class Driver:
 
     async def _lead(self) -> None:
         """Ends when another controller has taken the lease."""
+        mark = await self._marked()
         self._held = await self._leased()
         self._keep(self._watch_agents())
         await self._begin()
         coming = [each.node.name for each in self._members.values() if not each.told]
-        await self._send(frames.Ready(self._held.epoch, tuple(coming)))
+        await self._send(frames.Ready(self._held.epoch, tuple(coming), mark))
         self._keep(self._watch())
         await self._renew(self._held)
         self._held = None
+
+    async def _marked(self) -> str:
+        """The mark of the cluster; one that was started again while we were there will do."""
+        asked = self._settings
+        wanted = Wanted() if asked.resumes else Wanted(asked.cluster, asked.otherwise)
+        return await asyncio.to_thread(mark_of, self._store, wanted)
 
     async def _leased(self) -> lease.Lease:
         settings = self._settings
@@ -178,6 +195,17 @@ class Driver:
         while True:
             await asyncio.sleep(self._settings.look_every_s)
             await self._look_again()
+            await self._tell_waiting()
+
+    async def _tell_waiting(self) -> None:
+        """Which nodes are not used because of their names, if that has changed."""
+        now: dict[str, tuple[str, ...]] = {}
+        for node in self._waiting.values():
+            now[node.name] = (*now.get(node.name, ()), node.address)
+        before, self._told_waiting = self._told_waiting, now
+        for name in before.keys() | now.keys():
+            if now.get(name) != before.get(name):
+                await self._send(Namesakes(name, now.get(name, ())))
 
     async def _look_again(self) -> None:
         try:
@@ -199,6 +227,7 @@ class Driver:
         self._lost_lately = bool(gone)
         for each in gone:
             await self._lose(self._members.pop(each))
+        self._waiting = {id_: node for id_, node in self._waiting.items() if id_ in found}
         names = {member.node.name: member.node.id for member in self._members.values()}
         for node in await self._in_turn(list(found.values())):
             if names.setdefault(node.name, node.id) != node.id:
@@ -208,6 +237,7 @@ class Driver:
                     logger.warning("node %s is used without a label: %s", node.name, node.problem)
                 member = Member(node, AgentPulse(node, self._nodes, self._second_s))
                 self._members[node.id] = self._named[node.name] = member
+                self._waiting.pop(node.id, None)
                 self._attend(member)
 
     async def _in_turn(self, found: list[RayNode]) -> list[RayNode]:
@@ -223,7 +253,7 @@ class Driver:
         Or two nodes have one name, which only their owner can mend.
         """
         if node.id not in self._waiting:
-            self._waiting.add(node.id)
+            self._waiting[node.id] = node
             logger.warning(
                 "another node of the Ray cluster is called %s: the one with the id %s is not used "
                 "before that one is gone; ray start --node-name gives it a name of its own",

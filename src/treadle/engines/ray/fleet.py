@@ -9,7 +9,7 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 
 import msgspec
@@ -27,6 +27,7 @@ from treadle.engines.ray import frames
 from treadle.engines.ray.frames import (
     Answer,
     Ask,
+    Namesakes,
     NoAnswer,
     NodeIs,
     NodeLeft,
@@ -63,14 +64,18 @@ class RayFleet:
         *,
         refusal: Callable[[], str] = str,
         fencing: Fencing | None = None,
+        keep: Callable[[str], object] = str,
     ) -> None:
         """Raises InvalidInputError if the cluster refuses us, or has another controller.
 
         refusal: why the driver that was connected last has ended, if its user can mend that.
+        keep: writes down the mark of the cluster, before anything is launched there.
         """
         self.fencing = fencing or Fencing()
         self._connect, self._settings, self._refusal = connect, settings, refusal
+        self._keep = keep
         self._known: dict[str, RayLink] = {}
+        self._namesakes: dict[str, tuple[str, ...]] = {}  # addresses of nodes that are not used
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -87,6 +92,9 @@ class RayFleet:
 
     def coming(self) -> frozenset[str]:
         return frozenset(self._coming)
+
+    def warnings(self) -> dict[str, str]:
+        return {name: _same_name(name, where) for name, where in self._namesakes.items() if where}
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
@@ -138,7 +146,7 @@ class RayFleet:
         try:
             link.settimeout(START_WITHIN_S)
             link.sendall(frames.packed(settings))
-            epoch, members, coming = _ready(link)
+            ready, members = _ready(link)
             link.settimeout(None)
         except TimeoutError:
             link.close()
@@ -158,7 +166,8 @@ class RayFleet:
         except InvalidInputError:
             link.close()
             raise
-        return link, epoch, members, coming
+        self._keep(ready.cluster)
+        return link, ready.epoch, members, ready.coming
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
         self._reader, self._writer = await asyncio.open_connection(sock=link)
@@ -198,6 +207,7 @@ class RayFleet:
                 logger.warning("another controller has had this Ray cluster meanwhile")
                 self._held = epoch
             reader = await self._attach(link)
+            self._namesakes.clear()  # The new driver tells of them.
             # A node without an agent is a member, and what runs there runs on.
             there = {each.node.name for each in members} | set(coming)
             for name in (self._known.keys() | self._coming) - there:
@@ -208,12 +218,8 @@ class RayFleet:
 
     def _hear(self, message: frames.FromDriver) -> None:
         match message:
-            case Answer(number, document):
-                if (waiting := self._asked.get(number)) is not None and not waiting.done():
-                    waiting.set_result(document)
-            case NoAnswer(number, why):
-                if (waiting := self._asked.get(number)) is not None and not waiting.done():
-                    waiting.set_exception(LinkLostError(why))
+            case Answer() | NoAnswer():
+                self._hear_answer(message)
             case NodeIs(node, _, agent, _):
                 known = self._known.get(node.name)
                 if known is None or known.agent != agent:
@@ -222,8 +228,19 @@ class RayFleet:
                 if self._known.pop(name, None) is not None or name in self._coming:
                     self._coming.discard(name)
                     self._tell(Left(name, why))
+            case Namesakes(name, addresses):
+                self._namesakes[name] = addresses
             case Refused(why):
                 logger.error("%s", why)
+
+    def _hear_answer(self, answer: Answer | NoAnswer) -> None:
+        waiting = self._asked.get(answer.number)
+        if waiting is None or waiting.done():
+            return
+        if isinstance(answer, Answer):
+            waiting.set_result(answer.document)
+        else:
+            waiting.set_exception(LinkLostError(answer.why))
 
     def _joined(self, found: NodeIs) -> Joined:
         link = RayLink(self, found.node.name, found.agent)
@@ -237,13 +254,24 @@ class RayFleet:
                 waiting.set_exception(ClusterAwayError(why))
 
 
+def _same_name(name: str, addresses: Sequence[str]) -> str:
+    """Of nodes that are not used because a node is called as they are."""
+    others = f"the other, at {addresses[0]}, is"
+    if len(addresses) > 1:
+        others = f"the others, at {', '.join(addresses)}, are"
+    return (
+        f"{len(addresses) + 1} nodes of the Ray cluster are called {name}: {others} not used; give "
+        "it another name with ray start --labels treadle.io/name=NAME"
+    )
+
+
 def natural(name: str) -> list[tuple[str, int]]:
     """A key that puts n2 before n10."""
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
-    """The epoch, the nodes that have agents and those that have none, or the driver's refusal."""
+def _ready(link: socket.socket) -> tuple[Ready, list[NodeIs]]:
+    """What the driver has, and the nodes that have agents. Raises its refusal."""
     members: list[NodeIs] = []
     while True:
         match frames.read_blocking(link):
@@ -251,7 +279,7 @@ def _ready(link: socket.socket) -> tuple[int, list[NodeIs], tuple[str, ...]]:
                 members = [*(each for each in members if each.node.name != node.name), found]
             case NodeLeft(name):
                 members = [each for each in members if each.node.name != name]
-            case Ready(epoch, coming):
-                return epoch, members, coming
+            case Ready() as ready:
+                return ready, members
             case Refused(why):
                 raise InvalidInputError(why)

@@ -28,6 +28,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""  # of its state folder, wherever that is seen; empty: it has none
     epoch_min: int = 0  # the epoch to be given is above this one
     resumes: int = 0  # the epoch that this controller has; it lost its driver
+    cluster: str = ""  # the mark of the only one that will do (same_cluster.py); empty: any will
+    otherwise: str = ""  # why no other one will
     devices: int | None = None  # CPU slots in place of GPUs, on nodes without a label for them
     gpus: tuple[str, ...] = ()  # of nodes that offer GPUs
     avoid: tuple[str, ...] = ()
@@ -71,11 +73,19 @@ class NodeLeft(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
+class Namesakes(msgspec.Struct, frozen=True, tag=True):
+    """Other nodes of the cluster have the name of one that is used, and are not used."""
+
+    name: str
+    addresses: tuple[str, ...]  # of those others; empty: there are none any more
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """The nodes that have agents were named. Others may follow."""
 
     epoch: int
     coming: tuple[str, ...] = ()  # nodes that are members and have no agent yet
+    cluster: str = ""  # its mark
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
@@ -84,7 +94,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Ready | Refused
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Ready | Refused
 
 _encoder = msgspec.msgpack.Encoder()
 _from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)

@@ -21,6 +21,7 @@ from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
 from treadle.engines.ray.frames import Settings
 from treadle.engines.ray.head import head
+from treadle.engines.ray.same_cluster import LastCluster, Wanted
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
@@ -36,6 +37,7 @@ def ray_engine(context: EngineContext) -> Engine:
             "the engine ray needs Ray, which is not installed; pip install 'treadle[ray]'"
         )
     address = given_address(context.options.address, os.environ)
+    last = LastCluster(context.root / "ray" / "cluster.json", address)
     if address:
         check_answers(address, advice=START_ONE)
         check_token(os.environ)
@@ -45,7 +47,7 @@ def ray_engine(context: EngineContext) -> Engine:
         own = head(context.root / "ray", node_name=options.node_name, slots=options.devices)
         address, environment = own.address, own.environment
     driver = DriverProcess(address, environment)
-    fleet = ray_fleet(context, driver.start, refusal=driver.refusal)
+    fleet = ray_fleet(context, driver.start, refusal=driver.refusal, last=last)
     return FleetEngine(context, fleet, address=address)
 
 
@@ -56,20 +58,25 @@ def ray_fleet(
     refusal: Callable[[], str] = str,
     fencing: Fencing | None = None,
     look_every_s: float = 1.0,
+    last: LastCluster | None = None,
 ) -> RayFleet:
     """The fleet of this controller. Its epoch is above all that it had, in any cluster.
 
     refusal: why the driver that was connected last has ended, if its user can mend that.
+    last: the cluster of before; None: it does not matter.
     """
     fencing = fencing or Fencing()
     kept = context.root / "ray" / "epoch"
     options = context.options
+    wanted = last.wanted(context.holding, options.lost_cluster) if last else Wanted()
     settings = Settings(
         root=str(context.root),
         holder=f"{here()}, state folder {context.root}",
         instance=f"{socket.gethostname()}:{context.root}",
         identity=context.identity,
         epoch_min=_number(kept),
+        cluster=wanted.mark,
+        otherwise=wanted.otherwise,
         devices=options.devices,
         gpus=options.gpus,
         avoid=options.avoid,
@@ -78,7 +85,8 @@ def ray_fleet(
         lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
-    fleet = RayFleet(connect, settings, refusal=refusal, fencing=fencing)
+    keep = last.keep if last else str
+    fleet = RayFleet(connect, settings, refusal=refusal, fencing=fencing, keep=keep)
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
     return fleet

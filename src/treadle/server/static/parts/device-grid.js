@@ -5,6 +5,7 @@ import { lookClass } from "./colour.js";
 import { count, percent } from "./format.js";
 import { jobAddress, Name } from "./job-name.js";
 import { memo } from "./memo.js";
+import { NodeHealth } from "./node-health.js";
 import { visible } from "./safe-text.js";
 
 const SIGNS = { foreign: "⚑", quarantined: "⚠", avoided: "⊘", paused: "‖", silent: "…", lost: "✕" };
@@ -28,7 +29,8 @@ export function NodeGrid({ node, speeds, highlighted, onLook, compact }) {
   const stuck = Object.entries(node.stuck ?? {});
   return html`<section class="node card" aria-label=${`Node ${node.name}`}>
     <header class="row"><h2 class="grow"><${Name} text=${node.name} /></h2>
-      <span class="quiet">${visible(node.device_type)} · ${held} of ${count(node.devices.length, "device")} held</span></header>
+      <span class="quiet">${visible(node.device_type)}${node.rack && ` · rack ${visible(node.rack)}`} · ${held} of ${count(node.devices.length, "device")} held</span></header>
+    <${NodeHealth} node=${node} />
     <div class="tiles ${compact ? "compact" : ""} ${node.devices.length > MANY ? "many" : ""}" role="group" aria-label="Devices; arrow keys move" ref=${grid} onKeyDown=${move}>
       ${node.devices.map(
         (device, index) => html`<${Tile} key=${device.name} device=${device} index=${index} reachable=${index === active}
