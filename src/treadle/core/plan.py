@@ -5,7 +5,7 @@ pipeline degree, what the copies share out (ZeRO), off-load, recomputation, accu
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from treadle.core.errors import InvalidInputError
@@ -40,6 +40,12 @@ class Plan:
         if self.data is None:
             return size % inner == 0
         return size == inner * self.data
+
+    def on(self, size: int) -> "Plan":
+        """The same with as many copies as so many devices leave, where it does not say."""
+        if self.data is not None:
+            return self
+        return replace(self, data=max(1, size // (self.tensor * self.pipeline)))
 
     @property
     def replicated(self) -> bool:

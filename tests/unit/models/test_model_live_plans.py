@@ -89,3 +89,17 @@ def test_steps_under_other_plans_refit_the_factors() -> None:
     assert plans.version == 1
     for text in lives:
         assert seconds(plans.types["bert"], text) == pytest.approx(seconds(truth, text), rel=0.1)
+
+
+def test_plans_have_room_for_the_nodes_that_are_there_now() -> None:
+    """A controller may begin before any node has come."""
+    plans = LivePlans(Cluster(()))
+    before = plans.version
+    plans.on(Cluster((Node("n", 2, device_memory_gib=24.0), Node("m", 4, device_memory_gib=80.0))))
+    assert plans.planner.room.device_gib == 24.0
+    assert plans.version > before, "what policies computed before is old"
+    assert met(plans, "mine") == met(
+        LivePlans(Cluster((Node("m", 4, device_memory_gib=24.0),))), "mine"
+    )
+    plans.on(Cluster((Node("m", 4, device_memory_gib=80.0),)))
+    assert plans.planner.room.device_gib == 80.0

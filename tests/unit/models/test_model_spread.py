@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Told
-from treadle.control.loop.live_policy import belief_on, following_racks
+from treadle.control.loop.live_policy import belief_on, following_nodes
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import JobStarted, JobSubmitted, NodeJoined
@@ -111,7 +111,7 @@ def test_the_live_belief_knows_the_rack_of_a_node_that_joins() -> None:
     belief = belief_on(Cluster(CLUSTER.nodes[:2]))
     tight = belief.iterations_per_s(SPEC, on("a", "a"), ())
     scheduler = Scheduler(Told(), CLUSTER)
-    following_racks(belief)(0.0, [NodeJoined(Node("d", 2, rack="r1"))], [], scheduler)
+    following_nodes(belief)(0.0, [NodeJoined(Node("d", 2, rack="r1"))], [], scheduler)
     assert belief.iterations_per_s(SPEC, on("a", "d"), ()) == pytest.approx(tight * 0.85)
     assert belief.iterations_per_s(SPEC, on("a", "c"), ()) == pytest.approx(tight * ACROSS_RACKS)
 

@@ -8,7 +8,14 @@ from tests.unit.stories import Story, play
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import JobFinished, JobStopped, JobSubmitted, NodeJoined, NodeLost
+from treadle.core.events import (
+    JobFinished,
+    JobStopped,
+    JobSubmitted,
+    JobUpdated,
+    NodeJoined,
+    NodeLost,
+)
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
@@ -191,6 +198,20 @@ class TestDecisions:
         best = PLANNER.best("roberta", (8,))
         assert best is not None
         assert orders[0].allocation.plan == best.plan
+
+    @pytest.mark.parametrize(("steps", "better"), [(9_010.0, False), (1e6, True)])
+    def test_a_job_whose_plans_are_known_once_it_runs_changes_if_that_pays(self, steps, better):
+        known = replace(planned("a", "t5", 8, Plan(data=8), steps=steps), sizes=(8,))
+        known = replace(known, profile=replace(known.profile, restart_s=60.0))
+        told = story("rubick")
+        told.tell(0.0, JobSubmitted(replace(known, plans=(DATA_PARALLEL,))))
+        told.runs(0.0, "a")
+        assert told.tell(1.0, JobUpdated(known)) == [], "its gate is closed"
+        orders = told.tell(9_000.0)
+        best = PLANNER.best("t5", (8,))
+        assert best is not None
+        changed = [order.allocation.plan for order in orders if isinstance(order, Change)]
+        assert changed == [best.plan] * better
 
     def test_a_newcomer_takes_devices_from_jobs_that_gain_less_from_them(self):
         told = story()

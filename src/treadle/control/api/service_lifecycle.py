@@ -25,7 +25,7 @@ from treadle.control.jobs import (
     text_of,
 )
 from treadle.control.learning import History, company_of, so_far_in, unpacked
-from treadle.control.loop import Controller, Rider, following_racks, wall
+from treadle.control.loop import Controller, Rider, following_nodes, wall
 from treadle.core.actions import Action
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
@@ -79,7 +79,7 @@ class Life:
             observers=(
                 self._decisions.observe,
                 self._fragmented.observe,
-                following_racks(context.belief),
+                following_nodes(context.belief),
             ),
         )
 

@@ -13,7 +13,7 @@ from treadle.control.loop.live_policy import (
     PolicyInCharge,
     Resting,
     belief_on,
-    following_racks,
+    following_nodes,
     wrapped,
 )
 from treadle.control.loop.off_loop import DaemonThreads, StoreReads
@@ -40,7 +40,7 @@ __all__ = [
     "belief_on",
     "check_store",
     "date_text",
-    "following_racks",
+    "following_nodes",
     "on_disk",
     "wall",
     "worked_for",

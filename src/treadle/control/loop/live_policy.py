@@ -151,18 +151,19 @@ def belief_on(cluster: Cluster, record: CompanyRecord | None = None) -> LiveBeli
     return belief
 
 
-def following_racks(belief: LiveBelief) -> Observer:
-    """Let a belief know the racks of nodes that join."""
+def following_nodes(belief: LiveBelief) -> Observer:
+    """Let a belief know the racks of nodes that join, and what plans have room for."""
 
     def observe(
         now: float,  # noqa: ARG001
         events: Sequence[Event],
         actions: Sequence[Action],  # noqa: ARG001
-        scheduler: Scheduler,  # noqa: ARG001
+        scheduler: Scheduler,
     ) -> None:
         for event in events:
             if isinstance(event, NodeJoined):
                 belief.scaling.joined(event.node)
+        belief.plans.on(scheduler.cluster)
 
     return observe
 

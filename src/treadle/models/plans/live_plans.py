@@ -43,14 +43,22 @@ class LivePlans:
 
     def __init__(self, cluster: Cluster) -> None:
         self.types: dict[str, ModelType] = dict(KNOWN)
-        self.planner = Planner(
-            self.types, Room(device_gib=smallest_device_gib(cluster) or DEVICE_GIB)
-        )
-        self.version = 0  # changes with every new idea of a type
-        self._node = max((node.device_count for node in cluster.nodes), default=8)
+        self.planner = Planner(self.types)
+        self.version = 0  # changes with every new idea of a type or of the nodes
+        self._node = 8  # devices of the largest
         self._guessed: set[str] = set()  # no step was measured yet
         self._refitting: Refitting | None = None
         self._changed: dict[str, None] = {}  # types to be stored
+        self.on(cluster)
+
+    def on(self, cluster: Cluster) -> None:
+        """From now on this is the cluster: plans are for its largest node and smallest device."""
+        room = Room(device_gib=smallest_device_gib(cluster) or DEVICE_GIB)
+        node = cluster.largest_node or 8
+        if room != self.planner.room or node != self._node:
+            self._node = node
+            self.planner = Planner(self.types, room)
+            self.version += 1
 
     def restore(self, name: str, model: ModelType, *, guessed: bool) -> None:
         """A type as an earlier controller knew it."""
@@ -111,10 +119,7 @@ class LivePlans:
         from treadle.models.plans.fit import Run  # noqa: PLC0415  # numpy loads slowly
 
         cores = self.planner.cores if allocation.host is None else allocation.host.cores
-        plan = allocation.plan
-        if plan.data is None:  # The default: as many copies as there are devices.
-            plan = replace(plan, data=allocation.size // (plan.tensor * plan.pipeline))
-        return Run(plan, shape_of(allocation), step_ms, cores=cores)
+        return Run(allocation.plan.on(allocation.size), shape_of(allocation), step_ms, cores=cores)
 
     def _refits(self) -> "Refitting":
         from treadle.models.plans.refit import Refitting  # noqa: PLC0415  # as above

@@ -118,7 +118,6 @@ class Curves:
         knee: float = 0.0,
     ) -> None:
         self._planning = belief if isinstance(belief, Planning) else None
-        self._base = standard() if self._planning is None else self._planning.planner
         self._planner = self._base
         self._belief = belief
         self._plans = plans
@@ -144,13 +143,16 @@ class Curves:
         # Jobs may run on where every node was drained.
         self._grid = (cluster.device_count, max(cluster.largest_node, 1))
         known = [n.memory_gib / n.device_count for n in cluster.nodes if n.memory_gib]
-        host_gib = min([*known, self._base.room.host_gib])
-        self._planner = replace(
-            self._base, room=replace(self._base.room, host_gib=host_gib), _kept={}
-        )
+        base = self._base
+        host_gib = min([*known, base.room.host_gib])
+        self._planner = replace(base, room=replace(base.room, host_gib=host_gib), _kept={})
         self._known.clear()
         self._jobs.clear()
         self.basis = object()
+
+    @property
+    def _base(self) -> Planner:
+        return standard() if self._planning is None else self._planning.planner
 
     @property
     def lasting(self) -> bool:
@@ -190,6 +192,12 @@ class Curves:
         if known is None:
             known = curve.by_cores[shape, least] = tuple(self._core_steps(spec, shape, least))
         return known
+
+    def under(self, spec: JobSpec, shape: Shape, plan: Plan) -> float:
+        """How fast a job is on these devices under a plan, over what it asked for."""
+        kind = self._planner.types[spec.profile.model]
+        seconds = kind.iteration_s(plan.on(sum(shape)), shape, cores=self._planner.cores)
+        return self._asked_s(spec) / seconds
 
     def host_gib(self, spec: JobSpec, plan: Plan, size: int) -> float:
         """Host memory that a plan needs for each device."""

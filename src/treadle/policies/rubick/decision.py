@@ -471,9 +471,16 @@ class Decision:
         gates = (
             self.gated_s(job)
             for job in self._snapshot.holding()
-            if job.spec.profile.restart_s > 0 and len(self._curves.of(job.spec).sizes) > 1
+            if job.spec.profile.restart_s > 0 and self._may_gain(job)
         )
         return now + min((gate_s for gate_s in gates if gate_s > 0.0), default=inf)
+
+    def _may_gain(self, job: Job) -> bool:
+        """Whether a running job has other sizes, or plans that were not known when it began."""
+        if len(self._curves.of(job.spec).sizes) > 1:
+            return True
+        fresh = job.allocation is not None and job.allocation.host is None
+        return fresh and self._rules.moves and self._curves.planned(job.spec)
 
     def why_no_more(self, job: Job) -> str:
         """Why a running job is not given free devices, as a clause; empty: another reason."""

@@ -4,7 +4,8 @@ Every device comes with the cores that its job was measured with, or its node's 
 that is less. What a node has beyond goes core by core to the job that makes the most of one, the
 same for each of its devices: an optimizer on the host runs on them. A job that is newly placed may
 also take cores over from a running one that makes less of them; a running job gets more only where
-it then ends sooner, although a restart costs.
+it then ends sooner, although a restart costs. So does one that began before its plans were known
+get the best plan of its devices.
 
 Host memory is what the chosen plan needs. It cannot fail: a plan is on offer only where it keeps to
 its devices' even share of their host.
@@ -36,7 +37,10 @@ class _Tuned:
     counts: Counts
     steps: tuple[CoreStep, ...]  # ascending; the first is what comes with the devices
     at: int  # which step it is at
+    begun: int  # which one it was at
+    speed: float  # with what it has now; of a newly placed one, with what comes with the devices
     fresh: bool  # newly placed, so that its cores cost nothing to choose
+    kept: bool  # it runs on as it is, unless it moves to another step
 
     @property
     def step(self) -> CoreStep:
@@ -106,7 +110,10 @@ class Hosts:
         host = allocation.host
         has = least if fresh or host is None else host.cores
         at = max((i for i, step in enumerate(steps) if step.cores <= has), default=0)
-        tuned = _Tuned(job, allocation, counts, steps, at, fresh)
+        speed = steps[at].speed.value
+        if not fresh and host is None:  # It began before its plans were known.
+            speed = self._curves.under(job.spec, shape(counts), allocation.plan)
+        tuned = _Tuned(job, allocation, counts, steps, at, at, speed, fresh=fresh, kept=not fresh)
         self._use(tuned, steps[at].cores - least)
         if all(node in self._with_devices for node in counts):
             self._tuned[job.id] = (
@@ -155,16 +162,16 @@ class Hosts:
 
     def _improve(self, tuned: _Tuned) -> None:
         """More cores for a running job, if they are there and make good for a restart."""
-        begun, before = tuned.at, tuned.step.speed.value
         while tuned.at + 1 < len(tuned.steps) and self._has_room(tuned):
             self._move(tuned, +1)
-        job, after = tuned.job, tuned.step.speed.value
-        if tuned.at > begun:
-            left_s = 0.0
-            if job.iterations_per_s:
-                left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
-            if left_s * before / after + self._change_s(job) >= left_s:
-                self._move(tuned, begun - tuned.at)
+        job, before, after = tuned.job, tuned.speed, tuned.step.speed.value
+        left_s = 0.0
+        if job.iterations_per_s:
+            left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
+        if left_s * before / after + self._change_s(job) < left_s:
+            tuned.kept = False
+        else:
+            self._move(tuned, tuned.begun - tuned.at)
 
     def _has_room(self, tuned: _Tuned) -> bool:
         more = tuned.steps[tuned.at + 1].cores - tuned.step.cores
@@ -182,7 +189,7 @@ class Hosts:
 
     def _allocation(self, tuned: _Tuned) -> Allocation:
         old, step = tuned.allocation, tuned.step
-        if not tuned.fresh and old.host is not None and old.host.cores == step.cores:
+        if tuned.kept and tuned.at == tuned.begun:
             return old
         memory_gib = self._curves.host_gib(tuned.job.spec, step.speed.plan, old.size)
         return replace(old, plan=step.speed.plan, host=Host(step.cores, memory_gib))
