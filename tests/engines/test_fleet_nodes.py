@@ -36,15 +36,6 @@ async def both_run(bench: FleetStory) -> None:
     await bench.until(lambda: len(launches(bench)) == 3)
 
 
-def test_what_the_cluster_warns_of_is_shown_with_the_node(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.world.warnings["n1"] = "2 nodes are called n1"
-        shown = {view.name: view.warning for view in bench.engine.view()}
-        assert shown == {"n0": "", "n1": "2 nodes are called n1", "n2": ""}
-
-    tell(tmp_path, story)
-
-
 # -- loss -----------------------------------------------------------------------------------------
 
 

@@ -20,11 +20,12 @@ from torch._C._distributed_c10d import FileStore
 
 from treadle.train.connections import Connections
 from treadle.train.forming import LOOK_EVERY_S, BrokenGroupError, cuttable, forget_names
-from treadle.train.stop import end_without_teardown
+from treadle.train.stop import STOP, end_without_teardown
 
 __all__ = ["BrokenGroupError", "Group"]
 JOIN_S_MAX = 20.0  # for all peers to be there: one that hangs is waited for that long
 POLL_S = 50e-6
+STOP_FOLLOWS_S = 5.0
 
 
 def _spare_survivors() -> None:
@@ -67,6 +68,17 @@ class Group:
     def is_cut(self) -> bool:
         """Whether what is in flight has to be given up."""
         return self.version < self._spared
+
+    def meet(self, rank: int, size: int) -> None:
+        """Form the only group of an attempt, under torchrun or as a launcher like it says."""
+        with STOP.ends_at_once():
+            try:
+                self.join("env:", rank, size, version=0)
+            except BrokenGroupError:
+                # Ranks of a job that is being stopped end one after another, and with them the
+                # store by which they meet: the signal for this one may be on its way.
+                sleep(STOP_FOLLOWS_S)
+                raise
 
     def join(self, rendezvous: str, rank: int, size: int, *, version: int) -> None:
         """Form a group with others; the old one must have been left.

@@ -402,7 +402,7 @@ class Run:
             self.elastic.enter()
             return
         size, rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
-        self.group.join("env:", rank, size, version=0)
+        self.group.meet(rank, size)
         plan = plan_of(os.environ.get("TREADLE_PLAN", ""))
         self.take_state(Move(plan, spread=size > 1, fresh=rank == 0, receives=rank != 0))
         self.regrouped()

@@ -15,12 +15,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, NoReturn
 
 STOPPED = 128 + signal.SIGTERM  # the exit code of a job that stopped as it was asked to
+BEFORE_IT_BEGAN = b"treadle: asked to stop before the training began\n"
 
 
 class StopSignal:
@@ -47,7 +48,25 @@ class StopSignal:
             return
         self.asked = True
         if self.at_once():
-            os._exit(STOPPED)
+            self._end()
+
+    @contextmanager
+    def ends_at_once(self) -> Iterator[None]:
+        """Around what may take long and has nothing to lose: a stop ends this process there."""
+        if self.asked:
+            self._end()
+        usual, self.at_once = self.at_once, lambda: True
+        try:
+            yield
+        finally:
+            self.at_once = usual
+
+    def _end(self) -> NoReturn:
+        with suppress(RuntimeError):  # The signal may have come while something was written.
+            _flush()
+        with suppress(OSError):
+            os.write(2, BEFORE_IT_BEGAN)
+        os._exit(STOPPED)
 
 
 STOP = StopSignal()
