@@ -1,7 +1,7 @@
 """Devices on nodes, nodes in a cluster."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
 from typing import NamedTuple, Self
@@ -121,6 +121,11 @@ class Cluster:
     def suited(self) -> dict[Asked, tuple[frozenset[str], ...]]:
         """What device_types.py has worked out of it."""
         return {}
+
+    @cached_property
+    def alike(self) -> Self:
+        """The same nodes for those that are not to tell CPU slots from other devices."""
+        return type(self)(tuple(replace(node, device_type="gpu") for node in self.nodes))
 
     def part(self, names: frozenset[str]) -> Self:
         """These of its nodes as a cluster, the same object each time: policies remember by it."""

@@ -68,6 +68,12 @@ def says_any(words: Sequence[str]) -> bool:
     return any(word.lower() == ANY for word in words)
 
 
+def needs_both(least: int, nodes: Nodes, cluster: Cluster) -> bool:
+    """Whether so many devices of these nodes are always CPU slots and others together."""
+    slots = devices_on(nodes & cluster.by_type.get(CPU, Nodes()), cluster)
+    return least > slots and least > devices_on(nodes, cluster) - slots
+
+
 def places(asked: Asked, cluster: Cluster) -> tuple[Nodes, ...]:
     """Sets of nodes; every attempt of such a job is within one of them. None: it runs nowhere."""
     known = cluster.suited.get(asked)

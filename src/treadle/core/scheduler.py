@@ -220,10 +220,18 @@ class Scheduler:
         self.state.memory = self.state.policy.take_over(memory)
 
     def restore(
-        self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float
+        self,
+        kept: Iterable[Kept],
+        closed: Mapping[Device, str],
+        counters: Counters,
+        now: float,
+        drained: Iterable[Node] = (),
     ) -> None:
-        """Fill a new scheduler from what was stored; the policy is asked at the next occasion."""
-        self.state.restore(kept, closed, counters, now)
+        """Fill a new scheduler from what was stored; the policy is asked at the next occasion.
+
+        drained: nodes that are not in the cluster, on which jobs may still be.
+        """
+        self.state.restore(kept, closed, counters, now, drained)
 
     def replay(
         self,

@@ -81,11 +81,23 @@ class SchedulerState:
         return Kept(self.rows[identity], self.leaving.get(identity), blocked)
 
     def restore(
-        self, kept: Iterable[Kept], closed: Mapping[Device, str], counters: Counters, now: float
+        self,
+        kept: Iterable[Kept],
+        closed: Mapping[Device, str],
+        counters: Counters,
+        now: float,
+        drained: Iterable[Node] = (),
     ) -> None:
-        """Fill an empty state after a crash; the policy is asked at the next occasion."""
+        """Fill an empty state after a crash; the policy is asked at the next occasion.
+
+        drained: nodes that are not in the cluster, on which jobs may still be.
+        """
         assert not self.rows, "only an empty state can be restored"
         self.closed = dict(closed)
+        for node in drained:
+            self.drained[node.name] = node
+            self.tenancy.free.add(node)
+            self.tenancy.free.remove(node.name)
         self.next_action, self.next_arrival = counters
         for job, leaving, blocked in kept:
             self.rows[job.id] = job

@@ -7,7 +7,6 @@ left of each job is drawn by the caller from a distribution, or is the current e
 import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -59,9 +58,7 @@ class LiveStateEngine(SimulatedEngine):
             if job.phase is not Phase.WAITING:
                 self._take_over(job, now)
         for run in self._runs.values():
-            if self._found[run.spec.id].phase is Phase.RUNNING:
-                run.speed = self._speed(run)
-                self._expect_end(run, now)
+            self._go_on(run, self._found[run.spec.id], now)
 
     def due(self, now: float) -> list[Event]:
         events = super().due(now)
@@ -74,14 +71,9 @@ class LiveStateEngine(SimulatedEngine):
         super()._start(action, now)
 
     def _take_over(self, job: Job, now: float) -> None:
-        left_s = inf if job.id in self._endless else self._left_s.get(job.id)
         done = job.iterations_at(now)
-        left = max(job.remaining_at(now), OVERDUE * job.spec.iterations)
-        if left_s == inf:
-            left *= ENDLESS
-        elif left_s is not None:
-            left = max(left_s, LEFT_MIN_S) * self._truth.alone(job.spec, job.size or job.spec.asked)
-        spec = replace(job.spec, iterations=done + left)
+        alone = self._truth.alone(job.spec, job.size or job.spec.asked)
+        spec = replace(job.spec, iterations=done + self._left(job, alone, now))
         self._specs[job.id] = spec
         if job.allocation is None:
             self._paused[job.id] = (done, job.starts)
@@ -91,10 +83,29 @@ class LiveStateEngine(SimulatedEngine):
         run = Running(spec, job.allocation, job.action, job.starts, done, 0.0, now, done)
         self._runs[job.id] = run
         self._occupy(job.id, run)
+
+    def _go_on(self, run: Running, job: Job, now: float) -> None:
+        """Let a job that holds devices end when it is estimated to, where and beside whom it is."""
+        if job.phase not in (Phase.STARTING, Phase.RUNNING):
+            return
+        run.speed = self._speed(run)
+        run.spec = replace(run.spec, iterations=run.done + self._left(job, run.speed, now))
+        self._specs[job.id] = run.spec
         if job.phase is Phase.STARTING:
-            run.speed = self._truth.alone(spec, job.allocation.size)
-            self._expect_end(run, now)
-            self._reports.append(JobStarted(job.id, job.action, done, run.speed))
+            self._reports.append(JobStarted(job.id, job.action, run.done, run.speed))
+        self._expect_end(run, now)
+
+    def _left(self, job: Job, speed: float, now: float) -> float:
+        """The iterations that are left of it; speed: that by which its seconds were estimated."""
+        if job.id in self._endless:
+            return self._believed(job, now) * ENDLESS
+        left_s = self._left_s.get(job.id)
+        if left_s is None:
+            return self._believed(job, now)
+        return max(left_s, LEFT_MIN_S) * speed
+
+    def _believed(self, job: Job, now: float) -> float:
+        return max(job.remaining_at(now), OVERDUE * job.spec.iterations)
 
 
 class _Found(Exception):  # noqa: N818  # Not an error.

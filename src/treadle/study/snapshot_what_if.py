@@ -58,6 +58,7 @@ class SnapshotFile(msgspec.Struct):
     placement: str
     cluster: tuple[Node, ...]
     jobs: list[_Row]
+    drained: tuple[Node, ...] = ()  # not in the cluster; jobs run on there
     closed: dict[str, str] = {}
     wall_at: float = 0.0
     known: dict[str, Known] | None = None
@@ -212,7 +213,9 @@ def _speed(job: Job) -> float:
 
 def _simulated(snapshot: SnapshotFile, name: str, cluster: Cluster, jobs: Sequence[Job]) -> _Run:
     now = snapshot.at
-    belief = belief_on(cluster)
+    drained = [node for node in snapshot.drained if node.name not in cluster.names]
+    everywhere = Cluster((*cluster.nodes, *drained))
+    belief = belief_on(everywhere)
     made = policy(name, placement(snapshot.placement), belief)
     scheduler = Scheduler(made, cluster)
     there = {str(d): d for node in cluster.nodes for d in _devices(node)}
@@ -221,8 +224,8 @@ def _simulated(snapshot: SnapshotFile, name: str, cluster: Cluster, jobs: Sequen
         1 + max((job.action for job in jobs), default=0),
         1 + max((job.sequence for job in jobs), default=0),
     )
-    kept = [Kept(_settled(job)) for job in jobs]
-    scheduler.restore(kept, closed, counters, now)
+    kept = [Kept(_settled(job, everywhere)) for job in jobs]
+    scheduler.restore(kept, closed, counters, now, drained)
     scheduler.wake_at = now  # The policy decides first, even if nothing runs that could end.
     known = snapshot.known or {}
     left = {job: k.left_s for job, k in known.items() if k.left_s is not None}
@@ -233,9 +236,10 @@ def _simulated(snapshot: SnapshotFile, name: str, cluster: Cluster, jobs: Sequen
     return watch.close()
 
 
-def _settled(job: Job) -> Job:
-    """One that is being stopped has left by then."""
-    return _anew(job) if job.phase is Phase.STOPPING else job
+def _settled(job: Job, cluster: Cluster) -> Job:
+    """One that is being stopped has left by then; one whose node is gone waits."""
+    lost = job.allocation is not None and not cluster.names.issuperset(job.allocation.nodes())
+    return _anew(job) if lost or job.phase is Phase.STOPPING else job
 
 
 def _devices(node: Node) -> list[Device]:

@@ -186,3 +186,27 @@ def test_how_many_devices_would_fit_is_told_of_the_kind_that_it_gets(tmp_path: P
         assert refused.value.hint.startswith("submit it with --devices 8 or fewer")
 
     play_on(world((A100, 4), ("cpu", 8)), story, tmp_path)
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "aiturbo", "backfill", "afs", "muri-l", "rubick"])
+def test_any_is_all_devices_under_every_policy(tmp_path: Path, policy: str) -> None:
+    """1. Seven devices are more than there are GPUs, or CPU slots. 2. Twelve are more than all."""
+
+    async def story(here: Bench) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", devices="12", device_type="any")
+        assert "12 devices" in str(refused.value)
+        assert "11" in str(refused.value)
+        assert refused.value.hint.startswith("submit it with --devices 11 or fewer")
+        slot = await here.submit("forever", device_type="cpu")
+        assert await nodes_of(here, slot) <= {"n0", "n1"}
+        wide = await here.submit("forever", devices="7", device_type="any")
+        assert await nodes_of(here, wide) & {"n0", "n1"}
+        gpu = await here.submit("forever")
+        await here.settle()
+        assert here.state(wide) is State.RUNNING, "what was asked for later leaves it in peace"
+        if here.state(gpu) is State.RUNNING:
+            assert await nodes_of(here, gpu) <= {"n2", "n3"}
+
+    nodes = (("cpu", 2), ("cpu", 3), (A100, 2), (H200, 4))
+    play_on(world(*nodes), story, tmp_path, policy=policy)

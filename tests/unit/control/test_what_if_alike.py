@@ -5,7 +5,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import ME, Bench, Story, play, play_on
+from treadle.core.cluster import Device, Node
+from treadle.engines.memory_world import MemoryWorld
 from treadle.study.snapshot_what_if import read_snapshot, what_if
 from treadle.wire.jobs import State
 from treadle.wire.problems import InvalidRequestError, NotFoundError
@@ -84,3 +86,62 @@ def test_decisions_about_a_job_are_found_by_its_name_its_id_and_its_array(tmp_pa
         assert here.live.decisions(job="another").decisions == ()
 
     play(story, tmp_path)
+
+
+def on_two_nodes(story: Story, root: Path) -> None:
+    play_on(MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none")), story, root)
+
+
+def test_jobs_on_a_drained_node_end_there(tmp_path: Path) -> None:
+    """1. A job of two devices has node b to itself. 2. It is drained, and so are half of a's
+    devices closed. 3. What waits begins when a has room, and not on b."""
+
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever", devices="2", estimate_s=100)
+        await here.reached(first, State.RUNNING)
+        second = await here.submit("forever", devices="2", estimate_s=50)
+        await here.reached(second, State.RUNNING)
+        third = await here.submit("forever", devices="2", estimate_s=10)
+        await here.settle()
+        node = here.live.context.scheduler.jobs[second].allocation.devices[0].node
+        await here.live.order_node(ME, node, "drain")
+        await here.settle()
+        found = await here.live.what_if(WhatIfRequest(policy="fifo"))
+        ends = {job.job: (job.now_s, job.then_s) for job in found.jobs}
+        assert ends[second] == (pytest.approx(50, rel=0.1), pytest.approx(50, rel=0.1))
+        assert ends[third] == (pytest.approx(110, rel=0.1), pytest.approx(110, rel=0.1))
+        larger = await here.live.what_if(WhatIfRequest(cluster="2x2"))
+        assert all(job.then_s is not None for job in larger.jobs)
+        gone = await here.live.what_if(WhatIfRequest(without=(second,)))
+        assert gone.then.jobs == 2
+
+    on_two_nodes(story, tmp_path)
+
+
+def test_jobs_of_a_lost_node_and_on_closed_devices_are_simulated(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first = await here.submit("forever", devices="2", estimate_s=100)
+        await here.reached(first, State.RUNNING)
+        second = await here.submit("forever", devices="2", estimate_s=50)
+        await here.reached(second, State.RUNNING)
+        for number in range(2):
+            here.memory.close_device(Device("a", number), "silent", "it says nothing")
+        here.memory.lose_node("b")
+        await here.settle()
+        found = await here.live.what_if(WhatIfRequest(policy="fifo"))
+        assert {job.job for job in found.jobs} == {first, second}
+
+    on_two_nodes(story, tmp_path)
+
+
+def test_a_snapshot_of_before_that_names_no_drained_nodes_is_read(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="2", estimate_s=100)
+        await here.reached(job, State.RUNNING)
+        await here.live.order_node(ME, "a", "drain")
+        await here.settle()
+        made = {**await here.live.snapshot(), "drained": []}
+        found = what_if(read_snapshot("s", msgspec.json.encode(made)), WhatIfRequest())
+        assert [each.job for each in found.jobs] == [job]
+
+    on_two_nodes(story, tmp_path)

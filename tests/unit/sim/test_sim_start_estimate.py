@@ -2,14 +2,15 @@
 
 import pytest
 
-from treadle.core.actions import Action
-from treadle.core.cluster import Cluster
+from treadle.core.actions import Action, Start
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import JobFailed, JobHeld, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.retry import Answer
 from treadle.core.scheduler import Scheduler
-from treadle.models.scaling import ScalingModel
-from treadle.sim.start_estimate import Begin, Effort, NotYet, World, starts_in
+from treadle.models.scaling import PHILLY, ScalingModel
+from treadle.sim.start_estimate import Begin, Effort, NotYet, World, ends_in, starts_in
 from treadle.testing.builders import policy
 
 DAY_S = 86_400.0
@@ -90,3 +91,35 @@ def test_a_job_that_backs_off_waits_for_no_end() -> None:
 def test_what_a_world_assumes_by_default_cannot_be_changed_for_all() -> None:
     with pytest.raises(TypeError):
         World().left_s["a"] = 1.0  # type: ignore[index]
+
+
+@pytest.mark.parametrize("phase", ["starting", "running"])
+def test_what_is_left_of_a_job_is_of_the_devices_that_it_has(phase: str) -> None:
+    """1. `a` holds a fast and a slow device, in two racks. 2. By its own steps 30 s of it are left.
+    3. What is known of other types, and of racks, slows nothing that was measured there."""
+    nodes = (Node("x", 1, "fast", rack="r1"), Node("y", 1, "slow", rack="r2"))
+    scheduler = Scheduler(policy("fifo", place="count"), Cluster(nodes))
+    by_type = (("fast", 1.0), ("slow", 0.25))
+    spec = JobSpec("a", 1000.0, (2,), profile=Profile(size=2, by_type=by_type))
+    (start, *_) = scheduler.step([JobSubmitted(spec), JobSubmitted(wide("b", 9.0))], 0.0)
+    if phase == "running":
+        scheduler.take([JobStarted("a", start.id, 0.0, 5.0)], 0.0)
+    model = ScalingModel.on(scheduler.cluster, PHILLY)
+    world = World({"a": 30.0})
+    found = starts_in(scheduler, model, "b", now=10.0, effort=Effort(DAY_S, 1000), world=world)
+    assert isinstance(found, Begin)
+    assert found.in_s == pytest.approx(30.0)
+
+
+def test_what_is_left_of_a_job_is_beside_the_one_that_it_shares_with() -> None:
+    scheduler = Scheduler(policy("fifo"), Cluster.grid(1, 1))
+    scheduler.take([JobSubmitted(JobSpec(name, 1000.0)) for name in ("a", "b")], 0.0)
+    here = (Device("n0", 0),)
+    orders = [Start(turn, job, Allocation(here, turn=turn)) for turn, job in enumerate(("a", "b"))]
+    scheduler.replay([], orders, 0.0, wake_at=None)
+    scheduler.take([JobStarted(order.job, order.id, 0.0, 1.0) for order in orders], 0.0)
+    model = ScalingModel.on(scheduler.cluster, PHILLY)
+    world = World({"a": 30.0, "b": 30.0})
+    effort = Effort(DAY_S, 1000)
+    found = ends_in(scheduler, model, ("a", "b"), now=10.0, effort=effort, world=world)
+    assert found == pytest.approx(30.0)

@@ -54,6 +54,7 @@ class Snapshots:
             "policy": context.charge.wrapped,
             "placement": context.charge.placement,
             "cluster": msgspec.to_builtins(scheduler.cluster.nodes),
+            "drained": msgspec.to_builtins([*scheduler.drained.values()]),
             "closed": {str(device): why for device, why in scheduler.closed.items()},
             "jobs": [raw for _, raw in known.values()],
         }

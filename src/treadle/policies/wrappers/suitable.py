@@ -8,7 +8,7 @@ the policy does not start it there, or stops it, it may go on what is left free 
 
 Two types are one pool while a job needs devices of both, and while tenants have quotas, which count
 devices of all types. A policy that tells GPUs from CPU slots (`Policy.knows_slots`) has both in one
-pool while a job may have both. In such a pool, and where a job is bound to the nodes that have
+pool while a job may have both; while one needs both, all devices there look alike to it. In such a pool, and where a job is bound to the nodes that have
 its files (`Job.only_on`), the policy may give a job what it may not use. It is then asked again:
 about that job on the nodes that it may use, and about the others without it. A running job that
 would be given such devices keeps what it has.
@@ -24,12 +24,20 @@ from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import CPU, Cluster
-from treadle.core.device_types import Nodes, devices_on, named, says_any
+from treadle.core.device_types import Nodes, devices_on, named, needs_both, says_any
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.models.workers import says_slots
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.suited import all_suit, places, places_of, within, words_of
+from treadle.policies.base.suited import (
+    all_suit,
+    places,
+    places_of,
+    usable_by,
+    within,
+    words_of,
+)
 from treadle.policies.wrappers.pools import Pool, Types, members_of, merged, narrowed
 from treadle.policies.wrappers.unsuitable import bound, lacking, never_suits
 from treadle.policies.wrappers.views import Changes, free_after, let_go, starts
@@ -82,11 +90,14 @@ class Suitable(Remembering):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         where = places_of(spec, cluster)
-        found = [self.inner.never_fits(spec, cluster.part(nodes)) for nodes in where]
+        found = [
+            self.inner.never_fits(spec, self._shown(cluster.part(nodes), [spec])) for nodes in where
+        ]
         if None in found:
             return None
         if len(named(words_of(spec, cluster), cluster)) == len(cluster.by_type):
-            never = self.inner.never_fits(spec, cluster)  # Whatever the types.
+            # Whatever the types.
+            never = self.inner.never_fits(spec, self._shown(cluster, [spec]))
             if never is not None:
                 return never
         if not where or spec.asked > max(devices_on(nodes, cluster) for nodes in where):
@@ -101,7 +112,7 @@ class Suitable(Remembering):
             lacks = lacking(snapshot, row, places(row, snapshot.cluster))
         views = self._views(snapshot).values()
         mine = next((view for view in views if job in view.ranking), None)
-        found = self.inner.why(snapshot if mine is None else mine, job)
+        found = self.inner.why(snapshot if mine is None else self._alike(mine), job)
         if not lacks:
             return found
         if found.cause == "devices":
@@ -111,14 +122,14 @@ class Suitable(Remembering):
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         found: dict[int, int] = {}
         for view in self._views(snapshot).values():
-            for size, count in self.inner.held_back(view).items():
+            for size, count in self.inner.held_back(self._alike(view)).items():
                 found[size] = found.get(size, 0) + count
         return found
 
     def unshared(self, snapshot: Snapshot) -> Set[JobId]:
         found: set[JobId] = set()
         for view in self._views(snapshot).values():
-            found |= self.inner.unshared(view)
+            found |= self.inner.unshared(self._alike(view))
         return found
 
     # -- pools ----------------------------------------------------------------------------------
@@ -179,14 +190,30 @@ class Suitable(Remembering):
             found[frozenset({CPU, max(others, key=sizes.__getitem__)})] = None
         return [types for types in found if len(types) > 1]
 
+    def _alike(self, view: Snapshot) -> Snapshot:
+        """A pool as the inner policy sees it."""
+        jobs = (*view.holding(), *view.waiting())
+        return view._replace(cluster=self._shown(view.cluster, (job.spec for job in jobs)))
+
+    def _shown(self, cluster: Cluster, specs: Iterable[JobSpec]) -> Cluster:
+        """Devices without kinds, if the policy tells kinds apart and one of these needs both."""
+        if not self.inner.knows_slots or CPU not in cluster.by_type or len(cluster.by_type) < 2:
+            return cluster
+        both = (
+            needs_both(spec.sizes[0], usable_by(spec, cluster), cluster)
+            for spec in specs
+            if says_slots(spec)
+        )
+        return cluster.alike if any(both) else cluster
+
     # -- one pool -------------------------------------------------------------------------------
 
     def _asked(self, view: Snapshot) -> _Asked:
         """The inner policy's answer about a pool, without devices that a job may not use."""
-        seen = view
+        seen, shown = view, self._alike(view).cluster
         own: dict[JobId, Allocation | None] = {}
         while True:
-            schedule = self.inner.decide(seen)
+            schedule = self.inner.decide(seen._replace(cluster=shown))
             stray = _stray(seen, schedule.changes)
             if not stray:
                 return _Asked(view, {**own, **schedule.changes}, schedule)
@@ -216,7 +243,7 @@ class Suitable(Remembering):
                 only = narrowed(view, cluster, names)
                 only = only._replace(jobs={**only.jobs, job.id: row})
                 only.ranking.put(row, seen.now)
-                changes = self.inner.decide(only).changes
+                changes = self.inner.decide(self._alike(only)).changes
                 if changes.get(job.id) is not None and not _stray(only, changes):
                     return changes
         return {}
