@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.fleet.gang import LEASE_OVER
+from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
 from treadle.engines.ray.agent_lock import Holder
 from treadle.engines.ray.driver_process import DriverProcess
@@ -67,6 +70,20 @@ def children_with(word: bytes) -> list[int]:
     ]
 
 
+def head_of(cluster: RayCluster) -> int:
+    """The process of its GCS."""
+    words = b"gcs_server", str(cluster.folder).encode()
+    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in processes.all_pids()}
+    (found,) = [pid for pid, line in lines.items() if all(w in _read(line) for w in words)]
+    return found
+
+
+def _read(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
 def epoch_of(engine: Engine) -> int:
     assert isinstance(engine, FleetEngine)
     assert isinstance(engine._fleet, RayFleet)
@@ -111,13 +128,58 @@ def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
                 await asyncio.sleep(0.05)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
-        assert ended.error == "the agent of node n0 renewed no lease: it hung or was away"
+        assert ended.error == LEASE_OVER.format("n0")
         assert processes.start_of(agent) is None
         await bench.order(Start(1, "long", on(HEAD, 0)))
         await bench.started("long", 1)
         assert len(bench.ends("long")) == 1
         await bench.order(Start(2, "short", HERE))
         await bench.end("short", 2)
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_nothing_is_started_while_the_head_of_ray_hangs(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    """1. Leases run out, and jobs with them. 2. Agents answer, and say so: all nodes are closed.
+    3. What is ordered meanwhile goes back to the queue. 4. The head goes on, and so do all nodes.
+    """
+
+    async def story(bench: RayBench) -> None:
+        def closed() -> set[str]:
+            shut = bench.engine._closed.items()  # type: ignore[attr-defined]
+            return {device.node for device, why in shut if why.cause == UNCONFIRMED}
+
+        async def until(true: Callable[[], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not true():
+                    await asyncio.sleep(0.05)
+
+        await bench.order(Start(0, "long", HERE))
+        await bench.started("long", 0)
+        head = head_of(ray_nodes)
+        os.kill(head, signal.SIGSTOP)
+        try:
+            await until(lambda: bool(bench.ends("long")))
+            (ended,) = bench.ends("long")
+            assert (ended.how, ended.error) == (How.LOST, LEASE_OVER.format("n0"))
+            assert "n0" in closed()
+            await bench.order(Start(1, "long", HERE))
+            await until(lambda: len(bench.ends("long")) == 2)
+            assert (bench.ends("long")[1].how, bench.ends("long")[1].attempt) == (How.STOPPED, 0)
+            await until(lambda: len(closed()) == len(bench.engine.nodes()))
+            (view,) = [each for each in bench.engine.view() if each.name == "n0"]
+            assert (view.health, view.because) == (
+                UNCONFIRMED,
+                "Ray's head does not answer node n0",
+            )
+        finally:
+            os.kill(head, signal.SIGCONT)
+        await until(lambda: not closed())
+        await bench.order(Start(2, "short", HERE))
+        await bench.end("short", 2)
+        assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 
