@@ -387,7 +387,7 @@ def test_a_view_says_how_the_agent_of_each_node_does(tmp_path):
         slow, silent = (client.health_at(now + quiet_s) for quiet_s in (7.0, 30.0))
         assert (slow.word, silent.word) == ("slow", "silent")
         assert slow.since_at == silent.since_at == pytest.approx(time.time(), abs=30.0)
-        assert client.health_at(now) == ("answers", None)
+        assert client.health_at(now) == ("answers", None, "")
 
     tell(tmp_path, story)
 

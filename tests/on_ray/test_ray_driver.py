@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 from ray.exceptions import ActorDiedError, RayError
 
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
-from treadle.engines.fleet.port import Change, Joined
+from treadle.engines.fleet.port import Change, ClusterAwayError, Joined
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse
@@ -398,5 +399,53 @@ def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> N
         assert pulse.is_quiet
         await pulse.check(None)
         assert not pulse.is_quiet
+
+    asyncio.run(story())
+
+
+def test_agents_are_not_called_silent_while_the_driver_is_and_that_one_is_killed() -> None:
+    """1. A driver says nothing: what is asked fails as the cluster's fault. 2. It is killed. 3. The
+    next one resumes the epoch.
+    """
+
+    async def story() -> None:
+        values, killed, links = Values(), list[int](), list[socket.socket]()
+
+        def connect() -> socket.socket:
+            ours, theirs = socket.socketpair()
+            links.append(theirs)
+            return ours
+
+        async def serve(link: socket.socket) -> Driver:
+            driver = Driver(*await asyncio.open_connection(sock=link), Cluster(node("b")), values)
+            serving.append(asyncio.ensure_future(driver.serve()))
+            return driver
+
+        def kill() -> None:
+            killed.append(len(links))
+            first._held = None  # It gives nothing back.
+            serving[0].cancel()
+
+        serving = list["asyncio.Future[None]"]()
+        making = asyncio.ensure_future(
+            asyncio.to_thread(RayFleet, connect, SETTINGS, kill=kill, beat_s=0.02)
+        )
+        await until(lambda: bool(links))
+        first = await serve(links[0])
+        fleet = await making
+        await fleet.begin(lambda _: None)
+        (link,) = fleet._known.values()
+        asked = asyncio.ensure_future(link.call("facts", b""))
+        with pytest.raises(ClusterAwayError, match="the process that speaks to Ray says nothing"):
+            await asyncio.wait_for(asked, WITHIN_S)
+        with pytest.raises(ClusterAwayError, match="node b cannot be asked"):
+            await link.call("facts", b"")
+        await until(lambda: len(links) == 2)
+        assert killed == [1]
+        await serve(links[1])
+        await until(lambda: fleet._writer is not None)
+        assert fleet._held == fleet.epoch
+        await fleet.close()
+        await asyncio.gather(*serving, return_exceptions=True)
 
     asyncio.run(story())

@@ -1,6 +1,7 @@
 """What dies around jobs on Ray while they run: agents, the driver; and who else wants the nodes."""
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.gang import LEASE_OVER
 from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
+from treadle.engines.ray import fleet
 from treadle.engines.ray.agent_lock import Holder
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import RayFleet
@@ -197,8 +199,39 @@ def test_another_driver_is_started_when_it_dies_and_no_node_is_lost(
         assert [ended.code for ended in bench.ends("held")] == [3]
         assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
 
-    connect = DriverProcess(ray_nodes.address, ray_nodes.environment).start
-    tell(lambda: RayBench(tmp_path, ray_nodes, connect), story)
+    own = DriverProcess(ray_nodes.address, ray_nodes.environment)
+    tell(lambda: RayBench(tmp_path, ray_nodes, own), story)
+
+
+def test_a_driver_that_hangs_is_killed_and_the_next_one_goes_on_in_its_place(
+    tmp_path: Path,
+    ray_nodes: RayCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No agent is called silent, no node closed, and the epoch stays."""
+    monkeypatch.setattr(fleet, "HUNG_BEATS", 8)
+
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "held", HERE))
+        await bench.started("held", 0)
+        assert isinstance(bench.engine, FleetEngine)
+        assert isinstance(bench.engine._fleet, RayFleet)
+        (driver,) = children_with(b"treadle.engines.ray.driver")
+        os.kill(driver, signal.SIGSTOP)
+        await bench.release("held", 3)
+        await bench.end("held", 0)
+        assert processes.start_of(driver) is None
+        assert bench.engine._fleet._held == bench.engine._fleet.epoch
+        assert [ended.code for ended in bench.ends("held")] == [3]
+        kinds = {type(fact).__name__ for fact in bench.facts}
+        assert not kinds & {"NodeLost", "DeviceClosed"}
+
+    own = DriverProcess(ray_nodes.address, ray_nodes.environment)
+    with caplog.at_level(logging.ERROR, "treadle"):
+        tell(lambda: RayBench(tmp_path, ray_nodes, own), story)
+    said = "the process that speaks to Ray has said nothing for 8 s: it is killed, and another"
+    assert [line for line in caplog.messages if line.startswith(said)]
 
 
 def test_other_ray_work_gets_nothing_and_a_second_controller_is_refused(

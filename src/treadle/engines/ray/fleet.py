@@ -1,7 +1,8 @@
 """The nodes of a Ray cluster, as a fleet engine wants them.
 
 Ray itself is in another process (driver.py). If that ends, another one is started: links fail until
-then, and no node is said to have left, since its jobs run on.
+then, and no node is said to have left, since its jobs run on. One that says nothing any more is
+killed: it would give the lease back when it goes on, perhaps after the next one has resumed it.
 """
 
 import asyncio
@@ -38,7 +39,10 @@ from treadle.engines.ray.frames import (
 
 START_WITHIN_S = 55.0
 AGAIN_AFTER_S = 3.0
+# Without a word of the driver, in its beats: agents are not asked any more; it is killed.
+QUIET_BEATS, HUNG_BEATS = 5, 15
 
+DRIVER = "the process that speaks to Ray"
 Connect = Callable[[], socket.socket]  # starts a driver; the socket to it
 
 logger = logging.getLogger("treadle")
@@ -62,24 +66,28 @@ class RayFleet:
         connect: Connect,
         settings: Settings,
         *,
+        kill: Callable[[], object] = str,
         refusal: Callable[[], str] = str,
         fencing: Fencing | None = None,
         keep: Callable[[str], object] = str,
+        beat_s: float = frames.BEAT_EVERY_S,
     ) -> None:
         """Raises InvalidInputError if the cluster refuses us, or has another controller.
 
-        refusal: why the driver that was connected last has ended, if its user can mend that.
+        kill: ends the driver that was connected last, though it hangs.
+        refusal: why that one has ended, if its user can mend that.
         keep: writes down the mark of the cluster, before anything is launched there.
         """
         self.fencing = fencing or Fencing()
         self._connect, self._settings, self._refusal = connect, settings, refusal
-        self._keep = keep
+        self._kill, self._keep, self._beat_s = kill, keep, beat_s
+        self._quiet = 0  # beats that the driver has missed
         self._known: dict[str, RayLink] = {}
         self._namesakes: dict[str, tuple[str, ...]] = {}  # addresses of nodes that are not used
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._writer: asyncio.StreamWriter | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._tell: Callable[[Change], None] = lambda _: None
         self._socket, self.epoch, members, coming = self._opened(settings)
         self._held = self.epoch  # the newest epoch that the lease has given it
@@ -99,13 +107,14 @@ class RayFleet:
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
         reader = await self._attach(self._socket)
-        self._task = asyncio.create_task(self._run(reader))
+        work = (self._run(reader), self._watch_driver())
+        self._tasks = [asyncio.create_task(each) for each in work]
         return self.epoch
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self._fail_all("the controller leaves")
         if self._writer is None:
             self._socket.close()
@@ -124,6 +133,8 @@ class RayFleet:
         """A call to an agent; raises LinkLostError if no answer comes."""
         if self._writer is None:
             raise ClusterAwayError(f"node {node} cannot be asked: there is no connection to Ray")
+        if self._quiet >= QUIET_BEATS:
+            raise ClusterAwayError(f"node {node} cannot be asked: {DRIVER} says nothing")
         number = next(self._numbers)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
@@ -149,6 +160,7 @@ class RayFleet:
             ready, members = _ready(link)
             link.settimeout(None)
         except TimeoutError:
+            self._kill()
             link.close()
             raise EngineError(
                 f"Ray has not given agents to its nodes within {START_WITHIN_S:.0f} s",
@@ -159,8 +171,7 @@ class RayFleet:
             if refusal := self._refusal():
                 raise InvalidInputError(refusal) from None
             raise EngineError(
-                "the process that speaks to Ray ended before it was ready; its last lines are in "
-                "the daemon's log",
+                f"{DRIVER} ended before it was ready; its last lines are in the daemon's log",
                 retryable=True,
             ) from None
         except InvalidInputError:
@@ -178,7 +189,9 @@ class RayFleet:
         while True:
             with contextlib.suppress(frames.ClosedError):
                 while True:
-                    self._hear(await frames.read(reader))
+                    message = await frames.read(reader)
+                    self._quiet = 0
+                    self._hear(message)
             self._fail_all("the connection to Ray ended")
             if self._writer is not None:
                 self._writer.close()
@@ -189,6 +202,21 @@ class RayFleet:
             )
             reader = await self._reopened()
             logger.info("connected to Ray again")
+
+    async def _watch_driver(self) -> None:
+        """By the beat: if this process is stopped too, its time does not count."""
+        while True:
+            await asyncio.sleep(self._beat_s)
+            self._quiet = 0 if self._writer is None else self._quiet + 1
+            if self._quiet == QUIET_BEATS:
+                self._fail_all(f"{DRIVER} says nothing")
+            elif self._quiet == HUNG_BEATS:
+                logger.error(
+                    "%s has said nothing for %.0f s: it is killed, and another one is started",
+                    DRIVER,
+                    HUNG_BEATS * self._beat_s,
+                )
+                self._kill()
 
     async def _reopened(self) -> asyncio.StreamReader:
         settings = msgspec.structs.replace(self._settings, resumes=self._held)
