@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 from ray.exceptions import ActorDiedError, RayError
 
 from tests.unit.engines.test_ray_lease import BOB, Values
+from treadle.control.loop.clock import MonotonicClock
 from treadle.core.cluster import Node
+from treadle.core.errors import InvalidInputError
 from treadle.engines.fleet.port import Change, ClusterAwayError, Joined
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
@@ -21,6 +24,9 @@ from treadle.engines.ray.agent_watch import AgentPulse
 from treadle.engines.ray.cluster import RayNode
 from treadle.engines.ray.driver import Driver
 from treadle.engines.ray.fleet import RayFleet
+from treadle.engines.ray.ray_engine import ray_fleet
+from treadle.engines.registry import EngineContext
+from treadle.testing.engine_bench import Recorder
 
 SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
 WITHIN_S = 20.0
@@ -449,3 +455,61 @@ def test_agents_are_not_called_silent_while_the_driver_is_and_that_one_is_killed
         await asyncio.gather(*serving, return_exceptions=True)
 
     asyncio.run(story())
+
+
+def test_another_epoch_is_taken_above_one_that_only_nodes_remember() -> None:
+    async def story() -> None:
+        values, kept, serving = Values(), list[int](), list["asyncio.Future[None]"]()
+        loop = asyncio.get_running_loop()
+
+        async def serve(link: socket.socket) -> None:
+            driver = Driver(*await asyncio.open_connection(sock=link), Cluster(node("b")), values)
+            serving.append(asyncio.ensure_future(driver.serve()))
+
+        def connect() -> socket.socket:
+            ours, theirs = socket.socketpair()
+            asyncio.run_coroutine_threadsafe(serve(theirs), loop).result(WITHIN_S)
+            return ours
+
+        def keep(ready: frames.Ready) -> None:
+            kept.append(ready.epoch)
+
+        fleet = await asyncio.to_thread(RayFleet, connect, SETTINGS, keep=keep)
+        assert await fleet.begin(lambda _: None) == 1
+        assert await fleet.above(33) == 34
+        assert fleet._writer is not None
+        assert kept == [1, 34], "the next controller has a higher one"
+        await lease_is_anothers(fleet, values)
+        await fleet.close()
+        await asyncio.gather(*serving)
+
+    async def lease_is_anothers(fleet: RayFleet, values: Values) -> None:
+        """No higher one is taken from a controller that lives."""
+        taken = lease.take(values, BOB, pause=lambda _: None)
+
+        def beat(number: int = 0) -> None:
+            lease.renew(values, taken, number)
+            asyncio.get_running_loop().call_later(0.05, beat, number + 1)
+
+        beat()
+        with pytest.raises(InvalidInputError, match="another Treadle manages this Ray cluster"):
+            await fleet.above(50)
+
+    asyncio.run(story())
+
+
+def test_two_state_folders_of_one_path_on_hosts_of_one_name_are_two(tmp_path: Path) -> None:
+    """As on machines that were cloned: the second would take the lease from the first."""
+
+    def instance(identity: str) -> str:
+        ours, theirs = socket.socketpair()
+        theirs.sendall(frames.packed(frames.Refused("no")))
+        controls, clock = Recorder({}), MonotonicClock()
+        context = EngineContext(controls=controls, clock=clock, root=tmp_path, identity=identity)
+        with theirs:
+            with pytest.raises(InvalidInputError, match="no"):
+                ray_fleet(context, lambda: ours)
+            asked = msgspec.msgpack.decode(theirs.recv(1 << 16)[4:], type=frames.Settings)
+        return asked.instance
+
+    assert instance("1") != instance("2")

@@ -286,8 +286,9 @@ class Agent:
         """Refuse a controller that another one has followed."""
         if epoch < self._epoch:
             raise StaleEpochError(
-                f"node {self.node.name} takes orders of controller {self._epoch}, and this is "
-                f"controller {epoch}: another one has taken charge"
+                f"node {self.node.name} has taken orders of controller {self._epoch}, and this is "
+                f"controller {epoch}",
+                self._epoch,
             )
         if epoch > self._epoch:
             replace(self.root / "epoch", b"%d" % epoch, mode=0o600)

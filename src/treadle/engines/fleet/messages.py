@@ -309,6 +309,7 @@ class Envelope:
     error: str = ""
     message: str = ""
     retryable: bool = False
+    epoch: int = 0  # of the later controller, if it is stale
 
 
 def encode(document: object) -> bytes:
@@ -329,7 +330,7 @@ def refusal(error: Exception) -> bytes:
         case InvalidInputError():
             return encode(Envelope(_NOTHING, "invalid", str(error)))
         case StaleEpochError():
-            return encode(Envelope(_NOTHING, "stale", str(error)))
+            return encode(Envelope(_NOTHING, "stale", str(error), epoch=error.epoch))
         case LostPlaceError():
             return encode(Envelope(_NOTHING, "place", str(error), True))
         case UnconfirmedError():
@@ -349,7 +350,7 @@ def opened(data: bytes, kind: type[Document]) -> Document:
         case "invalid":
             raise InvalidInputError(envelope.message)
         case "stale":
-            raise StaleEpochError(envelope.message)
+            raise StaleEpochError(envelope.message, envelope.epoch)
         case "place":
             raise LostPlaceError(envelope.message)
         case "unconfirmed":

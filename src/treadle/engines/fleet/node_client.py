@@ -236,6 +236,7 @@ class NodeClient:
     # -- the session ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        said = ""
         while not self._left:
             try:
                 await self._take_charge()
@@ -243,8 +244,14 @@ class NodeClient:
             except LostPlaceError as error:
                 logger.warning("node %s is taken charge of anew: %s", self.name, error)
             except StaleEpochError as error:
-                logger.error("%s; this controller gives it no more orders", error)  # noqa: TRY400
-                return
+                if str(error) != said:
+                    said = str(error)
+                    logger.error(  # noqa: TRY400
+                        "%s: it takes no orders of this one; if no other Treadle uses it, treadle "
+                        "down and treadle up take charge of it",
+                        said,
+                    )
+                await asyncio.sleep(AGAIN_LAST_S)
             except EngineError as error:
                 logger.error("node %s: %s", self.name, error)  # noqa: TRY400
                 await asyncio.sleep(AGAIN_LAST_S)

@@ -23,6 +23,7 @@ from treadle.engines.fleet.port import (
     Joined,
     Left,
     LinkLostError,
+    NewEpoch,
 )
 from treadle.engines.ray import frames
 from treadle.engines.ray.frames import (
@@ -43,6 +44,8 @@ AGAIN_AFTER_S = 3.0
 QUIET_BEATS, HUNG_BEATS = 5, 15
 
 DRIVER = "the process that speaks to Ray"
+# The connection to a driver, its epoch, the nodes that have agents, and those that have none yet.
+Opened = tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]
 Connect = Callable[[], socket.socket]  # starts a driver; the socket to it
 
 logger = logging.getLogger("treadle")
@@ -69,14 +72,14 @@ class RayFleet:
         kill: Callable[[], object] = str,
         refusal: Callable[[], str] = str,
         fencing: Fencing | None = None,
-        keep: Callable[[str], object] = str,
+        keep: Callable[[Ready], object] = str,
         beat_s: float = frames.BEAT_EVERY_S,
     ) -> None:
         """Raises InvalidInputError if the cluster refuses us, or has another controller.
 
         kill: ends the driver that was connected last, though it hangs.
         refusal: why that one has ended, if its user can mend that.
-        keep: writes down the mark of the cluster, before anything is launched there.
+        keep: writes down the mark of the cluster and the epoch, before anything is launched there.
         """
         self.fencing = fencing or Fencing()
         self._connect, self._settings, self._refusal = connect, settings, refusal
@@ -106,16 +109,30 @@ class RayFleet:
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
-        reader = await self._attach(self._socket)
-        work = (self._run(reader), self._watch_driver())
-        self._tasks = [asyncio.create_task(each) for each in work]
+        self._begin_driver(await self._attach(self._socket))
+        return self.epoch
+
+    async def above(self, epoch: int) -> int:
+        """By another driver: the one that there is gives the lease back."""
+        await self._end_driver()
+        self._settings = msgspec.structs.replace(self._settings, epoch_min=epoch)
+        opened = await asyncio.to_thread(self._opened, self._settings)
+        self.epoch = self._held = opened[1]
+        self._begin_driver(await self._attached(opened))
         return self.epoch
 
     async def close(self) -> None:
+        await self._end_driver()
+
+    def _begin_driver(self, reader: asyncio.StreamReader) -> None:
+        work = (self._run(reader), self._watch_driver())
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    async def _end_driver(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._fail_all("the controller leaves")
+        self._fail_all("the driver leaves")
         if self._writer is None:
             self._socket.close()
             return
@@ -128,6 +145,7 @@ class RayFleet:
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+        self._writer = None
 
     async def ask(self, node: str, agent: str, verb: str, document: bytes) -> bytes:
         """A call to an agent; raises LinkLostError if no answer comes."""
@@ -149,9 +167,7 @@ class RayFleet:
 
     # -- the driver -----------------------------------------------------------------------------
 
-    def _opened(
-        self, settings: Settings
-    ) -> tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]:
+    def _opened(self, settings: Settings) -> Opened:
         """Start a driver and wait until it has taken the lease and nodes have agents."""
         link = self._connect()
         try:
@@ -177,7 +193,7 @@ class RayFleet:
         except InvalidInputError:
             link.close()
             raise
-        self._keep(ready.cluster)
+        self._keep(ready)
         return link, ready.epoch, members, ready.coming
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
@@ -223,26 +239,32 @@ class RayFleet:
         said = ""
         while True:
             try:
-                link, epoch, members, coming = await asyncio.to_thread(self._opened, settings)
+                opened = await asyncio.to_thread(self._opened, settings)
             except (EngineError, InvalidInputError) as error:
                 if str(error) != said:
                     logger.warning("%s", error)
                     said = str(error)
                 await asyncio.sleep(AGAIN_AFTER_S)
                 continue
-            if epoch != self._held:
+            if opened[1] != self._held:
                 # It has given the lease back. If it took charge of agents, they refuse our epoch.
                 logger.warning("another controller has had this Ray cluster meanwhile")
-                self._held = epoch
-            reader = await self._attach(link)
-            self._namesakes.clear()  # The new driver tells of them.
-            # A node without an agent is a member, and what runs there runs on.
-            there = {each.node.name for each in members} | set(coming)
-            for name in (self._known.keys() | self._coming) - there:
-                self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
-            for each in members:
-                self._hear(each)
-            return reader
+                self._held = opened[1]
+                self._tell(NewEpoch(self._held))
+            return await self._attached(opened)
+
+    async def _attached(self, opened: Opened) -> asyncio.StreamReader:
+        """Go on with another driver: what it has told is told on."""
+        link, _, members, coming = opened
+        reader = await self._attach(link)
+        self._namesakes.clear()  # The new driver tells of them.
+        # A node without an agent is a member, and what runs there runs on.
+        there = {each.node.name for each in members} | set(coming)
+        for name in (self._known.keys() | self._coming) - there:
+            self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
+        for each in members:
+            self._hear(each)
+        return reader
 
     def _hear(self, message: frames.FromDriver) -> None:
         match message:

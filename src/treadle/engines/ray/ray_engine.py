@@ -19,7 +19,7 @@ from treadle.engines.ray.address import (
 )
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
-from treadle.engines.ray.frames import Settings
+from treadle.engines.ray.frames import Ready, Settings
 from treadle.engines.ray.head import head
 from treadle.engines.ray.same_cluster import LastCluster, Wanted
 from treadle.engines.registry import EngineContext
@@ -74,7 +74,8 @@ def ray_fleet(
     settings = Settings(
         root=str(context.root),
         holder=f"{here()}, state folder {context.root}",
-        instance=f"{socket.gethostname()}:{context.root}",
+        # Machines may have one host name, and folders one path, as where they were cloned.
+        instance=f"{socket.gethostname()}:{context.root}:{context.identity}",
         identity=context.identity,
         epoch_min=_number(kept),
         cluster=wanted.mark,
@@ -87,11 +88,14 @@ def ray_fleet(
         lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
-    keep = last.keep if last else str
-    fleet = RayFleet(connect, settings, kill=kill, refusal=refusal, fencing=fencing, keep=keep)
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
-    return fleet
+
+    def keep(ready: Ready) -> None:
+        if last is not None:
+            last.keep(ready.cluster)
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace(kept, str(ready.epoch).encode(), mode=0o600, sync=True)
+
+    return RayFleet(connect, settings, kill=kill, refusal=refusal, fencing=fencing, keep=keep)
 
 
 def _number(path: Path) -> int:
