@@ -20,7 +20,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.engines.fleet.port import Change, ClusterAwayError, Joined
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
-from treadle.engines.ray.agent_watch import AgentPulse
+from treadle.engines.ray.agent_watch import PINGS_S, AgentPulse
 from treadle.engines.ray.cluster import RayNode
 from treadle.engines.ray.driver import Driver
 from treadle.engines.ray.fleet import RayFleet
@@ -53,6 +53,8 @@ class Cluster:
         self.looks_at_processes = 0
         self.pings: list[asyncio.Future[None]] = []
         self.answers_pings = True
+        self.reachable = True
+        self.tries = 0  # to reach a node
         self.restarted: list[tuple[str, str]] = []
         self.loop = asyncio.get_running_loop()
 
@@ -103,6 +105,10 @@ class Cluster:
     def process_of(self, node: RayNode) -> str:
         self.looks_at_processes += 1
         return self.process
+
+    def is_reachable(self, node: RayNode) -> bool:
+        self.tries += 1
+        return self.reachable
 
     def restart_agent(self, node: RayNode, process: str) -> bool:
         self.restarted.append((node.id, process))
@@ -377,6 +383,20 @@ def test_an_agent_that_answers_anything_while_it_is_pinged_is_not_silent() -> No
         assert cluster.restarted == []
 
     tell(story, node("b"), second_s=0.1)
+
+
+def test_the_time_in_which_a_node_is_cut_off_does_not_count_against_its_agent() -> None:
+    """An order to kill it would get there once it answers again."""
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        cluster.answers_pings = cluster.reachable = False
+        await controller.next(frames.Ready)
+        await until(lambda: cluster.tries > 3 * PINGS_S)
+        assert cluster.restarted == []
+        cluster.reachable = True  # It is back, and says nothing.
+        await until(lambda: bool(cluster.restarted))
+
+    tell(story, node("b"), second_s=0.001)
 
 
 def test_an_agent_that_ray_has_not_started_yet_is_neither_pinged_nor_killed() -> None:
