@@ -44,6 +44,12 @@ def test_nodes_says_what_its_administrator_should_mend(capsys) -> None:
         ("silent", None, "", "its agent is silent: it has not answered yet"),
         ("lost", 180.0, "Ray says it died", "it was lost 3m ago: Ray says it died"),
         ("lost", 180.0, "", "it was lost 3m ago"),
+        (
+            "unconfirmed",
+            12.0,
+            "Ray does not answer box",
+            "nothing is started there: Ray does not answer box; it was confirmed last 12s ago",
+        ),
     ],
 )
 def test_nodes_says_how_their_agents_do(capsys, health, quiet_s, because, line) -> None:

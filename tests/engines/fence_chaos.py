@@ -105,6 +105,10 @@ class Cluster:
         self._tell = tell
         return self.epoch
 
+    async def above(self, epoch: int) -> int:
+        self.epoch = max(self.epoch, epoch) + 1
+        return self.epoch
+
     async def close(self) -> None:
         self._tell = None
         for site in self.sites.values():

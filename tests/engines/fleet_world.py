@@ -167,5 +167,9 @@ class WorldFleet:
         self.world.epoch += 1
         return self.world.epoch
 
+    async def above(self, epoch: int) -> int:
+        self.world.epoch = max(self.world.epoch, epoch) + 1
+        return self.world.epoch
+
     async def close(self) -> None:
         self.world.tell = lambda _: None

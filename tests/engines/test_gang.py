@@ -12,7 +12,7 @@ from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, JobStarted, JobStopped
 from treadle.core.launch import Launch
 from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
-from treadle.engines.fleet.gang import Gang
+from treadle.engines.fleet.gang import LEASE_OVER, Gang
 from treadle.engines.fleet.split import gang_of
 
 NODES = ("a", "b", "c")
@@ -189,7 +189,7 @@ def test_a_part_whose_lease_ran_out_says_that_its_agent_was_away():
     assert isinstance(told, Tell)
     assert isinstance(told.fact, AttemptEnded)
     assert (told.fact.how, told.fact.node_lost) == (How.LOST, True)
-    assert told.fact.error == "the agent of node b renewed no lease: it hung or was away"
+    assert told.fact.error == LEASE_OVER.format("b")
 
 
 def test_parts_that_fall_after_an_order_to_stop_were_stopped():

@@ -14,7 +14,7 @@ from treadle.engines.fleet.port import Fencing
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG
-from treadle.engines.ray.fleet import Connect
+from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import EngineBench, on
@@ -25,17 +25,21 @@ SOON = Fencing(lease_s=4.0, margin_s=1.0)
 class RayBench(EngineBench):
     cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
 
-    def __init__(self, root: Path, cluster: RayCluster, connect: Connect | None = None) -> None:
-        """connect: to a driver; by default to the one that all tests share."""
-        self.root, self.cluster = root, cluster
-        self._connect = connect or cluster.connect
+    def __init__(
+        self, root: Path, cluster: RayCluster, driver: DriverProcess | None = None
+    ) -> None:
+        """driver: its own; by default the one that all tests share, which is not killed."""
+        self.root, self.cluster, self._driver = root, cluster, driver
         super().__init__(commands(root))
 
     def make(self) -> Engine:
         context = EngineContext(
             controls=self.controls, clock=MonotonicClock(), root=self.root / "engine"
         )
-        fleet = ray_fleet(context, self._connect, fencing=SOON, look_every_s=0.1)
+        own = self._driver
+        connect = self.cluster.connect if own is None else own.start
+        kill = str if own is None else own.kill
+        fleet = ray_fleet(context, connect, kill=kill, fencing=SOON, look_every_s=0.1)
         return FleetEngine(context, fleet)
 
     async def lose_node(self) -> str:

@@ -44,7 +44,7 @@ class ApartBench(RayBench):
             root=self.root / "engine",
             options=EngineOptions(copy_limit_gib=LIMIT_GIB),
         )
-        fleet = ray_fleet(context, self._connect, fencing=SOON, look_every_s=0.1)
+        fleet = ray_fleet(context, self.cluster.connect, fencing=SOON, look_every_s=0.1)
         return ApartEngine(context, fleet)
 
     def folder(self, node: str) -> Path:

@@ -1,12 +1,14 @@
 """What dies around jobs on Ray while they run: agents, the driver; and who else wants the nodes."""
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.fleet.gang import LEASE_OVER
+from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
+from treadle.engines.ray import fleet
 from treadle.engines.ray.agent_lock import Holder
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import RayFleet
@@ -67,6 +72,20 @@ def children_with(word: bytes) -> list[int]:
     ]
 
 
+def head_of(cluster: RayCluster) -> int:
+    """The process of its GCS."""
+    words = b"gcs_server", str(cluster.folder).encode()
+    lines = {pid: Path(f"/proc/{pid}/cmdline") for pid in processes.all_pids()}
+    (found,) = [pid for pid, line in lines.items() if all(w in _read(line) for w in words)]
+    return found
+
+
+def _read(path: Path) -> bytes:
+    with suppress(OSError):
+        return path.read_bytes()
+    return b""
+
+
 def epoch_of(engine: Engine) -> int:
     assert isinstance(engine, FleetEngine)
     assert isinstance(engine._fleet, RayFleet)
@@ -111,13 +130,58 @@ def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
                 await asyncio.sleep(0.05)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
-        assert ended.error == "the agent of node n0 renewed no lease: it hung or was away"
+        assert ended.error == LEASE_OVER.format("n0")
         assert processes.start_of(agent) is None
         await bench.order(Start(1, "long", on(HEAD, 0)))
         await bench.started("long", 1)
         assert len(bench.ends("long")) == 1
         await bench.order(Start(2, "short", HERE))
         await bench.end("short", 2)
+
+    tell(lambda: RayBench(tmp_path, ray_nodes), story)
+
+
+def test_nothing_is_started_while_the_head_of_ray_hangs(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    """1. Leases run out, and jobs with them. 2. Agents answer, and say so: all nodes are closed.
+    3. What is ordered meanwhile goes back to the queue. 4. The head goes on, and so do all nodes.
+    """
+
+    async def story(bench: RayBench) -> None:
+        def closed() -> set[str]:
+            shut = bench.engine._closed.items()  # type: ignore[attr-defined]
+            return {device.node for device, why in shut if why.cause == UNCONFIRMED}
+
+        async def until(true: Callable[[], bool]) -> None:
+            async with asyncio.timeout(60):
+                while not true():
+                    await asyncio.sleep(0.05)
+
+        await bench.order(Start(0, "long", HERE))
+        await bench.started("long", 0)
+        head = head_of(ray_nodes)
+        os.kill(head, signal.SIGSTOP)
+        try:
+            await until(lambda: bool(bench.ends("long")))
+            (ended,) = bench.ends("long")
+            assert (ended.how, ended.error) == (How.LOST, LEASE_OVER.format("n0"))
+            assert "n0" in closed()
+            await bench.order(Start(1, "long", HERE))
+            await until(lambda: len(bench.ends("long")) == 2)
+            assert (bench.ends("long")[1].how, bench.ends("long")[1].attempt) == (How.STOPPED, 0)
+            await until(lambda: len(closed()) == len(bench.engine.nodes()))
+            (view,) = [each for each in bench.engine.view() if each.name == "n0"]
+            assert (view.health, view.because) == (
+                UNCONFIRMED,
+                "Ray's head does not answer node n0",
+            )
+        finally:
+            os.kill(head, signal.SIGCONT)
+        await until(lambda: not closed())
+        await bench.order(Start(2, "short", HERE))
+        await bench.end("short", 2)
+        assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
 
     tell(lambda: RayBench(tmp_path, ray_nodes), story)
 
@@ -135,8 +199,39 @@ def test_another_driver_is_started_when_it_dies_and_no_node_is_lost(
         assert [ended.code for ended in bench.ends("held")] == [3]
         assert not [fact for fact in bench.facts if type(fact).__name__ == "NodeLost"]
 
-    connect = DriverProcess(ray_nodes.address, ray_nodes.environment).start
-    tell(lambda: RayBench(tmp_path, ray_nodes, connect), story)
+    own = DriverProcess(ray_nodes.address, ray_nodes.environment)
+    tell(lambda: RayBench(tmp_path, ray_nodes, own), story)
+
+
+def test_a_driver_that_hangs_is_killed_and_the_next_one_goes_on_in_its_place(
+    tmp_path: Path,
+    ray_nodes: RayCluster,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """No agent is called silent, no node closed, and the epoch stays."""
+    monkeypatch.setattr(fleet, "HUNG_BEATS", 8)
+
+    async def story(bench: RayBench) -> None:
+        await bench.order(Start(0, "held", HERE))
+        await bench.started("held", 0)
+        assert isinstance(bench.engine, FleetEngine)
+        assert isinstance(bench.engine._fleet, RayFleet)
+        (driver,) = children_with(b"treadle.engines.ray.driver")
+        os.kill(driver, signal.SIGSTOP)
+        await bench.release("held", 3)
+        await bench.end("held", 0)
+        assert processes.start_of(driver) is None
+        assert bench.engine._fleet._held == bench.engine._fleet.epoch
+        assert [ended.code for ended in bench.ends("held")] == [3]
+        kinds = {type(fact).__name__ for fact in bench.facts}
+        assert not kinds & {"NodeLost", "DeviceClosed"}
+
+    own = DriverProcess(ray_nodes.address, ray_nodes.environment)
+    with caplog.at_level(logging.ERROR, "treadle"):
+        tell(lambda: RayBench(tmp_path, ray_nodes, own), story)
+    said = "the process that speaks to Ray has said nothing for 8 s: it is killed, and another"
+    assert [line for line in caplog.messages if line.startswith(said)]
 
 
 def test_other_ray_work_gets_nothing_and_a_second_controller_is_refused(

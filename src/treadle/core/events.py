@@ -224,7 +224,8 @@ class DeviceClosed:
 
     device: Device
     reason: str = ""
-    # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck", "silent"
+    # "avoided", "quarantined", "foreign", "unseen", "excluded", "machine", "stuck", "silent",
+    # "unconfirmed"
     cause: str = ""
     also: tuple[Device, ...] = ()  # others, which are closed for the same reason at once
 

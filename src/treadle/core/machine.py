@@ -76,7 +76,8 @@ class DeviceView:
     number: int
     uuid: str = ""
     model: str = ""
-    state: str = "free"  # free, held, foreign, quarantined, avoided, paused, silent, lost
+    # free, held, foreign, quarantined, avoided, paused, silent, unconfirmed, lost
+    state: str = "free"
     because: str = ""
     jobs: tuple[str, ...] = ()
     memory_gib: float | None = None
@@ -114,11 +115,11 @@ class NodeView:
     stuck: Mapping[JobId, str] = field(default_factory=dict)
     drained: bool = False  # it takes no new work
     rack: str = ""
-    # Of its agent: "answers", "slow", "silent", "joining"; "lost" if the node is; empty on one
-    # machine, which has none.
+    # Of its agent: "answers", "slow", "silent", "joining"; "unconfirmed" if its cluster does not
+    # answer to it; "lost" if the node is; empty on one machine, which has none.
     health: str = ""
-    since_at: float | None = None  # its last answer, or its loss; seconds since 1970
-    because: str = ""  # why it is lost
+    since_at: float | None = None  # its last answer, confirmation, or loss; seconds since 1970
+    because: str = ""  # why it is lost, or not confirmed
     noticed: bool = False  # it was lost while no controller was there, and missed at `since_at`
     warning: str = ""  # what its administrator should mend, in one sentence
 

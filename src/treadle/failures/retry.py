@@ -64,7 +64,7 @@ LAUNCHING: Mapping[str, Verdict] = {
     "agent-away": Verdict(
         Kind.TRANSIENT,
         "agent-away",
-        "The agent of its node did not answer until its lease had run out.",
+        "The lease of its node ran out: its agent was away, or its cluster did not confirm it.",
         Advice(retry=True),
     ),
 }

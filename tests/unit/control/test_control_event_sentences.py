@@ -17,6 +17,11 @@ from treadle.wire.machine import EventView
             {"how": "stopped", "attempt": 2},
             "attempt 2 of job 7 was stopped and released its devices",
         ),
+        (
+            "AttemptEnded",
+            {"how": "stopped", "attempt": 0},
+            "nothing of job 7 was launched, and its devices are free",
+        ),
         ("ControllerBegan", {}, "the daemon began"),
         ("JobEdited", {}, "job 7 was edited"),
         (

@@ -28,7 +28,8 @@ def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         here.live.context.inbox.tell(CLOSED)
         await here.settle()
-        assert here.live.status().free == 1
+        status = here.live.status()
+        assert (status.free, status.problem) == (1, f"1 node is given no new jobs: {WHY}")
         job = await here.submit("true", devices="3")
         await here.settle()
         why = await here.live.why(job)
@@ -36,6 +37,7 @@ def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
         assert why.change == "node b is used again as soon as its agent answers"
         here.live.context.inbox.tell(DeviceOpened(CLOSED.device, CLOSED.also))
         await here.reached(job, State.SUCCEEDED)
+        assert here.live.status().problem == ""
         said = [each.text for each in (await here.live.events(limit=1000)).events]
         assert [text for text in said if "device" in text and "node b" in text] == [
             f"2 devices of node b are closed: {WHY}",
@@ -96,5 +98,19 @@ def test_an_order_to_a_node_that_does_not_answer_is_refused_in_one_sentence(
             await here.live.order_node(ME, "b", "drain")
         with pytest.raises(UnavailableError, match=sentence):
             await here.live.manage(ME, "b:1", "avoid")
+
+    play_on(world(), story, tmp_path)
+
+
+def test_a_job_waits_for_a_node_that_its_cluster_does_not_confirm(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        why = "Ray's head does not answer node b"
+        here.live.context.inbox.tell(replace(CLOSED, reason=why, cause="unconfirmed"))
+        job = await here.submit("true", devices="3")
+        await here.settle()
+        assert here.live.status().problem == f"1 node is given no new jobs: {why}"
+        said = await here.live.why(job)
+        assert said.because.endswith(f"2 more cannot be used: {why}")
+        assert said.change == "node b is used again as soon as its cluster confirms it"
 
     play_on(world(), story, tmp_path)

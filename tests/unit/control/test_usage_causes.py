@@ -11,6 +11,7 @@ from treadle.control.api.usage_days import days_of
 from treadle.control.loop import wall
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
+from treadle.engines.fleet.gang import LEASE_OVER
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
 from treadle.wire.jobs import State
@@ -84,18 +85,18 @@ def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_
     async def story(here: Bench) -> None:
         job = await here.submit("forever", devices="2")
         await here.reached(job, State.RUNNING)
-        why = "the agent of node here renewed no lease: it hung or was away"
+        why = LEASE_OVER.format("here")
         end = AttemptEnded(job, 0, 1, How.LOST, 137, error=why, node_lost=True)
         here.live.context.inbox.tell(end)
         await here.settle()
         detail = await here.live.job(job)
         failure = detail.attempts[0].failure
         assert failure is not None
-        said = "The agent of its node did not answer until its lease had run out."
-        assert (failure.sentence, failure.evidence) == (said, why)
+        said = "The lease of its node ran out: its agent was away, or its cluster did not "
+        assert (failure.sentence, failure.evidence) == (f"{said}confirm it.", why)
         assert detail.job.failures == 0
         events = (await here.live.events(job=job)).events
-        said = f"attempt 1 of job {job} was lost: the agent of its node did not answer"
+        said = f"attempt 1 of job {job} was lost: the lease of its node ran out"
         assert any(each.text == said for each in events)
 
     play(story, tmp_path)

@@ -17,6 +17,7 @@ _COLOURS = {
     "quarantined": "red",
     "paused": "red",
     "silent": "red",
+    "unconfirmed": "red",
 }
 _COLUMNS = (
     Column("DEVICE"),
@@ -128,6 +129,9 @@ def _health(node: NodeView, now: float) -> str:
         case "slow" | "silent":
             last = f"its last answer was {since}" if since else "it has not answered yet"
             return f"its agent is {node.health}: {last}"
+        case "unconfirmed":
+            said = f"nothing is started there: {plain(node.because)}"
+            return said + (f"; it was confirmed last {since}" if since else "")
         case other:
             return f"its agent {plain(other)}"
 

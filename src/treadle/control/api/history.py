@@ -326,6 +326,8 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     how, attempt = body.get("how"), body.get("attempt")
     verdict = body.get("verdict")
     rule = verdict["rule"] if isinstance(verdict, dict) else "unknown"
+    if how == "stopped" and not attempt:  # It was ordered, and nothing was launched.
+        return f"nothing of job {job} was launched, and its devices are free"
     if how == "stopped":
         return f"attempt {attempt} of job {job} was stopped and released its devices"
     if how == "machine-error":
@@ -336,7 +338,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
         return f"job {job} finished"
     if body.get("node_lost"):
         away = rule == "agent-away"
-        because = ": the agent of its node did not answer" if away else " with its node"
+        because = ": the lease of its node ran out" if away else " with its node"
         return f"attempt {attempt} of job {job} was lost{because}"
     if how == "time-limit":
         return f"job {job} reached its time limit"

@@ -25,7 +25,16 @@ def metrics(context: Context) -> tuple[Figure, ...]:
     devices = Counter(device.state for device in all_devices)
     rows += [
         ("treadle_devices", {"state": state}, float(devices.get(state, 0)))
-        for state in ("free", "held", "foreign", "quarantined", "avoided", "paused", "silent")
+        for state in (
+            "free",
+            "held",
+            "foreign",
+            "quarantined",
+            "avoided",
+            "paused",
+            "silent",
+            "unconfirmed",
+        )
     ]
     for device in all_devices:
         labels = {"device": device.name}

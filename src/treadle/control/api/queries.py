@@ -14,7 +14,7 @@ from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
-from treadle.control.api.machine_trouble import machine_trouble
+from treadle.control.api.machine_trouble import machine_trouble, nodes_trouble
 from treadle.control.api.node_views import node_views
 from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import (
@@ -383,7 +383,7 @@ def _problem(context: Context) -> str:
         return trouble
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
-    return ""
+    return nodes_trouble(context)
 
 
 def _passes(record: JobRecord, wanted: JobFilter) -> bool:

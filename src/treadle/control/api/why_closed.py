@@ -56,23 +56,21 @@ def _once(sentences: Iterable[str]) -> str:
 
 def _opening(context: Context, device: Device) -> str:
     """How a closed device is opened again."""
-    match _cause(context, device):
-        case "avoided":
-            return f"treadle device {device} manage (for admins) opens it again"
-        case "excluded":
-            return f"treadle device {device} manage (for admins) opens it for this run"
-        case "machine":
-            return f"{device} opens again as soon as its machine can launch jobs"
-        case "unseen":
-            return f"{device} opens again as soon as its driver answers"
-        case "silent":
-            return f"node {device.node} is used again as soon as its agent answers"
-        case "stuck":
-            return f"{device} opens again as soon as that process is gone"
-        case "quarantined":
-            return f"treadle device {device} unquarantine (for admins), once it is clean"
-        case _:
-            return f"{device} opens again as soon as the foreign process has left it"
+    said = _OPENED.get(_cause(context, device), _FREED)
+    return said.format(device=device, node=device.node)
+
+
+_FREED = "{device} opens again as soon as the foreign process has left it"
+_OPENED = {
+    "avoided": "treadle device {device} manage (for admins) opens it again",
+    "excluded": "treadle device {device} manage (for admins) opens it for this run",
+    "machine": "{device} opens again as soon as its machine can launch jobs",
+    "unseen": "{device} opens again as soon as its driver answers",
+    "silent": "node {node} is used again as soon as its agent answers",
+    "unconfirmed": "node {node} is used again as soon as its cluster confirms it",
+    "stuck": "{device} opens again as soon as that process is gone",
+    "quarantined": "treadle device {device} unquarantine (for admins), once it is clean",
+}
 
 
 def _cause(context: Context, device: Device) -> str:

@@ -7,16 +7,18 @@ closed, which leaves its supervisors running, and the fresh one adopts them as o
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from treadle.core.actions import Start
+from treadle.core.actions import Action, Start
+from treadle.core.attempt import How
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Part
 from treadle.core.machine import Leftovers
@@ -90,6 +92,7 @@ class Agent:
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
         self._lease = NodeLease(root, lease_s, member)
+        self._unconfirmed = ""  # why the cluster did not confirm it, when it was asked last
         self._epoch = self._read_epoch()
         self._session: Session | None = None
         self._taking = asyncio.Lock()
@@ -120,11 +123,17 @@ class Agent:
         """
         try:
             lasted = self._lease.renew(asked_at)
-        except OSError:
+        except OSError as error:
             logger.exception("node %s cannot renew its lease", self.node.name)
+            self.doubt(f"node {self.node.name} cannot write its lease: {error.strerror}")
             return
+        self._unconfirmed = ""
         if not lasted and self._session is not None:
             self._session.over = "the lease of the node had run out"
+
+    def doubt(self, why: str) -> None:
+        """The cluster did not confirm this node when it was asked: a sentence why."""
+        self._unconfirmed = why
 
     async def call(self, verb: str, document: bytes) -> bytes:
         """Carry out a call of the controller. It never raises: errors are answers too."""
@@ -207,10 +216,7 @@ class Agent:
         async with self._taking:
             self._enter(asked.epoch)
             if self._lease.is_over:
-                raise EngineError(
-                    f"the cluster has not confirmed that node {self.node.name} is a member",
-                    retryable=True,
-                )
+                raise messages.UnconfirmedError(self._why_unconfirmed())
             await self._end_session()
             await self._relay.open()
             # In a thread: the lease is renewed meanwhile, though that folder may not answer.
@@ -269,12 +275,20 @@ class Agent:
             session, self._session = self._session, None
             await session.engine.close()
 
+    def _why_unconfirmed(self) -> str:
+        return self._unconfirmed or f"the cluster does not confirm node {self.node.name}"
+
+    def _doubt(self) -> messages.Doubt | None:
+        for_s = self._lease.unconfirmed_s()
+        return None if for_s is None else messages.Doubt(why=self._why_unconfirmed(), for_s=for_s)
+
     def _enter(self, epoch: int) -> None:
         """Refuse a controller that another one has followed."""
         if epoch < self._epoch:
             raise StaleEpochError(
-                f"node {self.node.name} takes orders of controller {self._epoch}, and this is "
-                f"controller {epoch}: another one has taken charge"
+                f"node {self.node.name} has taken orders of controller {self._epoch}, and this is "
+                f"controller {epoch}",
+                self._epoch,
             )
         if epoch > self._epoch:
             replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
@@ -308,11 +322,26 @@ class Agent:
             if asked.number == session.done + 1:
                 session.done = asked.number
                 session.controls.allow(asked.launches)
-                await session.engine.carry_out([messages.action_of(each) for each in asked.actions])
+                actions = [messages.action_of(each) for each in asked.actions]
+                await session.engine.carry_out(self._allowed(session, actions))
             return self._answered(session)
+
+    def _allowed(self, session: Session, actions: Sequence[Action]) -> list[Action]:
+        """Those that are carried out: what would be killed with the lease goes back to the queue.
+
+        The controller closes the node with the answer that has these facts.
+        """
+        if self._doubt() is None:
+            return list(actions)
+        for each in actions:
+            if isinstance(each, Start):
+                session.controls.tell(AttemptEnded(each.job, each.id, 0, How.STOPPED))
+        return [each for each in actions if not isinstance(each, Start)]
 
     async def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
         engine = self._of(asked.session).engine
+        if self._doubt() is not None:
+            return messages.Prepared(free=False, objection=self._why_unconfirmed())
         order = Start(asked.order, asked.job, asked.allocation)
         give_up_at = fence.now() + asked.wait_s
         while engine.in_the_way(order):
@@ -354,6 +383,7 @@ class Agent:
             now=fence.now(),
             reports=reports,
             reports_upto=reports_upto,
+            doubt=self._doubt(),
         )
 
     async def _order_device(self, asked: messages.DeviceAsked) -> messages.Answered:

@@ -6,6 +6,7 @@ membership.py).
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace as replace_fields
@@ -57,15 +58,19 @@ from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
-from treadle.engines.fleet.port import Fleet, Left
+from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.port import Change as FleetChange
+from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch, StaleEpochError
 from treadle.engines.fleet.silent_nodes import SilentNodes
-from treadle.engines.fleet.survey import all_ready, surveyed
+from treadle.engines.fleet.survey import Found, all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
+
+logger = logging.getLogger("treadle")
 
 
 class FleetEngine:
@@ -200,12 +205,11 @@ class FleetEngine:
 
     async def _take_charge(self, before: Before) -> None:
         self.ever.update(before.ever())
-        self._epoch = await self._fleet.begin(self._nodes.on_change)
+        self._epoch = await self._fleet.begin(self._on_change)
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         self._machines.take_over(self._epoch)
         clients, changes = self._nodes.begin()
-        survey = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        found = await surveyed(survey, clients, changes)
+        survey, found = await self._survey(before, clients, changes)
         later = self._nodes.settle()
         for client in [client for client in clients if client.name not in found]:
             clients.remove(client)
@@ -235,6 +239,28 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
+
+    async def _survey(
+        self, before: Before, clients: Sequence[NodeClient], changes: Sequence[Joined | Left]
+    ) -> tuple[messages.Survey, Found]:
+        """What was asked of all nodes, and what they have."""
+        asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
+        try:
+            return asked, await surveyed(asked, clients, changes)
+        except StaleEpochError as error:
+            # The lease is ours: its cluster was started anew, and its nodes remember more than we.
+            logger.warning("%s: a higher epoch is taken", error)
+            self._epoch = await self._fleet.above(error.epoch)
+        self._machines.take_over(self._epoch)
+        asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
+        return asked, await surveyed(asked, clients, changes)
+
+    def _on_change(self, change: FleetChange) -> None:
+        if isinstance(change, NewEpoch):  # Clients that were refused take charge with it.
+            self._epoch = change.number
+            self._machines.go_on(change.number)
+        else:
+            self._nodes.on_change(change)
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None

@@ -16,7 +16,7 @@ from treadle.core.sighting import Load
 from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.node_client import Health, NodeClient
-from treadle.engines.fleet.silent_nodes import SILENT
+from treadle.engines.fleet.silent_nodes import AWAY
 
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
 _AVERAGED = ("busy", "memory_busy", "active", "bandwidth")
@@ -69,7 +69,13 @@ def with_health(
         client = clients.get(view.name)
         found = Health("joining") if client is None else client.health()
         warning = warnings.get(view.name, "")
-        return replace(view, health=found.word, since_at=found.since_at, warning=warning)
+        return replace(
+            view,
+            health=found.word,
+            since_at=found.since_at,
+            because=found.because,
+            warning=warning,
+        )
 
     return tuple(map(one, views))
 
@@ -118,8 +124,9 @@ def _node_view(
             return DeviceView.of(device, jobs, closed, model=node.device_type)
         view = seen.devices[device.number]
         state = "held" if jobs else "free" if view.state == "held" else view.state
-        if closed is not None and closed.cause == SILENT:  # Its agent did not say so.
-            return replace(view, jobs=jobs, state="held" if jobs else SILENT, because=closed.reason)
+        if closed is not None and closed.cause in AWAY:  # Its agent did not say so.
+            state = "held" if jobs else closed.cause
+            return replace(view, jobs=jobs, state=state, because=closed.reason)
         return replace(view, jobs=jobs, state=state)
 
     return replace(

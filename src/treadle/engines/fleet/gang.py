@@ -19,6 +19,9 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 
 KILLED_CODE = 137
+LEASE_OVER = (
+    "the lease of node {} ran out: its agent hung or was away, or its cluster did not confirm it"
+)
 
 
 @dataclass
@@ -237,10 +240,10 @@ class Gang:
 
 
 def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:
-    """An agent that tells of a part whose lease ran out was away, and its node is not lost."""
+    """An agent that tells of a part whose lease ran out: its node is not lost."""
     if not ended.node_lost:
         return ended
-    return replace(ended, error=f"the agent of node {node} renewed no lease: it hung or was away")
+    return replace(ended, error=LEASE_OVER.format(node))
 
 
 def _is_success(ended: AttemptEnded) -> bool:

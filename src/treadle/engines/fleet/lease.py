@@ -13,6 +13,8 @@ from pathlib import Path
 from treadle.engines.node import fence
 from treadle.files import replace
 
+DOUBTED_SHARE = 1 / 3  # of a lease: with less than that left, nothing is begun under it
+
 _NAME = re.compile(r"([0-9]{1,9})\.lease", re.ASCII)
 
 
@@ -28,6 +30,7 @@ class NodeLease:
         self._number = max((int(name[1]) for name in names if name), default=0)
         self._member, self._whose = member, self._folder / "member"
         self._number += self._known() not in (None, member)
+        self._until = fence.now()  # as it was written last; what follows may not be written
 
     @property
     def path(self) -> Path:
@@ -36,6 +39,11 @@ class NodeLease:
     @property
     def is_over(self) -> bool:
         return fence.now() >= fence.read(self.path)
+
+    def unconfirmed_s(self) -> float | None:
+        """How long ago it was confirmed, if that is so long that nothing should be begun."""
+        left_s = fence.read(self.path, otherwise=self._until) - fence.now()
+        return None if left_s >= DOUBTED_SHARE * self._lease_s else self._lease_s - left_s
 
     def renew(self, asked_at: float | None = None) -> bool:
         """Go on for lease_s from then; False if the one before has run out and another began.
@@ -46,6 +54,7 @@ class NodeLease:
         lasted = not self.is_over
         self._number += not lasted
         fence.write(self.path, moment + self._lease_s)
+        self._until = moment + self._lease_s
         if self._known() != self._member:  # From now on there is a lease of this member.
             replace(self._whose, self._member.encode(), mode=0o600)
         if not lasted:

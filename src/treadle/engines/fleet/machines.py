@@ -43,6 +43,11 @@ class Machines:
         self._epoch = epoch
         self._write()
 
+    def go_on(self, epoch: int) -> None:
+        """The same controller has another epoch: what it knows is as true as before."""
+        self._epoch = epoch
+        self._write()
+
     def known(self) -> dict[str, str]:
         """The machine of each node, if only one has had its name."""
         return {node: machines[0] for node, machines in self._of.items() if len(machines) == 1}

@@ -17,11 +17,12 @@ from treadle.engines.fleet import messages
 from treadle.engines.fleet.course import Course, Effect
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.node_client import Desk, NodeClient
-from treadle.engines.fleet.port import Change, Joined, Left
+from treadle.engines.fleet.port import Joined, Left
 from treadle.engines.fleet.survey import says_at_last
 
 ANOTHER_MACHINE = "another machine has its name, or it was started again"
 
+Change = Joined | Left
 logger = logging.getLogger("treadle")
 
 

@@ -42,6 +42,13 @@ class LostPlaceError(EngineError):
         super().__init__(message, retryable=True)
 
 
+class UnconfirmedError(EngineError):
+    """The lease of the node has run out, and the cluster does not confirm it: in words why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
+
+
 # -- facts and orders -----------------------------------------------------------------------------
 
 
@@ -209,6 +216,14 @@ class FactsAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """The cluster has not confirmed the node for long: nothing is begun there."""
+
+    why: str  # as far as the agent knows
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactsGiven:
     facts: tuple[Named, ...]
     upto: int  # the number of the last one
@@ -217,6 +232,7 @@ class FactsGiven:
     now: float  # by the agent's clock, as `Measurement.at` and `JobReport.at`
     reports: tuple[JobReport, ...] = ()  # the newest of each job
     reports_upto: int = 0
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,11 +305,11 @@ _NOTHING = msgspec.Raw(b"null")
 @dataclass(frozen=True, slots=True)
 class Envelope:
     answer: msgspec.Raw
-    error: str = (
-        ""  # "invalid", "stale", "place", "changed" or "engine"; empty if there is an answer
-    )
+    # "invalid", "stale", "place", "unconfirmed", "changed" or "engine"; empty: it is an answer
+    error: str = ""
     message: str = ""
     retryable: bool = False
+    epoch: int = 0  # of the later controller, if it is stale
 
 
 def encode(document: object) -> bytes:
@@ -314,9 +330,11 @@ def refusal(error: Exception) -> bytes:
         case InvalidInputError():
             return encode(Envelope(_NOTHING, "invalid", str(error)))
         case StaleEpochError():
-            return encode(Envelope(_NOTHING, "stale", str(error)))
+            return encode(Envelope(_NOTHING, "stale", str(error), epoch=error.epoch))
         case LostPlaceError():
             return encode(Envelope(_NOTHING, "place", str(error), True))
+        case UnconfirmedError():
+            return encode(Envelope(_NOTHING, "unconfirmed", str(error), True))
         case ChangedError():
             return encode(Envelope(_NOTHING, "changed", str(error)))
         case EngineError():
@@ -332,9 +350,11 @@ def opened(data: bytes, kind: type[Document]) -> Document:
         case "invalid":
             raise InvalidInputError(envelope.message)
         case "stale":
-            raise StaleEpochError(envelope.message)
+            raise StaleEpochError(envelope.message, envelope.epoch)
         case "place":
             raise LostPlaceError(envelope.message)
+        case "unconfirmed":
+            raise UnconfirmedError(envelope.message)
         case "changed":
             raise ChangedError(envelope.message)
         case "engine":

@@ -21,7 +21,7 @@ from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.wording import span
 from treadle.engines.fleet import messages
-from treadle.engines.fleet.messages import LostPlaceError
+from treadle.engines.fleet.messages import LostPlaceError, UnconfirmedError
 from treadle.engines.fleet.port import (
     ClusterAwayError,
     Joined,
@@ -52,8 +52,9 @@ class Desk(Protocol):
 class Health(NamedTuple):
     """Whether an agent answers, for people (core.machine.NodeView)."""
 
-    word: str  # "joining", "answers", "slow", "silent"
-    since_at: float | None = None  # its last answer, if that was long ago; seconds since 1970
+    word: str  # "joining", "answers", "slow", "silent", "unconfirmed"
+    since_at: float | None = None  # its last answer, or confirmation; seconds since 1970
+    because: str = ""  # why it is not confirmed
 
 
 class NodeClient:
@@ -67,6 +68,8 @@ class NodeClient:
         self._link, self.machine = joined.link, joined.machine
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
+        self.doubt = ""  # why the cluster does not confirm the node, by its agent; empty: it does
+        self._confirmed_at = 0.0  # if there is a doubt: before; seconds since 1970
         self._unasked = 0.0  # when the cluster could not be asked last
         self._desk = desk
         self._orders: list[tuple[Action, Launch | None]] = []
@@ -143,6 +146,16 @@ class NodeClient:
         """How long it has not answered, in words for people."""
         return f"the agent of node {self.name} has not answered for {span(self._quiet_s())}"
 
+    def unconfirmed(self) -> str:
+        """How long there has been a doubt, in words for people."""
+        return f"{self.doubt} ({span(time.time() - self._confirmed_at)} so far)"
+
+    def _note_doubt(self, why: str, for_s: float = 0.0) -> None:
+        """Empty: there is none. for_s: since it was confirmed, if that is known."""
+        if for_s or not self.doubt:
+            self._confirmed_at = time.time() - for_s
+        self.doubt = why
+
     def _quiet_s(self) -> float:
         """How long it has not answered, as far as it could be asked."""
         return time.monotonic() - max(self._heard or self._joined, self._unasked)
@@ -157,6 +170,8 @@ class NodeClient:
             return Health("silent", since_at)
         if not self._heard:
             return Health("joining")
+        if self.doubt:
+            return Health("unconfirmed", self._confirmed_at, self.doubt)
         return Health("slow", since_at) if quiet_s > SLOW_AFTER_S else Health("answers")
 
     async def patiently(self, verb: str, document: object, kind: type[Answer]) -> Answer:
@@ -221,6 +236,7 @@ class NodeClient:
     # -- the session ----------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        said = ""
         while not self._left:
             try:
                 await self._take_charge()
@@ -228,8 +244,14 @@ class NodeClient:
             except LostPlaceError as error:
                 logger.warning("node %s is taken charge of anew: %s", self.name, error)
             except StaleEpochError as error:
-                logger.error("%s; this controller gives it no more orders", error)  # noqa: TRY400
-                return
+                if str(error) != said:
+                    said = str(error)
+                    logger.error(  # noqa: TRY400
+                        "%s: it takes no orders of this one; if no other Treadle uses it, treadle "
+                        "down and treadle up take charge of it",
+                        said,
+                    )
+                await asyncio.sleep(AGAIN_LAST_S)
             except EngineError as error:
                 logger.error("node %s: %s", self.name, error)  # noqa: TRY400
                 await asyncio.sleep(AGAIN_LAST_S)
@@ -251,6 +273,8 @@ class NodeClient:
                 break
             except (LostPlaceError, StaleEpochError):
                 raise
+            except UnconfirmedError as error:
+                self._note_doubt(str(error))
             except EngineError as error:
                 if not error.retryable:
                     raise
@@ -308,6 +332,8 @@ class NodeClient:
             reports_after=self._reports_upto,
         )
         found = await self.patiently("facts", asked, messages.FactsGiven)
+        doubt = found.doubt
+        self._note_doubt("" if doubt is None else doubt.why, 0.0 if doubt is None else doubt.for_s)
         self._desk.see(self.name, found)  # What jobs said before they ended is heard before that.
         for each in found.facts:
             self._desk.hear(self.name, messages.fact_of(each))

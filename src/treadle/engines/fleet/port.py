@@ -38,10 +38,12 @@ class ClusterAwayError(LinkLostError):
 
 
 class StaleEpochError(EngineError):
-    """Another controller has taken charge of this node."""
+    """A node has taken orders of a later controller."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, epoch: int = 0) -> None:
+        """epoch: of that one."""
         super().__init__(message, retryable=False)
+        self.epoch = epoch
 
 
 class Link(Protocol):
@@ -68,7 +70,13 @@ class Left(NamedTuple):
     why: str  # in one sentence
 
 
-Change = Joined | Left
+class NewEpoch(NamedTuple):
+    """The controller had lost the lease and has it again: another one was in charge meanwhile."""
+
+    number: int
+
+
+Change = Joined | Left | NewEpoch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +117,13 @@ class Fleet(Protocol):
 
         Raises InvalidInputError if another controller has the lease. It renews the lease until
         `close`. `tell` returns at once and must be called on the event loop that called this.
+        """
+        ...
+
+    async def above(self, epoch: int) -> int:
+        """Another epoch, above this one: nodes know of it, and the cluster has forgotten it.
+
+        Raises InvalidInputError if another controller has the lease.
         """
         ...
 

@@ -1,8 +1,9 @@
-"""Nodes that are members and whose agents do not answer: they are given no new jobs meanwhile.
+"""Members that are given no new jobs: their agents do not answer, or the cluster does not to them.
 
-Their devices are closed, which every policy sees, and opened with the next answer. What runs there
-may run on, and is not touched: time proves nothing about a member (lost_parts.py). Its agent says
-what is over, or the next one does.
+Their devices are closed, which every policy sees, and opened with the next answer, or with the next
+that has no doubt: an agent whose lease runs out says so, and what it was given would be killed.
+What runs on a silent node may run on, and is not touched: time proves nothing about a member
+(lost_parts.py). Its agent says what is over, or the next one does.
 """
 
 import asyncio
@@ -17,7 +18,8 @@ from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined
 
 LOOK_EVERY_S = 1.0
-SILENT = "silent"  # the cause for which their devices are closed
+SILENT, UNCONFIRMED = "silent", "unconfirmed"  # the causes for which their devices are closed
+AWAY = (SILENT, UNCONFIRMED)
 
 logger = logging.getLogger("treadle")
 
@@ -44,42 +46,60 @@ class SilentNodes:
             # Twice: after a pause of this process, answers wait to be read.
             for name in before & silent:
                 self._close(name)
+            for name in [name for name, each in self._clients.items() if each.doubt]:
+                self._close_unconfirmed(name)
 
     def answered(self, name: str) -> None:
-        shut = [device for device, why in self._closed.items() if why.cause == SILENT]
+        """Before the facts of that answer are heard: nothing is ordered there for them."""
+        client = self._clients.get(name)
+        doubted = client is not None and bool(client.doubt)
+        causes = (SILENT,) if doubted else AWAY
+        shut = [device for device, why in self._closed.items() if why.cause in causes]
         if own := [device for device in shut if device.node == name]:
             self._tell(DeviceOpened(own[0], tuple(own[1:])))
+        if doubted:
+            self._close_unconfirmed(name)
 
     def are_among(self, names: Iterable[str]) -> bool:
         """Whether a node of these is closed: the scheduler gives it nothing more."""
-        shut = {device.node for device, why in self._closed.items() if why.cause == SILENT}
+        shut = {device.node for device, why in self._closed.items() if why.cause in AWAY}
         return not shut.isdisjoint(names)
 
     def told(self, name: str) -> tuple[DeviceClosed, ...]:
-        """What its agent must know of closed devices: it knows by itself that it answers."""
+        """What its agent must know of closed devices: it knows the rest by itself."""
         own = (each for device, each in self._closed.items() if device.node == name)
-        return tuple(each for each in own if each.cause != SILENT)
+        return tuple(each for each in own if each.cause not in AWAY)
 
     def jobs(self, courses: Iterable[Course]) -> dict[JobId, str]:
-        """Jobs of which a node does not answer, and since when, in words for people."""
+        """Jobs of which a node is away in this way, and since when, in words for people."""
+        away = {name: each.silence() for name, each in self._clients.items() if each.is_slow}
+        away |= {name: each.unconfirmed() for name, each in self._clients.items() if each.doubt}
         found = {}
-        slow = [each for each in self._clients.values() if each.is_slow]
-        for course in courses if slow else ():
+        for course in courses if away else ():
             seats = {} if course.gang is None else course.gang.seats
-            for client in slow:
-                if client.name in seats and not seats[client.name].settled:
-                    found[course.job] = client.silence()
+            for name, said in away.items():
+                if name in seats and not seats[name].settled:
+                    found[course.job] = said
         return found
 
     def _silent(self) -> set[str]:
         return {name for name, each in self._clients.items() if each.is_silent}
 
     def _close(self, name: str) -> None:
+        said = f"{self._clients[name].silence()}: it is given no new jobs"
+        self._shut(name, f"the agent of node {name} does not answer", SILENT, said)
+
+    def _close_unconfirmed(self, name: str) -> None:
+        client = self._clients[name]
+        said = f"{client.unconfirmed()}: nothing is started there"
+        self._shut(name, client.doubt, UNCONFIRMED, said)
+
+    def _shut(self, name: str, reason: str, cause: str, said: str) -> None:
+        """said: for the log, if it was open."""
         member = self._members.get(name)
         count = 0 if member is None else member.node.device_count
         devices = [Device(name, number) for number in range(count)]
         shut = [device for device in devices if device not in self._closed]
         if shut:
-            logger.warning("%s: it is given no new jobs", self._clients[name].silence())
-            reason = f"the agent of node {name} does not answer"
-            self._tell(DeviceClosed(shut[0], reason, SILENT, tuple(shut[1:])))
+            logger.warning("%s", said)
+            self._tell(DeviceClosed(shut[0], reason, cause, tuple(shut[1:])))

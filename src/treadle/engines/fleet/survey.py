@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from treadle.core.errors import EngineError
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
-from treadle.engines.fleet.port import Change, Left, StaleEpochError
+from treadle.engines.fleet.port import Joined, Left, StaleEpochError
 
 WITHIN_S = 60.0  # for an agent to answer
 
@@ -17,20 +17,24 @@ Found = dict[str, tuple[messages.FoundAttempt, ...]]
 
 
 async def surveyed(
-    asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Change]
+    asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Joined | Left]
 ) -> Found:
     """What each node has; those that do not answer, or cannot say it, are left out.
 
+    Raises StaleEpochError, with the highest epoch that a node knows, if one knows of a later one.
     An attempt of a job may run on a node that does not answer, and a second one beside it must not
     be launched. changes: of the cluster, as they come: a node that left is not waited for.
     """
+
+    stale: list[StaleEpochError] = []
 
     async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...] | None:
         try:
             async with asyncio.timeout(WITHIN_S):
                 return (await client.patiently("survey", asked, messages.Surveyed)).found
-        except StaleEpochError:
-            raise
+        except StaleEpochError as error:
+            stale.append(error)
+            return None
         except TimeoutError:
             return None
         except Exception as error:  # One node must not keep all others from being used.
@@ -40,6 +44,8 @@ async def surveyed(
             return None
 
     answers = await asyncio.gather(*(one(client) for client in clients))
+    if stale:
+        raise max(stale, key=lambda error: error.epoch)
     pairs = zip(clients, answers, strict=True)
     return {client.name: found for client, found in pairs if found is not None}
 

@@ -235,11 +235,13 @@ class AgentHost:
 
     async def _confirm(self, agent: Agent) -> str:
         """Tell the agent that its node is a member if the cluster says so; else why not."""
-        asked_at = fence.now()
+        asked_at, name = fence.now(), agent.node.name
         try:
             if not await self._loop.run_in_executor(self._asking, self._is_member):
+                agent.doubt(f"Ray says that node {name} is dead")
                 return "the cluster says that it is dead"
         except Exception as error:  # Ray's client may raise anything.
+            agent.doubt(f"Ray's head does not answer node {name}")
             return str(error) or repr(error)
         agent.confirm(asked_at)
         return ""

@@ -5,7 +5,8 @@ alive. Jobs outlive the restart of their agent if the lease of the node has not 
 if it has, the next agent says that they are over.
 
 An agent that Ray has not started yet is not silent. Neither is one that works for a long time at
-one call: it answers a ping.
+one call: it answers a ping. The time in which its node cannot be reached does not count: the order
+to kill it would get there with the first that it answers.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ class Agents(Protocol):
     """What is asked of the cluster (cluster.py). It blocks, and raises RayError."""
 
     def process_of(self, node: RayNode) -> str: ...
+    def is_reachable(self, node: RayNode) -> bool: ...
     def restart_agent(self, node: RayNode, process: str) -> bool: ...
 
 
@@ -60,14 +62,16 @@ class AgentPulse:
 
     async def _answers_ping(self, actor: Any) -> bool:  # noqa: ANN401
         answers, ping = self._answers, asyncio.ensure_future(actor.ping.remote())
+        counted_s = 0
         # By the second: if this process is stopped too, its time does not count.
-        for _ in range(PINGS_S):
+        while counted_s < PINGS_S:
             await asyncio.wait({ping}, timeout=self._second_s)
             if ping.done():
                 ping.exception()  # An error is an answer, or the agent has died.
                 return True
             if self._answers > answers:
                 break
+            counted_s += await asyncio.to_thread(self._agents.is_reachable, self._node)
         ping.cancel()
         return self._answers > answers
 

@@ -4,6 +4,7 @@ All functions block and raise RayError or what Ray raises; the driver calls them
 """
 
 import re
+import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from treadle.engines.ray.agent_actor import NAMESPACE, POSTS, AgentActor
 NAMED = "treadle.io/name"  # a label: the node's name in Treadle
 RACKS = ("treadle.io/rack", "rack")
 TYPED = "treadle.io/device-type"  # a label: what its devices are called
+REACHED_WITHIN_S = 1.0
 OTHERS_WITHIN_S = 10.0  # for an agent to say whose jobs it has
 SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not used
 ID = "ray.io/node-id"
@@ -50,6 +52,7 @@ class RayNode:
     cpus: int
     slots: int | None = None  # CPU slots, as its label says
     device_type: str = ""  # likewise
+    port: int = 0  # of its raylet, at that address
     problem: str = ""  # what is wrong with its labels; the node is used without what they say
 
 
@@ -139,6 +142,7 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
         id=row["NodeID"],
         name=NOT_IN_NAMES.sub("-", name)[:63],
         address=row["NodeManagerAddress"],
+        port=int(row.get("NodeManagerPort") or 0),
         rack=next((labels[each] for each in RACKS if labels.get(each)), ""),
         gpus=gpus,
         cpus=cpus,
@@ -252,6 +256,15 @@ def process_of(node: RayNode) -> str:
         return ""
     row = state.actors(agent._actor_id.hex())
     return f"{row['Pid']}/{row['NumRestarts']}" if row.get("State") == "ALIVE" else ""
+
+
+def is_reachable(node: RayNode) -> bool:
+    """Whether a connection to its raylet can be made now, from this machine."""
+    try:
+        socket.create_connection((node.address, node.port), timeout=REACHED_WITHIN_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def restart_agent(node: RayNode, process: str) -> bool:

@@ -123,6 +123,7 @@ class Driver:
         await self._begin()
         coming = [each.node.name for each in self._members.values() if not each.told]
         await self._send(frames.Ready(self._held.epoch, tuple(coming), mark))
+        self._keep(self._beat())
         self._keep(self._watch())
         await self._renew(self._held)
         self._held = None
@@ -148,6 +149,11 @@ class Driver:
         )
         await asyncio.to_thread(lease.renew, self._store, taken, 0)
         return taken
+
+    async def _beat(self) -> None:
+        while True:
+            await self._send(frames.Beat())
+            await asyncio.sleep(frames.BEAT_EVERY_S)
 
     async def _renew(self, held: lease.Lease) -> None:
         """Ends when another controller has taken the lease."""

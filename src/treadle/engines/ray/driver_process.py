@@ -28,13 +28,14 @@ class DriverProcess:
         self._address, self._environment = address, environment
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
         self._reading: threading.Thread | None = None
+        self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> socket.socket:
         """The socket to a fresh driver, which ends when it is closed."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "treadle.engines.ray.driver", self._address]
         with theirs:
-            process = subprocess.Popen(
+            self._process = process = subprocess.Popen(
                 [*command, str(theirs.fileno())],
                 pass_fds=(theirs.fileno(),),
                 stdin=subprocess.DEVNULL,
@@ -55,6 +56,14 @@ class DriverProcess:
         )
         self._reading.start()
         return ours
+
+    def kill(self) -> None:
+        """End the last driver, also one that is stopped, so that it gives nothing back.
+
+        One that only lost its socket would do so once it goes on, perhaps in the place of the next.
+        """
+        if self._process is not None:
+            self._process.kill()
 
     def refusal(self) -> str:
         """Why the last driver ended, if that is the user's to mend; empty if it is not known."""

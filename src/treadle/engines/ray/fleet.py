@@ -1,7 +1,8 @@
 """The nodes of a Ray cluster, as a fleet engine wants them.
 
 Ray itself is in another process (driver.py). If that ends, another one is started: links fail until
-then, and no node is said to have left, since its jobs run on.
+then, and no node is said to have left, since its jobs run on. One that says nothing any more is
+killed: it would give the lease back when it goes on, perhaps after the next one has resumed it.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from treadle.engines.fleet.port import (
     Joined,
     Left,
     LinkLostError,
+    NewEpoch,
 )
 from treadle.engines.ray import frames
 from treadle.engines.ray.frames import (
@@ -38,7 +40,12 @@ from treadle.engines.ray.frames import (
 
 START_WITHIN_S = 55.0
 AGAIN_AFTER_S = 3.0
+# Without a word of the driver, in its beats: agents are not asked any more; it is killed.
+QUIET_BEATS, HUNG_BEATS = 5, 15
 
+DRIVER = "the process that speaks to Ray"
+# The connection to a driver, its epoch, the nodes that have agents, and those that have none yet.
+Opened = tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]
 Connect = Callable[[], socket.socket]  # starts a driver; the socket to it
 
 logger = logging.getLogger("treadle")
@@ -62,24 +69,28 @@ class RayFleet:
         connect: Connect,
         settings: Settings,
         *,
+        kill: Callable[[], object] = str,
         refusal: Callable[[], str] = str,
         fencing: Fencing | None = None,
-        keep: Callable[[str], object] = str,
+        keep: Callable[[Ready], object] = str,
+        beat_s: float = frames.BEAT_EVERY_S,
     ) -> None:
         """Raises InvalidInputError if the cluster refuses us, or has another controller.
 
-        refusal: why the driver that was connected last has ended, if its user can mend that.
-        keep: writes down the mark of the cluster, before anything is launched there.
+        kill: ends the driver that was connected last, though it hangs.
+        refusal: why that one has ended, if its user can mend that.
+        keep: writes down the mark of the cluster and the epoch, before anything is launched there.
         """
         self.fencing = fencing or Fencing()
         self._connect, self._settings, self._refusal = connect, settings, refusal
-        self._keep = keep
+        self._kill, self._keep, self._beat_s = kill, keep, beat_s
+        self._quiet = 0  # beats that the driver has missed
         self._known: dict[str, RayLink] = {}
         self._namesakes: dict[str, tuple[str, ...]] = {}  # addresses of nodes that are not used
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._writer: asyncio.StreamWriter | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         self._tell: Callable[[Change], None] = lambda _: None
         self._socket, self.epoch, members, coming = self._opened(settings)
         self._held = self.epoch  # the newest epoch that the lease has given it
@@ -98,15 +109,30 @@ class RayFleet:
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
-        reader = await self._attach(self._socket)
-        self._task = asyncio.create_task(self._run(reader))
+        self._begin_driver(await self._attach(self._socket))
+        return self.epoch
+
+    async def above(self, epoch: int) -> int:
+        """By another driver: the one that there is gives the lease back."""
+        await self._end_driver()
+        self._settings = msgspec.structs.replace(self._settings, epoch_min=epoch)
+        opened = await asyncio.to_thread(self._opened, self._settings)
+        self.epoch = self._held = opened[1]
+        self._begin_driver(await self._attached(opened))
         return self.epoch
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        self._fail_all("the controller leaves")
+        await self._end_driver()
+
+    def _begin_driver(self, reader: asyncio.StreamReader) -> None:
+        work = (self._run(reader), self._watch_driver())
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    async def _end_driver(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._fail_all("the driver leaves")
         if self._writer is None:
             self._socket.close()
             return
@@ -119,11 +145,14 @@ class RayFleet:
         self._writer.close()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
+        self._writer = None
 
     async def ask(self, node: str, agent: str, verb: str, document: bytes) -> bytes:
         """A call to an agent; raises LinkLostError if no answer comes."""
         if self._writer is None:
             raise ClusterAwayError(f"node {node} cannot be asked: there is no connection to Ray")
+        if self._quiet >= QUIET_BEATS:
+            raise ClusterAwayError(f"node {node} cannot be asked: {DRIVER} says nothing")
         number = next(self._numbers)
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
@@ -138,9 +167,7 @@ class RayFleet:
 
     # -- the driver -----------------------------------------------------------------------------
 
-    def _opened(
-        self, settings: Settings
-    ) -> tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]:
+    def _opened(self, settings: Settings) -> Opened:
         """Start a driver and wait until it has taken the lease and nodes have agents."""
         link = self._connect()
         try:
@@ -149,6 +176,7 @@ class RayFleet:
             ready, members = _ready(link)
             link.settimeout(None)
         except TimeoutError:
+            self._kill()
             link.close()
             raise EngineError(
                 f"Ray has not given agents to its nodes within {START_WITHIN_S:.0f} s",
@@ -159,14 +187,13 @@ class RayFleet:
             if refusal := self._refusal():
                 raise InvalidInputError(refusal) from None
             raise EngineError(
-                "the process that speaks to Ray ended before it was ready; its last lines are in "
-                "the daemon's log",
+                f"{DRIVER} ended before it was ready; its last lines are in the daemon's log",
                 retryable=True,
             ) from None
         except InvalidInputError:
             link.close()
             raise
-        self._keep(ready.cluster)
+        self._keep(ready)
         return link, ready.epoch, members, ready.coming
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
@@ -178,7 +205,9 @@ class RayFleet:
         while True:
             with contextlib.suppress(frames.ClosedError):
                 while True:
-                    self._hear(await frames.read(reader))
+                    message = await frames.read(reader)
+                    self._quiet = 0
+                    self._hear(message)
             self._fail_all("the connection to Ray ended")
             if self._writer is not None:
                 self._writer.close()
@@ -190,31 +219,52 @@ class RayFleet:
             reader = await self._reopened()
             logger.info("connected to Ray again")
 
+    async def _watch_driver(self) -> None:
+        """By the beat: if this process is stopped too, its time does not count."""
+        while True:
+            await asyncio.sleep(self._beat_s)
+            self._quiet = 0 if self._writer is None else self._quiet + 1
+            if self._quiet == QUIET_BEATS:
+                self._fail_all(f"{DRIVER} says nothing")
+            elif self._quiet == HUNG_BEATS:
+                logger.error(
+                    "%s has said nothing for %.0f s: it is killed, and another one is started",
+                    DRIVER,
+                    HUNG_BEATS * self._beat_s,
+                )
+                self._kill()
+
     async def _reopened(self) -> asyncio.StreamReader:
         settings = msgspec.structs.replace(self._settings, resumes=self._held)
         said = ""
         while True:
             try:
-                link, epoch, members, coming = await asyncio.to_thread(self._opened, settings)
+                opened = await asyncio.to_thread(self._opened, settings)
             except (EngineError, InvalidInputError) as error:
                 if str(error) != said:
                     logger.warning("%s", error)
                     said = str(error)
                 await asyncio.sleep(AGAIN_AFTER_S)
                 continue
-            if epoch != self._held:
+            if opened[1] != self._held:
                 # It has given the lease back. If it took charge of agents, they refuse our epoch.
                 logger.warning("another controller has had this Ray cluster meanwhile")
-                self._held = epoch
-            reader = await self._attach(link)
-            self._namesakes.clear()  # The new driver tells of them.
-            # A node without an agent is a member, and what runs there runs on.
-            there = {each.node.name for each in members} | set(coming)
-            for name in (self._known.keys() | self._coming) - there:
-                self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
-            for each in members:
-                self._hear(each)
-            return reader
+                self._held = opened[1]
+                self._tell(NewEpoch(self._held))
+            return await self._attached(opened)
+
+    async def _attached(self, opened: Opened) -> asyncio.StreamReader:
+        """Go on with another driver: what it has told is told on."""
+        link, _, members, coming = opened
+        reader = await self._attach(link)
+        self._namesakes.clear()  # The new driver tells of them.
+        # A node without an agent is a member, and what runs there runs on.
+        there = {each.node.name for each in members} | set(coming)
+        for name in (self._known.keys() | self._coming) - there:
+            self._hear(NodeLeft(name, "the node is no member of the Ray cluster any more"))
+        for each in members:
+            self._hear(each)
+        return reader
 
     def _hear(self, message: frames.FromDriver) -> None:
         match message:

@@ -17,6 +17,7 @@ from treadle.core.errors import EngineError
 
 _LENGTH = struct.Struct("!I")
 BYTES_MAX = 64 << 20  # of one message
+BEAT_EVERY_S = 1.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,13 +89,17 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     cluster: str = ""  # its mark
 
 
+class Beat(msgspec.Struct, frozen=True, tag=True):
+    """The driver lives: one every BEAT_EVERY_S once it is ready."""
+
+
 class Refused(msgspec.Struct, frozen=True, tag=True):
     """The driver ends; in one sentence why."""
 
     why: str
 
 
-FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Ready | Refused
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Ready | Beat | Refused
 
 _encoder = msgspec.msgpack.Encoder()
 _from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)

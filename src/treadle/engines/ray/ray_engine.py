@@ -19,7 +19,7 @@ from treadle.engines.ray.address import (
 )
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import Connect, RayFleet
-from treadle.engines.ray.frames import Settings
+from treadle.engines.ray.frames import Ready, Settings
 from treadle.engines.ray.head import head
 from treadle.engines.ray.same_cluster import LastCluster, Wanted
 from treadle.engines.registry import EngineContext
@@ -47,7 +47,7 @@ def ray_engine(context: EngineContext) -> Engine:
         own = head(context.root / "ray", node_name=options.node_name, slots=options.devices)
         address, environment = own.address, own.environment
     driver = DriverProcess(address, environment)
-    fleet = ray_fleet(context, driver.start, refusal=driver.refusal, last=last)
+    fleet = ray_fleet(context, driver.start, kill=driver.kill, refusal=driver.refusal, last=last)
     return FleetEngine(context, fleet, address=address)
 
 
@@ -55,6 +55,7 @@ def ray_fleet(
     context: EngineContext,
     connect: Connect,
     *,
+    kill: Callable[[], object] = str,
     refusal: Callable[[], str] = str,
     fencing: Fencing | None = None,
     look_every_s: float = 1.0,
@@ -62,7 +63,8 @@ def ray_fleet(
 ) -> RayFleet:
     """The fleet of this controller. Its epoch is above all that it had, in any cluster.
 
-    refusal: why the driver that was connected last has ended, if its user can mend that.
+    kill: ends the driver that was connected last, though it hangs. refusal: why that one has ended,
+    if its user can mend that.
     last: the cluster of before; None: it does not matter.
     """
     fencing = fencing or Fencing()
@@ -72,7 +74,8 @@ def ray_fleet(
     settings = Settings(
         root=str(context.root),
         holder=f"{here()}, state folder {context.root}",
-        instance=f"{socket.gethostname()}:{context.root}",
+        # Machines may have one host name, and folders one path, as where they were cloned.
+        instance=f"{socket.gethostname()}:{context.root}:{context.identity}",
         identity=context.identity,
         epoch_min=_number(kept),
         cluster=wanted.mark,
@@ -85,11 +88,14 @@ def ray_fleet(
         lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
-    keep = last.keep if last else str
-    fleet = RayFleet(connect, settings, refusal=refusal, fencing=fencing, keep=keep)
-    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    replace(kept, str(fleet.epoch).encode(), mode=0o600, sync=True)
-    return fleet
+
+    def keep(ready: Ready) -> None:
+        if last is not None:
+            last.keep(ready.cluster)
+        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace(kept, str(ready.epoch).encode(), mode=0o600, sync=True)
+
+    return RayFleet(connect, settings, kill=kill, refusal=refusal, fencing=fencing, keep=keep)
 
 
 def _number(path: Path) -> int:

@@ -8,7 +8,7 @@ import { memo } from "./memo.js";
 import { NodeHealth } from "./node-health.js";
 import { visible } from "./safe-text.js";
 
-const SIGNS = { foreign: "⚑", quarantined: "⚠", avoided: "⊘", paused: "‖", silent: "…", lost: "✕" };
+const SIGNS = { foreign: "⚑", quarantined: "⚠", avoided: "⊘", paused: "‖", silent: "…", unconfirmed: "…", lost: "✕" };
 const MANY = 16; // devices of one node that fill more than two rows of eight
 
 /** `speeds`: job -> speed as a share of its speed alone; `onLook(device)` as one is pointed at. */
