@@ -92,6 +92,8 @@ class Agent:
         self._lease = NodeLease(root, lease_s, member)
         self._epoch = self._read_epoch()
         self._session: Session | None = None
+        # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
+        self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
@@ -99,6 +101,7 @@ class Agent:
         self._copies = AgentCopies(self._roots, self)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
+            "announce": self._announce,
             "take-charge": self._take_charge,
             "orders": self._orders,
             "prepare": self._prepare,
@@ -203,6 +206,22 @@ class Agent:
             )
         return messages.Surveyed(found=tuple(found))
 
+    async def _announce(self, asked: messages.Announce) -> messages.Announced:
+        self._refuse_older(asked.epoch)
+        if self._announced[0] != asked.named:
+            self._announced = (asked.named, {})
+        self._announced[1][asked.batch] = asked.launches
+        return messages.Announced()
+
+    def _launches_of(self, asked: messages.TakeCharge) -> tuple[messages.Ordered, ...]:
+        """All that it brings, also what was announced."""
+        named, batches = self._announced
+        if not asked.batches:
+            return asked.launches
+        if named != asked.named or len(batches) != asked.batches:  # By an agent before this one.
+            raise EngineError(f"node {self.node.name} lacks a part of its orders", retryable=True)
+        return (*(each for batch in batches.values() for each in batch), *asked.launches)
+
     async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
             self._enter(asked.epoch)
@@ -215,9 +234,10 @@ class Agent:
             await self._relay.open()
             # In a thread: the lease is renewed meanwhile, though that folder may not answer.
             shared = await asyncio.to_thread(self.sees, asked.shared, asked.probe)
+            launches = self._launches_of(asked)
             session = self._begin_session(asked, shared=shared)
             try:
-                session.controls.allow(asked.launches)
+                session.controls.allow(launches)
                 closed = {each.device: each for each in asked.closed}
                 await session.engine.adopt(
                     [job_of(row) for row in asked.rows], asked.attempts, closed
@@ -225,7 +245,7 @@ class Agent:
             except BaseException:
                 await session.engine.close()
                 raise
-            self._session = session
+            self._session, self._announced = session, ("", {})
             self._sweep(session)
             upto, root = session.controls.outbox.upto, str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
@@ -270,15 +290,18 @@ class Agent:
             await session.engine.close()
 
     def _enter(self, epoch: int) -> None:
+        self._refuse_older(epoch)
+        if epoch > self._epoch:
+            replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
+            self._epoch = epoch
+
+    def _refuse_older(self, epoch: int) -> None:
         """Refuse a controller that another one has followed."""
         if epoch < self._epoch:
             raise StaleEpochError(
                 f"node {self.node.name} takes orders of controller {self._epoch}, and this is "
                 f"controller {epoch}: another one has taken charge"
             )
-        if epoch > self._epoch:
-            replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
-            self._epoch = epoch
 
     def _read_epoch(self) -> int:
         with suppress(FileNotFoundError, ValueError):

@@ -38,6 +38,7 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.fleet import messages, takeover
+from treadle.engines.fleet.batches import checked
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
@@ -238,7 +239,7 @@ class FleetEngine:
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
-        return self._controls.launch(job.id, job.action, job.allocation)
+        return checked(self._controls.launch(job.id, job.action, job.allocation))
 
     @property
     def _probe_path(self) -> Path:
@@ -336,7 +337,7 @@ class FleetEngine:
         self.do(course, effects)
 
     def ask(self, order: Launching) -> Launch:
-        return self._controls.launch(order.job, order.id, order.allocation)
+        return checked(self._controls.launch(order.job, order.id, order.allocation))
 
     def do(self, course: Course, effects: Sequence[Effect]) -> None:
         for effect in effects:

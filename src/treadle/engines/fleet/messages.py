@@ -136,10 +136,28 @@ class TakeCharge:
     attempts: tuple[AttemptId, ...] = ()
     closed: tuple[DeviceClosed, ...] = ()
     launches: tuple[Ordered, ...] = ()
+    # Further launches were sent before, in this many batches under this name (`Announce`).
+    batches: int = 0
+    named: str = ""
     # A file that the controller wrote, and what is in it: an agent that reads the same shares the
     # controller's folder of checkpoints.
     shared: str = ""
     probe: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """Launches of a `TakeCharge` that follows: more than one message holds (batches.py)."""
+
+    epoch: int
+    named: str
+    batch: int  # from 0; one that comes again replaces itself
+    launches: tuple[Ordered, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """They are kept until a `TakeCharge` comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,6 +284,7 @@ class JobAsked:
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "survey": (Survey, Surveyed),
+    "announce": (Announce, Announced),
     "take-charge": (TakeCharge, Charged),
     "orders": (Orders, Answered),
     "prepare": (Prepare, Prepared),
