@@ -64,7 +64,7 @@ LAUNCHING: Mapping[str, Verdict] = {
     "agent-away": Verdict(
         Kind.TRANSIENT,
         "agent-away",
-        "The agent of its node did not answer until its lease had run out.",
+        "The agent of its node did not renew its lease in time.",
         Advice(retry=True),
     ),
 }

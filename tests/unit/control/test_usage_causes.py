@@ -91,11 +91,11 @@ def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_
         detail = await here.live.job(job)
         failure = detail.attempts[0].failure
         assert failure is not None
-        said = "The agent of its node did not answer until its lease had run out."
+        said = "The agent of its node did not renew its lease in time."
         assert (failure.sentence, failure.evidence) == (said, why)
         assert detail.job.failures == 0
         events = (await here.live.events(job=job)).events
-        said = f"attempt 1 of job {job} was lost: the agent of its node did not answer"
+        said = f"attempt 1 of job {job} was lost: {why}"
         assert any(each.text == said for each in events)
 
     play(story, tmp_path)

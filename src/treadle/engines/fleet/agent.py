@@ -29,7 +29,7 @@ from treadle.engines.fleet.report_relay import ReportRelay
 from treadle.engines.fleet.session import NodeControls, Session, job_of
 from treadle.engines.local import adoption
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node import fence
+from treadle.engines.node import fence, kept_value
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
@@ -37,7 +37,7 @@ from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
-from treadle.files import is_folder, replace
+from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
@@ -92,13 +92,14 @@ class Agent:
         self._lease = NodeLease(root, lease_s, member)
         self._epoch = self._read_epoch()
         self._session: Session | None = None
+        self._trouble = ""  # why the lease is not renewed, or why the one before was not
         # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
         self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
         self._relay = ReportRelay(root, self._token_of)
-        self._copies = AgentCopies(self._roots, self)
+        self._copies = AgentCopies(self._roots, self, node_name)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
             "announce": self._announce,
@@ -123,11 +124,16 @@ class Agent:
         """
         try:
             lasted = self._lease.renew(asked_at)
-        except OSError:
-            logger.exception("node %s cannot renew its lease", self.node.name)
+        except OSError as error:
+            trouble = f"node {self.node.name} cannot renew its lease: {why_refused(error)}"
+            if trouble != self._trouble:
+                logger.error("%s (%s)", trouble, error)  # noqa: TRY400
+            self._trouble = trouble
             return
         if not lasted and self._session is not None:
             self._session.over = "the lease of the node had run out"
+        elif self._session is not None and not self._session.over:
+            self._trouble = ""
 
     async def call(self, verb: str, document: bytes) -> bytes:
         """Carry out a call of the controller. It never raises: errors are answers too."""
@@ -266,7 +272,7 @@ class Agent:
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
         )
-        controls = NodeControls(self.root, lambda: self._relay.address)
+        controls = NodeControls(self.root, lambda: self._relay.address, lambda: self._trouble)
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -292,7 +298,7 @@ class Agent:
     def _enter(self, epoch: int) -> None:
         self._refuse_older(epoch)
         if epoch > self._epoch:
-            replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
+            kept_value.write(self.root / "epoch", f"{epoch}")
             self._epoch = epoch
 
     def _refuse_older(self, epoch: int) -> None:
@@ -304,8 +310,11 @@ class Agent:
             )
 
     def _read_epoch(self) -> int:
-        with suppress(FileNotFoundError, ValueError):
-            return int((self.root / "epoch").read_bytes())
+        path = self.root / "epoch"
+        with suppress(OSError):
+            kept_value.make(path)  # While there is room.
+        with suppress(FileNotFoundError):
+            return int(kept_value.read(path) or 0)
         return 0
 
     def _of(self, session: str) -> Session:
@@ -372,7 +381,7 @@ class Agent:
         return messages.FactsGiven(
             facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
             upto=outbox.upto,
-            view=view,
+            view=with_fields(view, warning=self._trouble),
             measurements=tuple(session.engine.measurements()),
             now=fence.now(),
             reports=reports,

@@ -68,7 +68,7 @@ def with_health(
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
         found = Health("joining") if client is None else client.health()
-        warning = warnings.get(view.name, "")
+        warning = warnings.get(view.name, "") or view.warning
         return replace(view, health=found.word, since_at=found.since_at, warning=warning)
 
     return tuple(map(one, views))
@@ -128,6 +128,7 @@ def _node_view(
         enforced=() if seen is None else seen.enforced,
         stuck={**({} if seen is None else seen.stuck), **waiting},
         drained=seen is not None and seen.drained,
+        warning="" if seen is None else seen.warning,
     )
 
 

@@ -237,8 +237,8 @@ class Gang:
 
 
 def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:
-    """An agent that tells of a part whose lease ran out was away, and its node is not lost."""
-    if not ended.node_lost:
+    """An agent that tells of a part whose lease ran out was away, if it does not say more."""
+    if not ended.node_lost or ended.error:
         return ended
     return replace(ended, error=f"the agent of node {node} renewed no lease: it hung or was away")
 
