@@ -10,7 +10,7 @@ from tests.engines.small_disk import clear, fill, remount, small_disk
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded
+from treadle.core.events import AttemptEnded, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.fleet.lease import NodeLease
@@ -105,6 +105,34 @@ def test_a_lease_that_cannot_be_written_is_the_reason_that_is_told(tmp_path, cap
         assert caplog.text.count(because) == 1
 
     with small_disk(tmp_path / "nodes" / "n1" / "leases") as leases:
+        tell(tmp_path, story, nodes=("n0", "n1"))
+
+
+def test_a_node_that_cannot_note_its_controller_keeps_none_from_beginning(tmp_path, caplog):
+    """Its epoch has no file, and the disk no room for one; what runs there is waited for."""
+
+    async def story(bench: FleetStory) -> None:
+        bench.job("a", "sleep", "600")
+        bench.job("b", "sleep", "600")
+        await bench.order(Start(0, "a", spread("n0")), Start(1, "b", spread("n1")))
+        await bench.started("a", 0)
+        await bench.started("b", 1)
+        (disk / "epoch").unlink()
+        fill(disk)
+        engine = await bench.crash()
+        b = row("b", Phase.RUNNING, spread("n1"), action=1, attempt=1)
+        rows = [row("a", Phase.RUNNING, spread("n0")), b]
+        await engine.adopt(rows, [AttemptId("a", 1), AttemptId("b", 1)])
+        assert [node.name for node in engine.nodes()] == ["n0"]
+        (lost,) = [fact for fact in bench.jobs.facts if isinstance(fact, NodeLost)]
+        because = "node n1 cannot note its controller: no space left on device"
+        assert (lost.node, lost.why) == ("n1", f"its agent does not say what runs there: {because}")
+        assert because in caplog.text
+        assert (bench.runs_on("a"), bench.runs_on("b")) == ({"n0"}, {"n1"})
+        clear(disk)
+        await bench.until(lambda: len(engine.nodes()) == 2)
+
+    with small_disk(tmp_path / "nodes" / "n1") as disk:
         tell(tmp_path, story, nodes=("n0", "n1"))
 
 

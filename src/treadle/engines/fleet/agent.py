@@ -298,7 +298,13 @@ class Agent:
     def _enter(self, epoch: int) -> None:
         self._refuse_older(epoch)
         if epoch > self._epoch:
-            kept_value.write(self.root / "epoch", f"{epoch}")
+            try:
+                kept_value.write(self.root / "epoch", f"{epoch}")
+            except OSError as error:
+                raise EngineError(
+                    f"node {self.node.name} cannot note its controller: {why_refused(error)}",
+                    retryable=False,
+                ) from None
             self._epoch = epoch
 
     def _refuse_older(self, epoch: int) -> None:

@@ -206,11 +206,11 @@ class FleetEngine:
         self._machines.take_over(self._epoch)
         clients, changes = self._nodes.begin()
         survey = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        found = await surveyed(survey, clients, changes)
+        found, silent = await surveyed(survey, clients, changes)
         later = self._nodes.settle()
-        for client in [client for client in clients if client.name not in found]:
+        for client in [client for client in clients if client.name in silent]:
             clients.remove(client)
-            self._nodes.wait_for(client, survey)
+            self._nodes.wait_for(client, survey, silent[client.name])
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
         there = takeover.Members.of(members, self._machines.known())
