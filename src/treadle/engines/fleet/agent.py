@@ -208,6 +208,7 @@ class Agent:
                     ended=seen.status is not None and seen.status.ended,
                     changes=() if members is None else tuple(members["can"]),
                     part=_part_of(seen),
+                    holds=seen.allocation(self.node.name),
                 )
             )
         return messages.Surveyed(found=tuple(found))

@@ -229,7 +229,8 @@ class FleetEngine:
         lost = takeover.lost_before(self.courses.values())
         self._nodes.coming.update(lost & self._fleet.coming())
         self.lost.found(lost - self._nodes.coming)
-        for gang in [course.gang for course in plan.courses.values() if course.gang]:
+        gangs = [course.gang for course in plan.courses.values() if course.gang]
+        for gang in [gang for gang in gangs if not gang.stray]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(self.silent.watch())
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))

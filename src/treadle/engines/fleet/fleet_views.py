@@ -48,6 +48,11 @@ def waiting_for_fences(
     found = {}
     for course in courses:
         seats = {} if course.gang is None else course.gang.seats
+        strays = [node for node, seat in seats.items() if seat.stray and not seat.settled]
+        if strays:
+            what = f"on {' and '.join(strays)}, which this daemon does not know"
+            found[course.job] = f"it waits until an attempt of it has ended {what}"
+            continue
         lost = [node for node, seat in seats.items() if seat.lost and not seat.settled]
         if not lost:
             continue

@@ -120,6 +120,7 @@ class FoundAttempt:
     ended: bool = False  # and how is written down there
     changes: tuple[str, ...] = ()  # what it can change while it runs
     part: Part | None = None
+    holds: Allocation | None = None  # of that node, if it is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
