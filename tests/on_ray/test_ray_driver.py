@@ -1,6 +1,7 @@
 """The driver over a cluster in memory, for what a real one does too rarely."""
 
 import asyncio
+import gc
 import socket
 import threading
 from collections.abc import Callable, Coroutine
@@ -16,7 +17,8 @@ from ray.exceptions import ActorDiedError, RayError
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.cluster import Node
-from treadle.core.errors import InvalidInputError
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.fleet import messages
 from treadle.engines.fleet.port import Change, ClusterAwayError, Joined
 from treadle.engines.ray import frames, lease
 from treadle.engines.ray.agent_host import Attending, Post
@@ -533,3 +535,69 @@ def test_two_state_folders_of_one_path_on_hosts_of_one_name_are_two(tmp_path: Pa
         return asked.instance
 
     assert instance("1") != instance("2")
+
+
+def test_an_answer_that_is_too_long_is_refused_and_the_connection_stays(monkeypatch) -> None:
+    monkeypatch.setattr(frames, "BYTES_MAX", 4096)
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        for number, answer in ((1, b"+" + b"x" * 5000), (2, b"+" + messages.answer([]))):
+            controller.send(frames.Ask(number, "b", "b-1", "facts", b"{}"))
+            await until(lambda: any(not answer.done() for answer in cluster.answers))
+            cluster.answers[-1].set_result(answer)
+            found = await controller.next(frames.Answer)
+            assert found.number == number
+            if number == 1:
+                with pytest.raises(EngineError, match="cannot be sent through Ray's driver"):
+                    messages.opened(found.document, list)
+
+    tell(story, node("b"))
+
+
+def test_a_question_that_is_too_long_is_not_sent_and_others_are(monkeypatch) -> None:
+    """The driver would end, and so would the next one, for one job of one user."""
+    monkeypatch.setattr(frames, "BYTES_MAX", 4096)
+
+    async def whole() -> None:
+        cluster = Cluster(node("b"))
+        ours, theirs = socket.socketpair()
+        driver = Driver(*await asyncio.open_connection(sock=theirs), cluster, Values())
+        serving = asyncio.ensure_future(driver.serve())
+        fleet = await asyncio.to_thread(RayFleet, lambda: ours, SETTINGS)
+        await fleet.begin(lambda _: None)
+        with pytest.raises(frames.TooLongError):
+            await fleet.ask("b", "b-1", "orders", b"x" * 5000)
+        asked = asyncio.ensure_future(fleet.ask("b", "b-1", "facts", b"{}"))
+        await until(lambda: len(cluster.answers) == 1)
+        cluster.answers[0].set_result(b"+[]")
+        assert await asked == b"[]"
+        await fleet.close()
+        await asyncio.wait_for(serving, WITHIN_S)
+
+    asyncio.run(whole())
+
+
+def test_a_question_that_ends_with_its_connection_leaves_no_error_behind(
+    caplog, monkeypatch
+) -> None:
+    async def whole() -> None:
+        ours, theirs = socket.socketpair()
+        driver = Driver(*await asyncio.open_connection(sock=theirs), Cluster(node("b")), Values())
+        serving = asyncio.ensure_future(driver.serve())
+        fleet = await asyncio.to_thread(RayFleet, lambda: ours, SETTINGS)
+        await fleet.begin(lambda _: None)
+
+        async def broken() -> None:
+            fleet._fail_all("the connection to Ray ended")
+            raise ConnectionResetError
+
+        monkeypatch.setattr(fleet._writer, "drain", broken)
+        with pytest.raises(ClusterAwayError):
+            await fleet.ask("b", "b-1", "facts", b"{}")
+        await fleet.close()
+        await asyncio.wait_for(serving, WITHIN_S)
+
+    asyncio.run(whole())
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -64,7 +64,7 @@ LAUNCHING: Mapping[str, Verdict] = {
     "agent-away": Verdict(
         Kind.TRANSIENT,
         "agent-away",
-        "The lease of its node ran out: its agent was away, or its cluster did not confirm it.",
+        "The lease of its node ran out.",
         Advice(retry=True),
     ),
 }

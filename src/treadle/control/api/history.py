@@ -337,8 +337,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
     if body.get("node_lost"):
-        away = rule == "agent-away"
-        because = ": the lease of its node ran out" if away else " with its node"
+        because = f": {body['error']}" if body.get("error") else " with its node"
         return f"attempt {attempt} of job {job} was lost{because}"
     if how == "time-limit":
         return f"job {job} reached its time limit"

@@ -7,6 +7,8 @@ from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+import msgspec
+
 from treadle.control.jobs.elastic_command import completed
 from treadle.control.jobs.job_kinds import kinds_of, program_of
 from treadle.control.jobs.records import JobRecord
@@ -40,7 +42,9 @@ from treadle.wire.problems import InvalidRequestError
 
 NAME_MAX = 128
 WORDS_MAX = 4096
-TEXT_MAX = 128 * 1024  # of a command or an environment, as much as Linux takes in one string
+# Bytes of a command and its environment as JSON, in which they are kept and sent; as much as Linux
+# takes in one string.
+TEXT_MAX = 128 * 1024
 VARIABLES_MAX = 1000
 AFTER_MAX = 1000
 PRIORITY_MAX = 1_000_000
@@ -309,10 +313,11 @@ def _check_texts(request: JobRequest) -> None:
             raise InvalidInputError("a zero byte cannot be part of a command, path or variable")
         if not _is_text(text):
             raise InvalidInputError(f"{shown(text)} is not UTF-8 text")
-    if sum(map(len, texts)) > TEXT_MAX:
+    taken = sum(len(msgspec.json.encode(text)) - len('""') for text in texts)
+    if taken > TEXT_MAX:
         raise InvalidInputError(
-            f"command and environment have {sum(map(len, texts))} characters; "
-            f"expected at most {TEXT_MAX}"
+            f"command and environment take {taken} bytes as they are kept, in which a control "
+            f"character takes 6; expected at most {TEXT_MAX}"
         )
 
 

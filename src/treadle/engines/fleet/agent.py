@@ -31,7 +31,7 @@ from treadle.engines.fleet.report_relay import ReportRelay
 from treadle.engines.fleet.session import NodeControls, Session, job_of
 from treadle.engines.local import adoption
 from treadle.engines.local.engine import LocalEngine
-from treadle.engines.node import fence
+from treadle.engines.node import fence, kept_value
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
@@ -39,7 +39,7 @@ from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.processes import boot_id
 from treadle.engines.registry import EngineContext, EngineOptions
-from treadle.files import is_folder, replace
+from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
@@ -95,13 +95,17 @@ class Agent:
         self._unconfirmed = ""  # why the cluster did not confirm it, when it was asked last
         self._epoch = self._read_epoch()
         self._session: Session | None = None
+        self._trouble = ""  # why the lease is not renewed, or why the one before was not
+        # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
+        self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
         self._relay = ReportRelay(root, self._token_of)
-        self._copies = AgentCopies(self._roots, self)
+        self._copies = AgentCopies(self._roots, self, node_name)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
+            "announce": self._announce,
             "take-charge": self._take_charge,
             "orders": self._orders,
             "prepare": self._prepare,
@@ -124,12 +128,17 @@ class Agent:
         try:
             lasted = self._lease.renew(asked_at)
         except OSError as error:
-            logger.exception("node %s cannot renew its lease", self.node.name)
-            self.doubt(f"node {self.node.name} cannot write its lease: {error.strerror}")
+            trouble = f"node {self.node.name} cannot renew its lease: {why_refused(error)}"
+            if trouble != self._trouble:
+                logger.error("%s (%s)", trouble, error)  # noqa: TRY400
+            self._trouble = trouble
+            self.doubt(trouble)
             return
         self._unconfirmed = ""
         if not lasted and self._session is not None:
             self._session.over = "the lease of the node had run out"
+        elif self._session is not None and not self._session.over:
+            self._trouble = ""
 
     def doubt(self, why: str) -> None:
         """The cluster did not confirm this node when it was asked: a sentence why."""
@@ -208,9 +217,26 @@ class Agent:
                     ended=seen.status is not None and seen.status.ended,
                     changes=() if members is None else tuple(members["can"]),
                     part=_part_of(seen),
+                    holds=seen.allocation(self.node.name),
                 )
             )
         return messages.Surveyed(found=tuple(found))
+
+    async def _announce(self, asked: messages.Announce) -> messages.Announced:
+        self._refuse_older(asked.epoch)
+        if self._announced[0] != asked.named:
+            self._announced = (asked.named, {})
+        self._announced[1][asked.batch] = asked.launches
+        return messages.Announced()
+
+    def _launches_of(self, asked: messages.TakeCharge) -> tuple[messages.Ordered, ...]:
+        """All that it brings, also what was announced."""
+        named, batches = self._announced
+        if not asked.batches:
+            return asked.launches
+        if named != asked.named or len(batches) != asked.batches:  # By an agent before this one.
+            raise EngineError(f"node {self.node.name} lacks a part of its orders", retryable=True)
+        return (*(each for batch in batches.values() for each in batch), *asked.launches)
 
     async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
@@ -221,9 +247,10 @@ class Agent:
             await self._relay.open()
             # In a thread: the lease is renewed meanwhile, though that folder may not answer.
             shared = await asyncio.to_thread(self.sees, asked.shared, asked.probe)
+            launches = self._launches_of(asked)
             session = self._begin_session(asked, shared=shared)
             try:
-                session.controls.allow(asked.launches)
+                session.controls.allow(launches)
                 closed = {each.device: each for each in asked.closed}
                 await session.engine.adopt(
                     [job_of(row) for row in asked.rows], asked.attempts, closed
@@ -231,7 +258,7 @@ class Agent:
             except BaseException:
                 await session.engine.close()
                 raise
-            self._session = session
+            self._session, self._announced = session, ("", {})
             self._sweep(session)
             upto, root = session.controls.outbox.upto, str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
@@ -252,7 +279,7 @@ class Agent:
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
         )
-        controls = NodeControls(self.root, lambda: self._relay.address)
+        controls = NodeControls(self.root, lambda: self._relay.address, lambda: self._trouble)
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -283,6 +310,18 @@ class Agent:
         return None if for_s is None else messages.Doubt(why=self._why_unconfirmed(), for_s=for_s)
 
     def _enter(self, epoch: int) -> None:
+        self._refuse_older(epoch)
+        if epoch > self._epoch:
+            try:
+                kept_value.write(self.root / "epoch", f"{epoch}")
+            except OSError as error:
+                raise EngineError(
+                    f"node {self.node.name} cannot note its controller: {why_refused(error)}",
+                    retryable=False,
+                ) from None
+            self._epoch = epoch
+
+    def _refuse_older(self, epoch: int) -> None:
         """Refuse a controller that another one has followed."""
         if epoch < self._epoch:
             raise StaleEpochError(
@@ -290,13 +329,13 @@ class Agent:
                 f"controller {epoch}",
                 self._epoch,
             )
-        if epoch > self._epoch:
-            replace(self.root / "epoch", b"%d" % epoch, mode=0o600)
-            self._epoch = epoch
 
     def _read_epoch(self) -> int:
-        with suppress(FileNotFoundError, ValueError):
-            return int((self.root / "epoch").read_bytes())
+        path = self.root / "epoch"
+        with suppress(OSError):
+            kept_value.make(path)  # While there is room.
+        with suppress(FileNotFoundError):
+            return int(kept_value.read(path) or 0)
         return 0
 
     def _of(self, session: str) -> Session:
@@ -378,7 +417,7 @@ class Agent:
         return messages.FactsGiven(
             facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
             upto=outbox.upto,
-            view=view,
+            view=with_fields(view, warning=self._trouble),
             measurements=tuple(session.engine.measurements()),
             now=fence.now(),
             reports=reports,

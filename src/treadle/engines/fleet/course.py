@@ -205,7 +205,8 @@ class Course:
             return [Tell(replace(ended, action=self.newest))]
         if self._stop is not None:
             effects = [Tell(replace(ended, action=self._stop))]
-        elif self._next is None:  # It was stopped from outside, or a device is closed.
+        elif self._next is None and not gang.stray:
+            # It was stopped from outside, or a device is closed.
             effects = [Tell(replace(ended, action=self.newest))]
         elif ended.attempt:
             effects = [Tell(replace(ended, how=How.REPLACED, action=self.newest))]

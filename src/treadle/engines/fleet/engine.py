@@ -39,6 +39,7 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.fleet import messages, takeover
+from treadle.engines.fleet.batches import checked
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
@@ -209,11 +210,11 @@ class FleetEngine:
         replace(self._probe_path, self._probe.encode(), mode=0o644)
         self._machines.take_over(self._epoch)
         clients, changes = self._nodes.begin()
-        survey, found = await self._survey(before, clients, changes)
+        survey, found, silent = await self._survey(before, clients, changes)
         later = self._nodes.settle()
-        for client in [client for client in clients if client.name not in found]:
+        for client in [client for client in clients if client.name in silent]:
             clients.remove(client)
-            self._nodes.wait_for(client, survey)
+            self._nodes.wait_for(client, survey, silent[client.name])
         gone = {change.name for change in later if isinstance(change, Left)}
         members = [each for name, each in self.members.items() if name not in gone]
         there = takeover.Members.of(members, self._machines.known())
@@ -232,7 +233,8 @@ class FleetEngine:
         lost = takeover.lost_before(self.courses.values())
         self._nodes.coming.update(lost & self._fleet.coming())
         self.lost.found(lost - self._nodes.coming)
-        for gang in [course.gang for course in plan.courses.values() if course.gang]:
+        gangs = [course.gang for course in plan.courses.values() if course.gang]
+        for gang in [gang for gang in gangs if not gang.stray]:
             self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(self.silent.watch())
         self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
@@ -242,18 +244,18 @@ class FleetEngine:
 
     async def _survey(
         self, before: Before, clients: Sequence[NodeClient], changes: Sequence[Joined | Left]
-    ) -> tuple[messages.Survey, Found]:
-        """What was asked of all nodes, and what they have."""
+    ) -> tuple[messages.Survey, Found, dict[str, str]]:
+        """What was asked of all nodes, what they have, and why some do not say it."""
         asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
         try:
-            return asked, await surveyed(asked, clients, changes)
+            return asked, *(await surveyed(asked, clients, changes))
         except StaleEpochError as error:
             # The lease is ours: its cluster was started anew, and its nodes remember more than we.
             logger.warning("%s: a higher epoch is taken", error)
             self._epoch = await self._fleet.above(error.epoch)
         self._machines.take_over(self._epoch)
         asked = messages.Survey(epoch=self._epoch, attempts=tuple(before.attempts))
-        return asked, await surveyed(asked, clients, changes)
+        return asked, *(await surveyed(asked, clients, changes))
 
     def _on_change(self, change: FleetChange) -> None:
         if isinstance(change, NewEpoch):  # Clients that were refused take charge with it.
@@ -264,7 +266,7 @@ class FleetEngine:
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
-        return self._controls.launch(job.id, job.action, job.allocation)
+        return checked(self._controls.launch(job.id, job.action, job.allocation))
 
     @property
     def _probe_path(self) -> Path:
@@ -362,7 +364,7 @@ class FleetEngine:
         self.do(course, effects)
 
     def ask(self, order: Launching) -> Launch:
-        return self._controls.launch(order.job, order.id, order.allocation)
+        return checked(self._controls.launch(order.job, order.id, order.allocation))
 
     def do(self, course: Course, effects: Sequence[Effect]) -> None:
         for effect in effects:

@@ -48,6 +48,11 @@ def waiting_for_fences(
     found = {}
     for course in courses:
         seats = {} if course.gang is None else course.gang.seats
+        strays = [node for node, seat in seats.items() if seat.stray and not seat.settled]
+        if strays:
+            what = f"on {' and '.join(strays)}, which this daemon does not know"
+            found[course.job] = f"it waits until an attempt of it has ended {what}"
+            continue
         lost = [node for node, seat in seats.items() if seat.lost and not seat.settled]
         if not lost:
             continue
@@ -68,13 +73,12 @@ def with_health(
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
         found = Health("joining") if client is None else client.health()
-        warning = warnings.get(view.name, "")
         return replace(
             view,
             health=found.word,
             since_at=found.since_at,
             because=found.because,
-            warning=warning,
+            warning=warnings.get(view.name, "") or view.warning,
         )
 
     return tuple(map(one, views))
@@ -135,6 +139,7 @@ def _node_view(
         enforced=() if seen is None else seen.enforced,
         stuck={**({} if seen is None else seen.stuck), **waiting},
         drained=seen is not None and seen.drained,
+        warning="" if seen is None else seen.warning,
     )
 
 

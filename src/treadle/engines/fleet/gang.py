@@ -37,6 +37,7 @@ class Seat:
     stopping: bool = False  # its agent was ordered to stop it
     lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
     machine: str = ""  # on which it was when it was lost; empty: not known
+    stray: bool = False  # lost as an attempt that its controller does not know: it is stopped there
 
     @property
     def failed(self) -> bool:
@@ -86,6 +87,11 @@ class Gang:
     @property
     def over(self) -> bool:
         return all(seat.settled for seat in self.seats.values())
+
+    @property
+    def stray(self) -> bool:
+        """Whether its controller does not know it: nothing is told of it."""
+        return all(seat.stray for seat in self.seats.values())
 
     @property
     def stopping(self) -> bool:
@@ -162,6 +168,11 @@ class Gang:
         self._cause = self._cause or self._lost(seat)
         return self._stop_rest(self.action)
 
+    def lose_stray(self, node: str, machine: str) -> None:
+        """What runs there is not known to the controller, and is over once that is proven."""
+        seat = self.seats[node]
+        seat.lost, seat.machine, seat.stray = True, machine, True
+
     def fence(self, node: str) -> None:
         """Nothing of a part that was lost runs any more."""
         if self.is_lost_on(node):
@@ -224,6 +235,8 @@ class Gang:
         )
 
     def _lost(self, seat: Seat) -> AttemptEnded:
+        if seat.stray:
+            return AttemptEnded(self.job, self.action, 0, How.STOPPED)
         ranks = 1 if seat.launch is None else seat.launch.ranks
         number = self.attempt.number
         started_at = None if seat.started is None else seat.started.started_at
@@ -241,7 +254,7 @@ class Gang:
 
 def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:
     """An agent that tells of a part whose lease ran out: its node is not lost."""
-    if not ended.node_lost:
+    if not ended.node_lost or ended.error:
         return ended
     return replace(ended, error=LEASE_OVER.format(node))
 

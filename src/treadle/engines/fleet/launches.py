@@ -156,6 +156,9 @@ class Launches:
         """Once the nodes have the job's files: the folders that it was given there."""
         try:
             nodes, launch = order.allocation.nodes(), self._desk.ask(order)
+        except EngineError as error:
+            return NotProvided(How.ENGINE_ERROR, str(error))
+        try:
             await self._desk.copies.provide(launch, nodes, wanted)
             if self._desk.copies.apart:
                 return await self._desk.code.provide(launch, nodes, wanted)

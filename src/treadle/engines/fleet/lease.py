@@ -4,14 +4,16 @@ A lease that has run out is never renewed: the next one is another file. So rank
 because their machine slept perhaps, end when they wake, though the node is a member again. The same
 holds for a node that joined its cluster anew: the cluster said that it left, or will, and what ran
 there is believed to be gone when the old lease has run out.
+
+A lease is renewed in place, and the file of the next one is there beforehand: a disk that is full
+ends no job.
 """
 
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.engines.node import fence
-from treadle.files import replace
+from treadle.engines.node import fence, kept_value
 
 DOUBTED_SHARE = 1 / 3  # of a lease: with less than that left, nothing is begun under it
 
@@ -28,13 +30,15 @@ class NodeLease:
         self._lease_s = lease_s
         names = (_NAME.fullmatch(path.name) for path in self._folder.iterdir())
         self._number = max((int(name[1]) for name in names if name), default=0)
-        self._member, self._whose = member, self._folder / "member"
-        self._number += self._known() not in (None, member)
+        self._member, self._spare = member, self._folder / "spare"
+        if self._number and fence.whose(self.path) != member:
+            self._number += 1
         self._until = fence.now()  # as it was written last; what follows may not be written
+        self._keep_spare()
 
     @property
     def path(self) -> Path:
-        return self._folder / f"{self._number}.lease"
+        return self._path(self._number)
 
     @property
     def is_over(self) -> bool:
@@ -48,24 +52,33 @@ class NodeLease:
     def renew(self, asked_at: float | None = None) -> bool:
         """Go on for lease_s from then; False if the one before has run out and another began.
 
-        asked_at: when the cluster was asked, by fence.now(); by default now.
+        asked_at: when the cluster was asked, by fence.now(); by default now. Raises OSError.
         """
         moment = fence.now() if asked_at is None else asked_at
+        until = moment + self._lease_s
         lasted = not self.is_over
-        self._number += not lasted
-        fence.write(self.path, moment + self._lease_s)
-        self._until = moment + self._lease_s
-        if self._known() != self._member:  # From now on there is a lease of this member.
-            replace(self._whose, self._member.encode(), mode=0o600)
-        if not lasted:
-            self._forget()
-        return lasted
+        if lasted:
+            fence.write(self.path, until, self._member)
+            self._until = until
+            return True
+        following = self._path(self._number + 1)
+        if not following.exists():
+            with suppress(FileNotFoundError):
+                self._spare.rename(following)
+        fence.write(following, until, self._member)
+        self._number += 1
+        self._until = until
+        self._forget()
+        self._keep_spare()
+        return False
 
-    def _known(self) -> str | None:
-        """Which joining the newest lease is for; None if there is none."""
-        with suppress(FileNotFoundError):
-            return self._whose.read_text()
-        return None
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number}.lease"
+
+    def _keep_spare(self) -> None:
+        """Have a file for the next lease, if there is room."""
+        with suppress(OSError):
+            kept_value.make(self._spare)
 
     def _forget(self) -> None:
         """Remove the leases that have run out."""

@@ -67,13 +67,13 @@ class Membership:
         later, self.changes = self.changes or [], None
         return later
 
-    def wait_for(self, client: NodeClient, survey: messages.Survey) -> None:
+    def wait_for(self, client: NodeClient, survey: messages.Survey, why: str) -> None:
         """A member that does not say what it has is taken for away, though that may run on."""
         member = self.members.pop(client.name)
         del self.clients[client.name]
         self.coming.add(client.name)
         logger.warning("node %s is not used before it says what it has", client.name)
-        self._tell(NodeLost(client.name, "its agent does not say what runs there"))
+        self._tell(NodeLost(client.name, why))
 
         def awaited() -> bool:
             return client.name in self.coming  # Else it left, or another agent speaks for it.

@@ -127,6 +127,7 @@ class FoundAttempt:
     ended: bool = False  # and how is written down there
     changes: tuple[str, ...] = ()  # what it can change while it runs
     part: Part | None = None
+    holds: Allocation | None = None  # of that node, if it is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +144,28 @@ class TakeCharge:
     attempts: tuple[AttemptId, ...] = ()
     closed: tuple[DeviceClosed, ...] = ()
     launches: tuple[Ordered, ...] = ()
+    # Further launches were sent before, in this many batches under this name (`Announce`).
+    batches: int = 0
+    named: str = ""
     # A file that the controller wrote, and what is in it: an agent that reads the same shares the
     # controller's folder of checkpoints.
     shared: str = ""
     probe: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announce:
+    """Launches of a `TakeCharge` that follows: more than one message holds (batches.py)."""
+
+    epoch: int
+    named: str
+    batch: int  # from 0; one that comes again replaces itself
+    launches: tuple[Ordered, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """They are kept until a `TakeCharge` comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +301,7 @@ class JobAsked:
 
 VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "survey": (Survey, Surveyed),
+    "announce": (Announce, Announced),
     "take-charge": (TakeCharge, Charged),
     "orders": (Orders, Answered),
     "prepare": (Prepare, Prepared),

@@ -1,6 +1,7 @@
 """The controller's side of one node: takes charge, sends orders, takes facts.
 
-Orders go out in numbered batches: a batch that got no answer is sent again, and carried out once.
+Orders go out in numbered batches (batches.py): one that got no answer is sent again, and carried
+out once.
 If the agent has lost the thread (it is another one, or its lease had run out), the client takes
 charge anew. What the node must know then comes from the desk: orders that were not sent yet are in
 there too.
@@ -11,7 +12,9 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar
+from uuid import uuid4
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Device
@@ -21,6 +24,7 @@ from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.wording import span
 from treadle.engines.fleet import messages
+from treadle.engines.fleet.batches import Order, batches, first_batch
 from treadle.engines.fleet.messages import LostPlaceError, UnconfirmedError
 from treadle.engines.fleet.port import (
     ClusterAwayError,
@@ -72,7 +76,7 @@ class NodeClient:
         self._confirmed_at = 0.0  # if there is a doubt: before; seconds since 1970
         self._unasked = 0.0  # when the cluster could not be asked last
         self._desk = desk
-        self._orders: list[tuple[Action, Launch | None]] = []
+        self._orders: list[Order] = []
         self._more = asyncio.Event()
         self._session = ""
         self._number = 0  # of the newest batch
@@ -269,7 +273,7 @@ class NodeClient:
             charge = self._desk.charge(self.name)  # Whatever was ordered before is in it.
             self._orders.clear()
             try:
-                answered = await self.ask("take-charge", charge, messages.Charged)
+                answered = await self._charged(charge)
                 break
             except (LostPlaceError, StaleEpochError):
                 raise
@@ -287,6 +291,18 @@ class NodeClient:
             await self._poll(FACTS_WAIT_S)
         self._in_charge.set()
 
+    async def _charged(self, charge: messages.TakeCharge) -> messages.Charged:
+        """Take charge, with launches in as many messages as they need."""
+        *before, last = batches(charge.launches)
+        named = uuid4().hex if before else ""
+        for number, launches in enumerate(before):
+            announce = messages.Announce(
+                epoch=charge.epoch, named=named, batch=number, launches=launches
+            )
+            await self.ask("announce", announce, messages.Announced)
+        charge = replace(charge, launches=last, batches=len(before), named=named)
+        return await self.ask("take-charge", charge, messages.Charged)
+
     async def _work(self) -> None:
         """Until the session ends, by an error."""
         tasks = [asyncio.ensure_future(self._send_orders()), asyncio.ensure_future(self._listen())]
@@ -302,7 +318,8 @@ class NodeClient:
     async def _send_orders(self) -> None:
         while True:
             self._more.clear()
-            batch, self._orders = self._orders, []
+            count = first_batch(self._orders)
+            batch, self._orders = self._orders[:count], self._orders[count:]
             if not batch:
                 await self._more.wait()
                 continue

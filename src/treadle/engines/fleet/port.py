@@ -50,7 +50,10 @@ class Link(Protocol):
     """The way to the agent of one node."""
 
     async def call(self, verb: str, document: bytes) -> bytes:
-        """`Agent.call` over there. Raises LinkLostError, and nothing else."""
+        """`Agent.call` over there. Raises LinkLostError, and nothing else.
+
+        But EngineError, not retryable, if the document is too long to be sent.
+        """
         ...
 
 

@@ -27,10 +27,13 @@ API_URL, JOB_TOKEN = "TREADLE_API_URL", "TREADLE_JOB_TOKEN"
 class NodeControls:
     """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
 
-    def __init__(self, root: Path, reports: Callable[[], str]) -> None:
-        """root: of the agent. reports: where jobs of this node report; empty: nowhere."""
+    def __init__(
+        self, root: Path, reports: Callable[[], str], trouble: Callable[[], str] = str
+    ) -> None:
+        """root: of the agent. reports: where jobs of this node report; empty: nowhere.
+        trouble: why the lease of the node is not renewed; empty: it is."""
         self.outbox = Outbox()
-        self._root, self._reports = root, reports
+        self._root, self._reports, self._trouble = root, reports, trouble
         self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
 
     def allow(self, launches: Sequence[Ordered]) -> None:
@@ -66,9 +69,11 @@ class NodeControls:
 
     def tell(self, *facts: Event) -> None:
         for fact in facts:
-            self.outbox.put(fact)
             if isinstance(fact, AttemptEnded):
+                self.outbox.put(replace(fact, error=self._trouble()) if fact.node_lost else fact)
                 self._forget_before(fact)
+            else:
+                self.outbox.put(fact)
 
     def report(self, *reports: JobReport) -> None:
         """Jobs of a local engine report by themselves."""

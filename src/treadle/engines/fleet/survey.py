@@ -14,12 +14,13 @@ WITHIN_S = 60.0  # for an agent to answer
 logger = logging.getLogger("treadle")
 
 Found = dict[str, tuple[messages.FoundAttempt, ...]]
+SILENT = "its agent does not say what runs there"
 
 
 async def surveyed(
     asked: messages.Survey, clients: Sequence[NodeClient], changes: Sequence[Joined | Left]
-) -> Found:
-    """What each node has; those that do not answer, or cannot say it, are left out.
+) -> tuple[Found, dict[str, str]]:
+    """What each node has, and why those do not say it that are left out.
 
     Raises StaleEpochError, with the highest epoch that a node knows, if one knows of a later one.
     An attempt of a job may run on a node that does not answer, and a second one beside it must not
@@ -28,26 +29,32 @@ async def surveyed(
 
     stale: list[StaleEpochError] = []
 
-    async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...] | None:
+    async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...] | str:
         try:
             async with asyncio.timeout(WITHIN_S):
                 return (await client.patiently("survey", asked, messages.Surveyed)).found
         except StaleEpochError as error:
             stale.append(error)
-            return None
+            return SILENT
         except TimeoutError:
-            return None
+            return SILENT
         except Exception as error:  # One node must not keep all others from being used.
             if any(isinstance(each, Left) and each.name == client.name for each in changes):
                 return ()
             logger.error("node %s does not say what it has: %s", client.name, error)  # noqa: TRY400
-            return None
+            return f"{SILENT}: {error}"
 
     answers = await asyncio.gather(*(one(client) for client in clients))
     if stale:
         raise max(stale, key=lambda error: error.epoch)
-    pairs = zip(clients, answers, strict=True)
-    return {client.name: found for client, found in pairs if found is not None}
+    found: Found = {}
+    silent: dict[str, str] = {}
+    for client, answer in zip(clients, answers, strict=True):
+        if isinstance(answer, str):
+            silent[client.name] = answer
+        else:
+            found[client.name] = answer
+    return found, silent
 
 
 async def says_at_last(

@@ -9,6 +9,10 @@ holds or releases devices, the newest of its attempts that a node has is compare
     of an older order                      -> it is stopped, then the newest order is carried out
     nowhere                                -> the newest order is carried out
 
+An attempt that runs and that the controller does not know is a stray: its store was restored from
+a backup, say. Its node stops it. Until that is proven it counts as lost there, and nothing of its
+job is launched, whatever the job's row says.
+
 An attempt that was ordered on a node that is gone, or whose name another machine has now, may run
 there. Nothing of its job is launched, and no end of it is told, before the opposite is proven
 (lost_parts.py).
@@ -101,17 +105,41 @@ def plan(
     own: dict[JobId, list[AttemptId]] = {}
     for attempt in sorted(attempts):
         own.setdefault(attempt.job, []).append(attempt)
+    alive: dict[JobId, set[AttemptId]] = {}
+    for attempt, where in places.items():
+        if any(each.alive for each in where.values()):
+            alive.setdefault(attempt.job, set()).add(attempt)
     takeover, known = Takeover(), set[AttemptId]()
     for job in jobs:
         if job.phase in _LEAVING or (job.phase in _HELD and job.allocation is not None):
-            mine = own.get(job.id, [])
-            known |= _Case(job, mine, places, members, takeover, ordered).decide(ask)
+            mine, running = own.get(job.id, []), alive.pop(job.id, set())
+            known |= _Case(job, mine, places, members, takeover, ordered, running).decide(ask)
+    orders = {job.id: job.action for job in jobs}
+    for job_id, running in alive.items():  # Nothing of it should run.
+        gang = _stray_gang(min(running), orders.get(job_id, -1), _strays(running, places), members)
+        course = takeover.courses[job_id] = Course(job_id)
+        course.newest = gang.action
+        course.adopt(gang)
     for attempt in sorted(set(attempts) - known):
         if attempt in places:  # One node says that it is over; the others stop what they have.
             takeover.attempts.setdefault(min(places[attempt]), set()).add(attempt)
         else:
             takeover.never.append(attempt)
     return takeover
+
+
+def _strays(running: Iterable[AttemptId], places: Mapping[AttemptId, Places]) -> Places:
+    """One attempt that runs on each node."""
+    found = [item for attempt in sorted(running) for item in places[attempt].items()]
+    return {node: each for node, each in found if each.alive}
+
+
+def _stray_gang(attempt: AttemptId, action: int, strays: Places, members: Members) -> Gang:
+    seats = {node: Seat(each.holds, None, action) for node, each in sorted(strays.items())}
+    gang = Gang(attempt, action, seats)
+    for node in strays:
+        gang.lose_stray(node, members.machines[node])
+    return gang
 
 
 @dataclass
@@ -124,6 +152,8 @@ class _Case:
     members: Members
     takeover: Takeover
     ordered: Mapping[AttemptId, Collection[str]]
+    running: set[AttemptId]  # of this job, also strays
+    strays: Places = field(default_factory=dict)  # by node: what runs and is not the newest
 
     def decide(self, ask: Ask) -> set[AttemptId]:
         """Put the job into the plan; the attempts that need no other mention."""
@@ -134,8 +164,11 @@ class _Case:
         if seen and all(each.action < job.attempt and not each.alive for each in seen.values()):
             newest, seen = None, {}  # Of an earlier hold; its end is told with the others.
         unseen = self._unseen(newest, seen)
+        self.strays = _strays(self.running - {newest}, self.places)
         if job.phase in _LEAVING or job.allocation is None:
             return self._leave(newest, seen, unseen)
+        if self.strays:
+            return self._carry_out(newest, seen, unseen)
         parts = parts_of(job.allocation)
         lost = set(parts) - set(self.members.addresses) | (set(parts) & unseen)
         if unseen - lost:  # An older attempt may run on a node that is gone.
@@ -214,33 +247,35 @@ class _Case:
         assert job.allocation is not None
         owed = Change(job.action, job.id, job.allocation)
         coming = {attempt for attempt in self.mine if attempt not in self.places}
-        if not seen and not unseen:
+        if not seen and not unseen and not self.strays:
             course.beginning = owed
             self.takeover.begin.append(course)
             return coming
-        attempt = newest or self._last_on(unseen)
+        attempt = newest or self._last_on(unseen) or min(self.running)
         course.adopt(self._stopping(attempt, seen, unseen), owed=owed)
         return coming | {attempt}
 
     def _leave(self, newest: AttemptId | None, seen: Places, unseen: set[str]) -> set[AttemptId]:
         """Answer a stop that is owed."""
-        if not seen and not unseen:
+        if not seen and not unseen and not self.strays:
             self.takeover.stopped.append(self.job)
             return set()
-        attempt = newest or self._last_on(unseen)
+        attempt = newest or self._last_on(unseen) or min(self.running)
         gang = self._stopping(attempt, seen, unseen)
         self._course().adopt(gang, stop=self.job.action)
         return {attempt}
 
-    def _last_on(self, nodes: set[str]) -> AttemptId:
+    def _last_on(self, nodes: set[str]) -> AttemptId | None:
         """The newest attempt that was ordered there."""
-        return next(each for each in reversed(self.mine) if nodes & {*self.ordered.get(each, ())})
+        on = [each for each in self.mine if nodes & {*self.ordered.get(each, ())}]
+        return on[-1] if on else None
 
     def _stopping(self, attempt: AttemptId, seen: Places, unseen: set[str]) -> Gang:
         job = self.job
-        nodes = sorted({*seen, *unseen})
-        gang = Gang(attempt, job.action, {node: Seat(None, None, job.action) for node in nodes})
-        for node in unseen:
+        nodes = sorted({*seen, *unseen} - {*self.strays})
+        gang = _stray_gang(attempt, job.action, self.strays, self.members)
+        gang.seats |= {node: Seat(None, None, job.action) for node in nodes}
+        for node in unseen - {*self.strays}:
             gang.lose(node, self.members.before.get(node, ""))
         gang.stop(job.action)
         for node in seen:

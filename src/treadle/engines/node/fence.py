@@ -11,6 +11,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from treadle.engines.node import kept_value
+
 LOOK_EVERY_S = 5.0  # at most: a poll does not count the time in which the machine slept
 
 
@@ -19,18 +21,24 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def write(path: Path, until: float) -> None:
-    """Let ranks run until then; the file is replaced in one piece."""
-    through = path.with_suffix(".new")
-    through.write_text(f"{until:.3f}")
-    through.replace(path)
+def write(path: Path, until: float, whose: str = "") -> None:
+    """Let ranks run until then, also if the disk is full. whose: a mark of the lease."""
+    kept_value.write(path, f"{until:.3f} {whose}")
 
 
 def read(path: Path, *, otherwise: float = 0.0) -> float:
-    """Until when ranks may run."""
+    """Until when ranks may run; a write that was cut off counts as none."""
     with suppress(OSError, ValueError):
-        return float(path.read_bytes())
+        return float((kept_value.read(path) or "").partition(" ")[0])
     return otherwise
+
+
+def whose(path: Path) -> str | None:
+    """The mark of the lease; None if there is none."""
+    with suppress(OSError):
+        found = kept_value.read(path)
+        return None if found is None else found.partition(" ")[2]
+    return None
 
 
 class Fence:

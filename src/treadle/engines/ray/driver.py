@@ -21,6 +21,7 @@ import msgspec
 from ray.exceptions import RayError
 
 from treadle.core.errors import InvalidInputError
+from treadle.engines.fleet import messages
 from treadle.engines.ray import cluster, frames, lease
 from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
 from treadle.engines.ray.agent_watch import AgentPulse, Agents
@@ -372,7 +373,12 @@ class Driver:
                 self._keep(self._pass_on(await frames.read_ask(self._reader)))
 
     async def _pass_on(self, ask: Ask) -> None:
-        await self._send(await self._answer(ask))
+        answer = await self._answer(ask)
+        try:
+            await self._send(answer)
+        except frames.TooLongError as error:
+            logger.error("what node %s answers to %s: %s", ask.node, ask.verb, error)  # noqa: TRY400
+            await self._send(Answer(ask.number, messages.refusal(error)))
 
     async def _answer(self, ask: Ask) -> Answer | NoAnswer:
         member = self._named.get(ask.node)

@@ -148,22 +148,25 @@ class RayFleet:
         self._writer = None
 
     async def ask(self, node: str, agent: str, verb: str, document: bytes) -> bytes:
-        """A call to an agent; raises LinkLostError if no answer comes."""
+        """A call to an agent; raises LinkLostError if no answer comes, or TooLongError."""
         if self._writer is None:
             raise ClusterAwayError(f"node {node} cannot be asked: there is no connection to Ray")
         if self._quiet >= QUIET_BEATS:
             raise ClusterAwayError(f"node {node} cannot be asked: {DRIVER} says nothing")
         number = next(self._numbers)
+        frame = frames.packed(Ask(number, node, agent, verb, document))
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._asked[number] = answer
         try:
-            self._writer.write(frames.packed(Ask(number, node, agent, verb, document)))
+            self._writer.write(frame)
             await self._writer.drain()
             return await answer
         except OSError as error:
             raise ClusterAwayError(f"node {node} cannot be asked: {error}") from None
         finally:
             self._asked.pop(number, None)
+            if not answer.cancel() and not answer.cancelled():
+                answer.exception()  # The connection may have ended before this waited for it.
 
     # -- the driver -----------------------------------------------------------------------------
 

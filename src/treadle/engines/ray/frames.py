@@ -114,8 +114,22 @@ class ClosedError(EngineError):
         super().__init__("the connection to Ray ended", retryable=True)
 
 
+class TooLongError(EngineError):
+    """A message that the other side would refuse, and end: it is not sent."""
+
+    def __init__(self, length: int) -> None:
+        super().__init__(
+            f"a message of {length >> 20} MiB cannot be sent through Ray's driver, which takes "
+            f"{BYTES_MAX >> 20} MiB",
+            retryable=False,
+        )
+
+
 def packed(message: Settings | Ask | FromDriver) -> bytes:
+    """Raises TooLongError."""
     body = _encoder.encode(message)
+    if len(body) > BYTES_MAX:
+        raise TooLongError(len(body))
     return _LENGTH.pack(len(body)) + body
 
 

@@ -19,6 +19,7 @@ from treadle.engines.fleet.copies.command_paths import led_to
 from treadle.engines.fleet.copies.drafts import sweep_draft, sweep_work
 from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest, drafts_in
 from treadle.engines.fleet.copies.own_folders import give, keep_newest
+from treadle.engines.fleet.copies.room import NoRoomError, check_room, is_full
 from treadle.engines.fleet.copies.tree import Entry, Listing, UncopyableError, listing, read
 from treadle.engines.node.checkpoint_folders import CheckpointFolders, is_of
 from treadle.engines.node.checkpoint_records import (
@@ -46,9 +47,9 @@ class Paths(Protocol):
 class AgentCopies:
     """What an agent answers."""
 
-    def __init__(self, roots: Roots, here: Paths) -> None:
+    def __init__(self, roots: Roots, here: Paths, node: str) -> None:
         """roots: raises LostPlaceError if the session is not the present one."""
-        self._roots, self._here = roots, here
+        self._roots, self._here, self._node = roots, here, node
         # Those in use: the last call that wants a folder lets go of its lock.
         self._locks: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
         self.verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
@@ -100,17 +101,19 @@ class AgentCopies:
     async def _expect(self, asked: messages.Expect) -> messages.Expected:
         def prepare(folder: Path) -> messages.Expected:
             missing = Incoming(folder).expect(asked.entries)
+            check_room(self._node, folder.parent, sum(entry.size for entry in missing))
             return messages.Expected(missing=tuple(entry.path for entry in missing))
 
-        return await self._at(asked, prepare)
+        return await self._take_in(asked, prepare)
 
     async def _write(self, asked: messages.Write) -> messages.Done:
         def take(folder: Path) -> messages.Done:
             owner = Owner(asked.uid, asked.gid)
+            check_room(self._node, folder.parent, len(asked.data))
             Incoming(folder).write(asked.entry, asked.offset, asked.data, asked.digest, owner)
             return messages.Done(path=str(folder))
 
-        return await self._at(asked, take)
+        return await self._take_in(asked, take)
 
     async def _commit(self, asked: messages.Commit) -> messages.Done:
         def take(folder: Path) -> messages.Done:
@@ -133,7 +136,7 @@ class AgentCopies:
             write_record(folder, now)
             return messages.Done(path=str(folder))
 
-        return await self._at(asked, take)
+        return await self._take_in(asked, take)
 
     async def _drop(self, asked: messages.Dropped) -> messages.Done:
         def remove(folder: Path) -> messages.Done:
@@ -179,6 +182,23 @@ class AgentCopies:
         if not _NAME.fullmatch(name):
             raise InvalidInputError(f"{name[:80]!r} is not the name of a folder")
         return self._roots(session)["work"] / name
+
+    async def _take_in(self, asked: Any, work: Callable[[Path], T]) -> T:  # noqa: ANN401
+        """The same as `_at`; nothing of a copy stays for which there is no room."""
+
+        def guarded(folder: Path) -> T:
+            try:
+                return work(folder)
+            except NoRoomError:
+                Incoming(folder).abandon()
+                raise
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                Incoming(folder).abandon()
+                raise NoRoomError(self._node) from None
+
+        return await self._at(asked, guarded)
 
     async def _at(self, asked: Any, work: Callable[[Path], T]) -> T:  # noqa: ANN401
         """Do something with a folder, in a thread, while nothing else is done with it."""
