@@ -133,21 +133,59 @@ def test_the_node_to_undrain_is_one_with_devices_of_the_type(tmp_path: Path) -> 
     play_on(world(*nodes), story, tmp_path)
 
 
-def test_a_job_stays_small_though_devices_of_another_type_are_free(tmp_path: Path) -> None:
-    """It may use both types, and could grow only on that which it has."""
+async def beside_another(here: Bench) -> str:
+    """An elastic job on one of two devices, and four of another type that are drained."""
+    await here.live.order_node(ME, "n1", "drain")
+    other = await here.submit("forever", device_type="a100")
+    assert await nodes_of(here, other) == {"n0"}
+    small = await here.submit("forever", devices="1..4", resumable=True, estimate_s=86_400)
+    assert await nodes_of(here, small) == {"n0"}
+    return small
 
+
+@pytest.mark.parametrize("policy", ["afs", "weave-l"])
+def test_a_small_job_says_why_it_does_not_go_to_free_devices_of_another_type(
+    tmp_path: Path, policy: str
+) -> None:
     async def story(here: Bench) -> None:
-        await here.live.order_node(ME, "n1", "drain")
-        other = await here.submit("forever", device_type="a100")
-        assert await nodes_of(here, other) == {"n0"}
-        small = await here.submit("forever", devices="1..2", resumable=True)
-        assert await nodes_of(here, small) == {"n0"}
+        small = await beside_another(here)
         await here.live.order_node(ME, "n1", "undrain")
         await here.settle()
         because = (await here.live.why(small)).because
-        assert because.endswith("2 devices are its next size, and both are taken")
+        assert (
+            "2 devices are its next size; of its type both are taken, and 4 of type NVIDIA H200 "
+            "are free: it is left alone for a while after its start"
+        ) in because
 
-    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="afs")
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
+
+
+@pytest.mark.parametrize(
+    "policy", ["afs+steady?run_s=0&rest_s=0", "weave-l+steady?run_s=0&rest_s=0"]
+)
+def test_a_small_job_goes_to_free_devices_of_another_type(tmp_path: Path, policy: str) -> None:
+    async def story(here: Bench) -> None:
+        small = await beside_another(here)
+        await here.live.order_node(ME, "n1", "undrain")
+        for _ in range(5000):
+            if len((await here.live.job(small)).job.devices) == 4:
+                break
+            await here.settle()
+        assert await nodes_of(here, small) == {"n1"}
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
+
+
+def test_a_job_that_may_have_either_type_leaves_room_to_one_that_can_grow(tmp_path: Path) -> None:
+    """1. An elastic job is on one of the two devices of the first node. 2. All of the second are
+    free."""
+
+    async def story(here: Bench) -> None:
+        small = await here.submit("forever", devices="1..2", device_type="a100", resumable=True)
+        assert await nodes_of(here, small) == {"n0"}
+        assert await nodes_of(here, await here.submit("forever")) == {"n1"}
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="backfill")
 
 
 @pytest.mark.parametrize("kind", [A100, H200])
