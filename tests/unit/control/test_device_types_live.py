@@ -248,3 +248,49 @@ def test_any_is_all_devices_under_every_policy(tmp_path: Path, policy: str) -> N
 
     nodes = (("cpu", 2), ("cpu", 3), (A100, 2), (H200, 4))
     play_on(world(*nodes), story, tmp_path, policy=policy)
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "backfill", "afs"])
+def test_a_job_larger_than_a_node_starts_on_parts_of_as_few_nodes(
+    tmp_path: Path, policy: str
+) -> None:
+    """Of five devices two nodes are needed in any case: of four and two, or of three and three."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever", device_type="h200"), State.RUNNING)
+        wide = await here.submit("forever", devices="5")
+        assert await nodes_of(here, wide) == {"n0", "n1"}
+        slot = await here.submit("forever", device_type="cpu")
+        assert await nodes_of(here, slot) <= {"n2", "n3", "n4"}
+        spread = await here.submit("forever", devices="4", device_type="cpu")
+        assert len(await nodes_of(here, spread)) == 2
+
+    nodes = ((A100, 2), (H200, 4), ("cpu", 2), ("cpu", 3), ("cpu", 2))
+    play_on(world(*nodes), story, tmp_path, policy=policy)
+
+
+async def half_full(here: Bench) -> None:
+    """Two of the four GPUs of each node are taken."""
+    pairs = [await here.submit("forever", devices="2") for _ in range(6)]
+    where = {(await nodes_of(here, pair)).pop(): pair for pair in pairs}
+    for pair in where.values():
+        await here.live.cancel(ME, pair)
+        await here.reached(pair, State.CANCELLED)
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "backfill", "afs"])
+def test_devices_that_a_job_may_not_use_are_not_counted_as_free_for_it(
+    tmp_path: Path, policy: str
+) -> None:
+    """A job that may have all types waits for more than are free, and one behind it wants GPUs."""
+
+    async def story(here: Bench) -> None:
+        await half_full(here)
+        await here.submit("forever", devices="13", device_type="any")
+        gang = await here.submit("forever", devices="5")
+        await here.settle()
+        because = (await here.live.why(gang)).because
+        assert "5 devices and 6 are free" in because
+        assert "no 2 nodes have 5 free together, and it is not spread over more" in because
+
+    play_on(world(*[(A100, 4)] * 3, ("cpu", 5)), story, tmp_path, policy=policy)

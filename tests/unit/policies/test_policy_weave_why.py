@@ -335,5 +335,6 @@ def test_less_in_all_may_count_for_more() -> None:
     assert choice(world, "a", 1151.0).startswith(
         "4 devices rather than 2, with which it is expected to get 50 % less done, while the "
         "others together would gain 11 % of what it gets done now (less in all, but more of jobs "
-        "that count for more; not enough for the restarts, or the search missed it, which takes one step at a time)"
+        "that count for more; not enough for the restarts, or the search missed it, which takes "
+        "one step at a time)"
     )

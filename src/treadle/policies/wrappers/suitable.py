@@ -121,7 +121,7 @@ class Suitable(Remembering):
             lacks = lacking(snapshot, row, places(row, snapshot.cluster))
         views = self._views(snapshot).values()
         mine = next((view for view in views if job in view.ranking), None)
-        found = self.inner.why(snapshot if mine is None else self._alike(mine), job)
+        found = self.inner.why(snapshot if mine is None else self._alike(_own(mine, row)), job)
         if not lacks:
             return found
         if found.cause == "devices":
@@ -356,6 +356,16 @@ class Suitable(Remembering):
                 answers[pool] = again
                 rest = [job for job in rest if job.id not in begun]
         return answers
+
+
+def _own(view: Snapshot, row: Job) -> Snapshot:
+    """Of a pool, what a waiting job may be given: it is not told of other devices."""
+    usable = usable_by(row.spec, view.cluster, row.only_on)
+    if row.allocation is not None or usable == view.cluster.names:
+        return view
+    names = {job.id for job in view.waiting()}
+    names |= {job.id for job in view.holding() if _is_on(job, usable)}
+    return narrowed(view, view.cluster.part(usable), names)
 
 
 def _could_move(job: Job, free: int, snapshot: Snapshot, pool: Pool) -> bool:
