@@ -9,7 +9,7 @@ from treadle.core.cluster import Node
 from treadle.core.events import NodeLost
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
-from treadle.wire.problems import InvalidRequestError
+from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 A100, H200 = "NVIDIA A100", "NVIDIA H200"
 
@@ -294,3 +294,13 @@ def test_devices_that_a_job_may_not_use_are_not_counted_as_free_for_it(
         assert "no 2 nodes have 5 free together, and it is not spread over more" in because
 
     play_on(world(*[(A100, 4)] * 3, ("cpu", 5)), story, tmp_path, policy=policy)
+
+
+def test_devices_that_a_wrong_name_may_have_meant_are_listed(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for name, expected in (("n4:9", "n4:0 to n4:0"), ("zz:0", "n3:0 to n3:0, ...")):
+            with pytest.raises(NotFoundError) as refused:
+                await here.live.manage(ME, name, "avoid")
+            assert str(refused.value).endswith(expected)
+
+    play_on(world(*[(A100, 1)] * 5), story, tmp_path)
