@@ -378,3 +378,14 @@ def test_a_table_keeps_to_its_width_and_counts_wide_letters_twice() -> None:
     assert table(columns, rows, width=20) == (
         "A          B  D\n\u4e2d\u6587\u4e2d\u6587   1  a lo..\nx         22"
     )
+
+
+def test_logs_of_a_job_that_printed_nothing_say_how_it_ended(capsys) -> None:
+    because = "the command nosuch was not found"
+    failed = replace(DONE, state=State.FAILED, code=127, because=because)
+    assert treadle(ValueClient(views=[failed], logs={(1, 0): ""}), "logs", "9") == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"failed with exit code 127: {because}; it printed nothing\n" in shown.err
+    assert treadle(ValueClient(views=[running("9")], logs={(1, 0): ""}), "logs", "9") == 0
+    assert "job 9 has printed nothing yet\n" in capsys.readouterr().err

@@ -61,6 +61,12 @@ def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
     )
 
 
+def test_a_hold_can_be_taken_back_while_the_job_stops_for_it(capsys) -> None:
+    stopping = replace(job("11", State.STOPPING), cause="held", because="its user holds it")
+    assert treadle(ValueClient(views=[stopping]), "release", "11") == 0
+    assert "released" in capsys.readouterr().out
+
+
 def test_a_job_that_is_not_there_does_not_keep_the_others_from_it(capsys) -> None:
     client = ValueClient(views=[job("11")])
     assert treadle(client, "cancel", "98", "11", "nobody") == 102

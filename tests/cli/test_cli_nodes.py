@@ -1,5 +1,6 @@
 """`treadle nodes`: which nodes are drained, and orders about them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,12 @@ def test_a_node_is_drained_and_used_again(capsys) -> None:
     assert drained == "node box is drained: it takes no new jobs; 1 job still on it\n"
     assert printed(capsys, client, "nodes", "undrain", "box") == "node box is in use\n"
     assert client.asked == [("drain", "box"), ("undrain", "box")]
+
+
+def test_orders_about_nodes_and_devices_are_answered_as_json(capsys) -> None:
+    client = ValueClient()
+    for words in (("nodes", "drain", "box"), ("nodes", "undrain", "box"), ("device", "0", "avoid")):
+        assert json.loads(printed(capsys, client, *words, "--json"))["name"] == "box"
 
 
 def test_nodes_says_which_are_drained(capsys) -> None:

@@ -52,14 +52,14 @@ def test_every_policy_sees_a_small_workload_through(tmp_path: Path, policy: str)
 @pytest.mark.parametrize(
     ("text", "worn"),
     [
-        ("afs", "afs+suitable+priority+elsewhere+pays+steady+reserve+share+host"),
+        ("afs", "afs+few+suitable+priority+elsewhere+pays+steady+reserve+share+host"),
         (
             "afs+steady?run_s=5",
-            "afs+suitable+priority+elsewhere+pays+steady?run_s=5+reserve+share+host",
+            "afs+few+suitable+priority+elsewhere+pays+steady?run_s=5+reserve+share+host",
         ),
         (
             "las+steady+elsewhere?patience_s=1e+2+defrag",
-            "las+defrag+suitable+priority+elsewhere?patience_s=1e+2+pays+steady+reserve+share+host",
+            "las+defrag+few+suitable+priority+elsewhere?patience_s=1e+2+pays+steady+reserve+share+host",
         ),
         ("afs+steady+steady", "afs+steady+steady"),
     ],
@@ -77,7 +77,7 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
             shown = await live.set_policy(ME, PolicyChange(policy=policy))
             assert shown.policy == policy
-            around = "suitable+priority+elsewhere+pays+steady+reserve+share+host"
+            around = "few+suitable+priority+elsewhere+pays+steady+reserve+share+host"
             assert shown.worn == f"{policy}+{around}"
             await asyncio.sleep(0.02)
         for job in jobs:

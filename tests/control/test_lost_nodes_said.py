@@ -16,8 +16,8 @@ from treadle.wire.problems import LostOutputError, UnavailableError
 
 LATEST = "it waits until its lease there has run out, in ([1234] s|a moment) at the latest; "
 ANEW = (
-    "it began anew: no other node has checkpoints of it, and those of attempt 1 are on node {}, "
-    "which was lost"
+    "it began anew: no other node has checkpoints of it, and any that attempt 1 wrote are on node "
+    "{}, which was lost"
 )
 COPY = (
     "it went on from the copy of its checkpoints on node {}, written (\\d+ s|a moment) before it "
@@ -44,7 +44,7 @@ def test_a_job_that_is_lost_says_so_while_its_node_may_still_run_it(tmp_path: Pa
         await lost(live, world, own, away)
         for job, name, whence in (
             (one, own, "the beginning: it is not resumable"),
-            (gang, away, "the newest checkpoint that is left"),
+            (gang, away, "the newest checkpoint that is left, if there is one"),
         ):
             view = (await live.job(job)).job
             assert view.state is State.STOPPING

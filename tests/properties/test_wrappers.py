@@ -50,7 +50,7 @@ TOGETHER = (
     "srtf+priority+elsewhere+steady?run_s=1&rest_s=1",
     "afs+priority+elsewhere+pays?unknown_s=3+steady?run_s=5&rest_s=2+host",
     "muri-l+priority+steady?run_s=0&rest_s=0",
-    "afs+suitable+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+host",
+    "afs+few+suitable+priority+elsewhere+steady?run_s=5&rest_s=2+reserve?overtakes=0.2+share+host",
     "las+priority+steady?run_s=1&rest_s=1+reserve?wait_s=5&lengths=0.5+share+host",
     "antman+reserve?overtakes=0+share",
     "antman+priority+elsewhere+steady?run_s=2",

@@ -77,6 +77,7 @@ WRAPPERS: Mapping[str, str] = {
     "defrag": "treadle.policies.wrappers.defrag:defrag",
     "try-small": "treadle.policies.wrappers.trial:try_small",
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
+    "few": "treadle.policies.wrappers.few:few",
     "suitable": "treadle.policies.wrappers.suitable:suitable",
     "priority": "treadle.policies.wrappers.priority:priority",
     "pays": "treadle.policies.wrappers.pays:pays",

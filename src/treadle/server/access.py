@@ -110,7 +110,7 @@ def check_access(needed: Needed, who: Who | None, *, job: str = "") -> None:
     if who is None:
         raise NotKnownError(
             "this request needs a token",
-            hint="set TREADLE_TOKEN, or use the Unix socket; `treadle token` creates tokens",
+            hint="set TREADLE_TOKEN, or use the Unix socket; `treadle token make NAME` creates one",
         )
     if who.job:
         if needed != JOB:

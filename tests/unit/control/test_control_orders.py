@@ -91,3 +91,44 @@ def test_a_dry_run_after_a_job_that_has_ended_starts_now(tmp_path: Path) -> None
             await starts(after=("99",))
 
     play(story, tmp_path)
+
+
+def test_a_job_that_stops_because_its_user_holds_it_can_be_released_before_it_has(
+    tmp_path: Path,
+) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", resumable=True)
+        await here.reached(job, RUNS)
+        here.memory.hang(job)
+        (view,) = await here.live.hold(ME, job)
+        await here.reached(job, State.STOPPING)
+        (view,) = (await here.live.jobs()).jobs
+        assert (view.state, view.cause) == (State.STOPPING, "held")
+        assert view.because.startswith("its user holds it; ")
+        await here.live.release(ME, job)
+        assert (await here.live.why(job)).because.startswith("it is preempted and will resume")
+        here.memory.release(job)
+        await here.reached(job, RUNS)
+
+    play(story, tmp_path)
+
+
+def test_a_job_that_is_resized_in_place_is_not_said_to_restart(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        both = (("announce", "size"), "changing to"), ((), "restarting on")
+        for announced, said in both:
+            words = (*announced, ";", "forever") if announced else ("forever",)
+            job = await here.submit(*words, devices="1,2", resumable=True, estimate_s=9000)
+            await here.reached(job, RUNS)
+            await here.settle()
+            here.memory.hang(job)
+            other = await here.submit("forever", estimate_s=9000)
+            await here.reached(job, State.RESIZING)
+            (view,) = [view for view in (await here.live.jobs()).jobs if view.id == job]
+            assert view.because.startswith(f"it is {said} 1 device"), view.because
+            here.memory.release(job)
+            for each in (job, other):
+                await here.live.cancel(ME, each)
+                await here.reached(each, State.CANCELLED)
+
+    play(story, tmp_path, devices=2, policy="afs+steady?run_s=0&rest_s=0")

@@ -9,7 +9,7 @@ from treadle.core.cluster import Node
 from treadle.core.events import NodeLost
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
-from treadle.wire.problems import InvalidRequestError
+from treadle.wire.problems import InvalidRequestError, NotFoundError
 
 A100, H200 = "NVIDIA A100", "NVIDIA H200"
 
@@ -133,21 +133,59 @@ def test_the_node_to_undrain_is_one_with_devices_of_the_type(tmp_path: Path) -> 
     play_on(world(*nodes), story, tmp_path)
 
 
-def test_a_job_stays_small_though_devices_of_another_type_are_free(tmp_path: Path) -> None:
-    """It may use both types, and could grow only on that which it has."""
+async def beside_another(here: Bench) -> str:
+    """An elastic job on one of two devices, and four of another type that are drained."""
+    await here.live.order_node(ME, "n1", "drain")
+    other = await here.submit("forever", device_type="a100")
+    assert await nodes_of(here, other) == {"n0"}
+    small = await here.submit("forever", devices="1..4", resumable=True, estimate_s=86_400)
+    assert await nodes_of(here, small) == {"n0"}
+    return small
 
+
+@pytest.mark.parametrize("policy", ["afs", "weave-l"])
+def test_a_small_job_says_why_it_does_not_go_to_free_devices_of_another_type(
+    tmp_path: Path, policy: str
+) -> None:
     async def story(here: Bench) -> None:
-        await here.live.order_node(ME, "n1", "drain")
-        other = await here.submit("forever", device_type="a100")
-        assert await nodes_of(here, other) == {"n0"}
-        small = await here.submit("forever", devices="1..2", resumable=True)
-        assert await nodes_of(here, small) == {"n0"}
+        small = await beside_another(here)
         await here.live.order_node(ME, "n1", "undrain")
         await here.settle()
         because = (await here.live.why(small)).because
-        assert because.endswith("2 devices are its next size, and both are taken")
+        assert (
+            "2 devices are its next size; of its type both are taken, and 4 of type NVIDIA H200 "
+            "are free: it is left alone for a while after its start"
+        ) in because
 
-    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="afs")
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
+
+
+@pytest.mark.parametrize(
+    "policy", ["afs+steady?run_s=0&rest_s=0", "weave-l+steady?run_s=0&rest_s=0"]
+)
+def test_a_small_job_goes_to_free_devices_of_another_type(tmp_path: Path, policy: str) -> None:
+    async def story(here: Bench) -> None:
+        small = await beside_another(here)
+        await here.live.order_node(ME, "n1", "undrain")
+        for _ in range(5000):
+            if len((await here.live.job(small)).job.devices) == 4:
+                break
+            await here.settle()
+        assert await nodes_of(here, small) == {"n1"}
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
+
+
+def test_a_job_that_may_have_either_type_leaves_room_to_one_that_can_grow(tmp_path: Path) -> None:
+    """1. An elastic job is on one of the two devices of the first node. 2. All of the second are
+    free."""
+
+    async def story(here: Bench) -> None:
+        small = await here.submit("forever", devices="1..2", device_type="a100", resumable=True)
+        assert await nodes_of(here, small) == {"n0"}
+        assert await nodes_of(here, await here.submit("forever")) == {"n1"}
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="backfill")
 
 
 @pytest.mark.parametrize("kind", [A100, H200])
@@ -210,3 +248,59 @@ def test_any_is_all_devices_under_every_policy(tmp_path: Path, policy: str) -> N
 
     nodes = (("cpu", 2), ("cpu", 3), (A100, 2), (H200, 4))
     play_on(world(*nodes), story, tmp_path, policy=policy)
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "backfill", "afs"])
+def test_a_job_larger_than_a_node_starts_on_parts_of_as_few_nodes(
+    tmp_path: Path, policy: str
+) -> None:
+    """Of five devices two nodes are needed in any case: of four and two, or of three and three."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever", device_type="h200"), State.RUNNING)
+        wide = await here.submit("forever", devices="5")
+        assert await nodes_of(here, wide) == {"n0", "n1"}
+        slot = await here.submit("forever", device_type="cpu")
+        assert await nodes_of(here, slot) <= {"n2", "n3", "n4"}
+        spread = await here.submit("forever", devices="4", device_type="cpu")
+        assert len(await nodes_of(here, spread)) == 2
+
+    nodes = ((A100, 2), (H200, 4), ("cpu", 2), ("cpu", 3), ("cpu", 2))
+    play_on(world(*nodes), story, tmp_path, policy=policy)
+
+
+async def half_full(here: Bench) -> None:
+    """Two of the four GPUs of each node are taken."""
+    pairs = [await here.submit("forever", devices="2") for _ in range(6)]
+    where = {(await nodes_of(here, pair)).pop(): pair for pair in pairs}
+    for pair in where.values():
+        await here.live.cancel(ME, pair)
+        await here.reached(pair, State.CANCELLED)
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "backfill", "afs"])
+def test_devices_that_a_job_may_not_use_are_not_counted_as_free_for_it(
+    tmp_path: Path, policy: str
+) -> None:
+    """A job that may have all types waits for more than are free, and one behind it wants GPUs."""
+
+    async def story(here: Bench) -> None:
+        await half_full(here)
+        await here.submit("forever", devices="13", device_type="any")
+        gang = await here.submit("forever", devices="5")
+        await here.settle()
+        because = (await here.live.why(gang)).because
+        assert "5 devices and 6 are free" in because
+        assert "no 2 nodes have 5 free together, and it is not spread over more" in because
+
+    play_on(world(*[(A100, 4)] * 3, ("cpu", 5)), story, tmp_path, policy=policy)
+
+
+def test_devices_that_a_wrong_name_may_have_meant_are_listed(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for name, expected in (("n4:9", "n4:0 to n4:0"), ("zz:0", "n3:0 to n3:0, ...")):
+            with pytest.raises(NotFoundError) as refused:
+                await here.live.manage(ME, name, "avoid")
+            assert str(refused.value).endswith(expected)
+
+    play_on(world(*[(A100, 1)] * 5), story, tmp_path)

@@ -133,7 +133,7 @@ def test_a_node_that_is_lost_while_its_job_is_resized_is_named(tmp_path: Path) -
         assert here.state(job) is State.RESIZING
         assert (await here.live.why(job)).because == (
             f"node {left} was lost; what is left of it is being stopped; then it runs again on "
-            "2 devices, from the newest checkpoint that is left"
+            "2 devices, from the newest checkpoint that is left, if there is one"
         )
 
     play_on(world, story, tmp_path, policy="afs+steady?run_s=0&rest_s=0")

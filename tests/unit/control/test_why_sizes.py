@@ -97,9 +97,7 @@ def test_a_job_that_waits_for_a_drained_node_is_not_in_the_queue(tmp_path: Path)
         waits = await here.submit("true")
         await here.settle()
         why = await here.live.why(waits)
-        assert why.evidence[0].endswith(
-            ", 1 job waits, 1 more waits for more devices than are in use"
-        )
+        assert why.evidence[0].endswith(", 1 job waits, 1 more does not fit even if all are free")
         assert place_text(why) == "the only job in the queue"
 
     play_on(MemoryWorld.of(*NEAR), story, tmp_path)

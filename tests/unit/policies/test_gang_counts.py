@@ -23,12 +23,13 @@ from treadle.core.events import (
 from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
 from treadle.policies.wrappers.reservation import lines_in, reservations
 from treadle.policies.wrappers.reserve import until_reserved
 from treadle.policies.wrappers.suitable import Suitable
 from treadle.testing.builders import job
 
-LIVE = "afs+suitable+priority+elsewhere+pays+steady+reserve+share+host"
+LIVE = "afs+few+suitable+priority+elsewhere+pays+steady+reserve+share+host"
 NODE = Node("n1", 2)
 
 
@@ -125,7 +126,7 @@ class _Counting(Policy):
 
 def test_what_is_remembered_of_a_pool_is_handed_on_when_types_come_and_go() -> None:
     gpu, other = Node("g", 2, device_type="A100"), Node("c", 2, device_type="H200")
-    scheduler = Scheduler(Suitable(_Counting()), Cluster((gpu,)))
+    scheduler = Scheduler(Suitable(_Counting(), ScalingModel()), Cluster((gpu,)))
 
     def seen() -> dict[tuple[str, ...], int]:
         note = getattr(scheduler.state.memory, "own", None)

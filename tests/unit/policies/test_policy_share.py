@@ -246,7 +246,7 @@ def test_sharing_can_be_switched_off_for_any_policy() -> None:
         told(scheduler, 0.0, seen("a"))
         assert told(scheduler, 1.0, seen("b")) == []
     assert wrapped("muri-l?group=2&share=off") == (
-        "muri-l?group=2+suitable+priority+elsewhere+pays+steady+reserve+host"
+        "muri-l?group=2+few+suitable+priority+elsewhere+pays+steady+reserve+host"
     )
 
 

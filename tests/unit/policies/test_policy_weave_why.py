@@ -163,8 +163,8 @@ def test_what_others_lose_is_counted_in_the_work_of_the_job() -> None:
     )
     # 0.55 s for an iteration on two devices, 1 s on one: each of two others loses 0.45.
     assert choice(world, "j0").startswith(
-        "2 devices rather than 4, with which it is expected to get 69 % more done and the "
-        "others lose 90 % of its work; "
+        "2 devices rather than 4, with which it is expected to get 69 % more done, while the "
+        "others together would lose 90 % of what it gets done now; "
     )
 
 
@@ -205,8 +205,9 @@ def test_an_alternative_that_does_more_and_was_not_chosen_says_why() -> None:
     world.step(10.0, submitted("b", 1000), submitted("c", 1000))
     assert world.size("a") == 4
     assert choice(world, "a", 11.0).startswith(
-        "4 devices rather than 2, with which it is expected to get 41 % less done and the "
-        "others gain 65 % of its work (more in all, but not enough for the restarts); "
+        "4 devices rather than 2, with which it is expected to get 41 % less done, while the "
+        "others together would gain 65 % of what it gets done now (more in all, but not enough "
+        "for the restarts); "
     )
 
 
@@ -220,8 +221,8 @@ def test_work_that_counts_for_less_is_named_as_the_reason() -> None:
         submitted("c", 1e4),
     )
     assert world.size("a") == 4
-    assert " of its work (more in all, but of jobs that come later in the order" in choice(
-        world, "a"
+    assert " what it gets done now (more in all, but of jobs that come later in the order" in (
+        choice(world, "a")
     )
 
 
@@ -332,7 +333,8 @@ def test_less_in_all_may_count_for_more() -> None:
     world.step(101.0, submitted("c", 20000, (1, 2, 3, 4)))
     world.step(1101.0, submitted("d", 5000, (1, 2)))
     assert choice(world, "a", 1151.0).startswith(
-        "4 devices rather than 2, with which it is expected to get 50 % less done and the others "
-        "gain 11 % of its work (less in all, but more of jobs that count for more; not enough for "
-        "the restarts, or the search missed it, which takes one step at a time)"
+        "4 devices rather than 2, with which it is expected to get 50 % less done, while the "
+        "others together would gain 11 % of what it gets done now (less in all, but more of jobs "
+        "that count for more; not enough for the restarts, or the search missed it, which takes "
+        "one step at a time)"
     )

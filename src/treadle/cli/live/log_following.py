@@ -42,10 +42,12 @@ class Printer:
     raw: bool
     prefix: bool | None = None  # None: if there is more than one rank
     begun: dict[int, str] = field(default_factory=dict)  # incomplete lines, by rank
+    wrote: bool = False
 
     def write(self, rank: int, text: str) -> None:
         if not text:
             return
+        self.wrote = True
         safe = text if self.raw else log_text(text)
         if not self.prefix:
             _echo(safe)

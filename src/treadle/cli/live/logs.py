@@ -78,6 +78,8 @@ def logs(
         return follower.follow()
     numbers = _attempts(here, detail, attempt, since_s)
     _show_all(here, detail, numbers, choice, printer, tail=tail or 0)
+    if numbers and not printer.wrote and not follow:
+        _note_empty(detail)
     if not (follow and detail.job.state.ended):
         return 0
     note(end_sentence(detail.job))
@@ -137,6 +139,13 @@ def _attempts(
     first = f", the first started {ago(ran[0].started_at, here.now())}" if ran else ""
     note(f"lines have no timestamps: {count} ran in the last {short_span(since_s)}{first}")
     return [run.number for run in ran]
+
+
+def _note_empty(detail: JobDetail) -> None:
+    """That nothing was printed, and why if the job has ended."""
+    view = detail.job
+    wrote = "it printed nothing" if view.state.ended else "has printed nothing yet"
+    note(f"{end_sentence(view)}; {wrote}" if view.state.ended else f"job {plain(view.id)} {wrote}")
 
 
 def _note_earlier(detail: JobDetail) -> None:

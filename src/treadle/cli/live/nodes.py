@@ -48,23 +48,28 @@ def nodes(context: click.Context, as_json: bool) -> None:
 
 @nodes.command()
 @click.argument("name")
-def drain(name: str) -> None:
+@json_option
+def drain(name: str, as_json: bool) -> None:
     """Start no more jobs on node NAME.
 
     Jobs that can be resized and resumed go on elsewhere; the others end there.
     """
-    _order_node(name, "drain")
+    _order_node(name, "drain", as_json=as_json)
 
 
 @nodes.command()
 @click.argument("name")
-def undrain(name: str) -> None:
+@json_option
+def undrain(name: str, as_json: bool) -> None:
     """Use node NAME again."""
-    _order_node(name, "undrain")
+    _order_node(name, "undrain", as_json=as_json)
 
 
-def _order_node(name: str, order: str) -> None:
+def _order_node(name: str, order: str, *, as_json: bool) -> None:
     node = session().client.order_node(name, order)
+    if as_json:
+        echo_json(node)
+        return
     jobs = {job for each in node.devices for job in each.jobs}
     runs = f"; {several(len(jobs), 'job')} still on it" if node.drained and jobs else ""
     state = "drained: it takes no new jobs" if node.drained else "in use"
@@ -74,7 +79,8 @@ def _order_node(name: str, order: str) -> None:
 @click.command()
 @click.argument("name")
 @click.argument("order", type=click.Choice(["manage", "avoid", "unquarantine"]))
-def device(name: str, order: str) -> None:
+@json_option
+def device(name: str, order: str, as_json: bool) -> None:
     """Let Treadle use device NAME (manage), not use it (avoid), or end its quarantine.
 
     A job on an avoided device keeps running until it ends.
@@ -84,6 +90,9 @@ def device(name: str, order: str) -> None:
         node = here.client.unquarantine(name)
     else:
         node = here.client.order_device(name, order)
+    if as_json:
+        echo_json(node)
+        return
     changed = [each for each in node.devices if name in (each.name, str(each.number), each.uuid)]
     for each in changed:
         because = f": {plain(each.because)}" if each.because else ""

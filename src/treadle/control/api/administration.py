@@ -109,10 +109,10 @@ class Administration:
             known = node.name == name and number.isascii() and number.isdigit()
             if known and int(number[:6]) < node.device_count:
                 return Device(name, int(number))
-        spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in nodes]
-        raise UnknownNameError(
-            f"there is no device {text[:80]!r}; expected {', or '.join(spans[:4])}"
-        )
+        meant = [node for node in nodes if node.name == name] or nodes
+        spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in meant[:4]]
+        known = ", or ".join(spans) + (", ..." if len(meant) > 4 else "")
+        raise UnknownNameError(f"there is no device {text[:80]!r}; expected {known}")
 
 
 @contextmanager

@@ -30,6 +30,19 @@ def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:
     return sum(map(free.count_on, nodes)) - shut
 
 
+def free_elsewhere(scheduler: Scheduler, job: Job) -> dict[str, int]:
+    """Free devices of other types than a job has that it may go on with, by type."""
+    free, closed, cluster = scheduler.tenancy.free, scheduler.closed, scheduler.cluster
+    others = usable_by(job.spec, cluster, job.only_on) - _may_have(job, cluster)
+    found: dict[str, int] = {}
+    for node in cluster.nodes:
+        if node.name in others:
+            shut = sum(1 for each in closed if each.node == node.name and free.holds((each,)))
+            count = free.count_on(node.name) - shut
+            found[node.device_type] = found.get(node.device_type, 0) + count
+    return {each: count for each, count in found.items() if count}
+
+
 def device_count(scheduler: Scheduler, job: Job | None = None) -> int:
     """How many devices there are; of one job, those that it may use."""
     nodes = _nodes(scheduler, job)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import GAIN_MIN, speed_at
-from treadle.control.api.queue_order import free_devices, free_text
+from treadle.control.api.queue_order import free_devices, free_elsewhere, free_text
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
-from treadle.core.wording import devices, named_jobs, several, span
+from treadle.core.wording import are, devices, named_jobs, several, span
 from treadle.policies.rubick.rubick import Rubick
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
 from treadle.policies.wrappers.reservation import reservations
@@ -29,8 +29,28 @@ def why_small(context: Context, row: Job) -> str:
     larger = [size for size in spec.sizes if row.size < size]
     fits = [size for size in larger if size <= row.size + free]
     if not fits:
-        have = free_text(scheduler, row)
-        return f"{devices(larger[0])} are its next size, and {have}"
+        have, next_size = free_text(scheduler, row), f"{devices(larger[0])} are its next size"
+        if elsewhere := _elsewhere(context, row):
+            return f"{next_size}; of its type {have}, and {elsewhere}"
+        return f"{next_size}, and {have}"
+    return _why_none_of(context, row, fits)
+
+
+def _elsewhere(context: Context, row: Job) -> str:
+    """Why it does not go on with more devices of another type; empty if too few are free."""
+    for kind, free in free_elsewhere(context.scheduler, row).items():
+        fits = [size for size in row.spec.sizes if row.size < size <= free]
+        if fits:
+            said = f"{free} of type {kind} {are(free)} free"
+            if not context.scheduler.policy.resizes:
+                return f"{said}, where {context.charge.policy} does not move it"
+            return f"{said}: {_why_none_of(context, row, fits)}"
+    return ""
+
+
+def _why_none_of(context: Context, row: Job, fits: Sequence[int]) -> str:
+    """Why a running job has none of these larger sizes, for which enough is free."""
+    spec = row.spec
     fastest = max(speed_at(context, spec, size) for size in fits)
     if fastest < GAIN_MIN * speed_at(context, spec, row.size):
         return "more of them are not expected to make it faster"

@@ -41,7 +41,7 @@ def evidence(context: Context, row: Job) -> tuple[str, ...]:
     away = len(scheduler.unfit) if waiting > len(scheduler.unfit) else 0
     wait = jobs(waiting - away, "waits", "wait") if waiting else "no job waits"
     if away:
-        wait += f", {several(away, 'more waits', 'more wait')} for more devices than are in use"
+        wait += f", {several(away, 'more does', 'more do')} not fit even if all are free"
     if limited:
         wait += f", {several(limited, 'more waits', 'more wait')} for the limit of an array"
     lines = [f"{hold}, {free}, {wait}"]

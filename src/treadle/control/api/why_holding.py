@@ -47,28 +47,28 @@ def _starting(context: Context, record: JobRecord, row: Job) -> Finding:
     if stuck := context.stuck(row.id):
         return Finding(cause, stuck)
     if record.resizing:
-        return Finding(cause, f"it is restarting on {devices(row.size)}")
+        # An attempt that can be changed while it runs is, unless something comes between.
+        how = "changing to" if "size" in record.changes else "restarting on"
+        return Finding(cause, f"it is {how} {devices(row.size)}")
     return Finding(cause, f"its processes are being launched on {devices(row.size)}")
 
 
 def _stopping(context: Context, record: JobRecord, row: Job) -> Finding:
-    ordered = ""
+    ordered, cause = "", "stopping"
     if row.phase is Phase.CANCELLING:
         ordered = "it was cancelled"
     elif USER in context.scheduler.blocked.get(record.id, ()):
-        ordered = "its user holds it"
+        ordered, cause = "its user holds it", "held"  # A release takes that back.
     if loss := _loss(context, record):
         text = f"{ordered}; {loss}" if ordered else f"{loss}; then it runs again, {_from(row)}"
-        return Finding("stopping", text)
+        return Finding(cause, text)
     how = ordered or "it is preempted and will resume later"
     if stuck := context.stuck(row.id):
-        return Finding("stopping", f"{how}; {stuck}")
+        return Finding(cause, f"{how}; {stuck}")
     left_s = record.grace_s - (context.clock.now() - row.since_at)
     if left_s > 0:
-        return Finding("stopping", f"{how}; it has {span(left_s)} left to end by itself")
-    return Finding(
-        "stopping", f"{how}; its {record.grace_s:g} s of grace are over, and it is killed"
-    )
+        return Finding(cause, f"{how}; it has {span(left_s)} left to end by itself")
+    return Finding(cause, f"{how}; its {record.grace_s:g} s of grace are over, and it is killed")
 
 
 def _loss(context: Context, record: JobRecord) -> str:
@@ -84,7 +84,7 @@ def _loss(context: Context, record: JobRecord) -> str:
 def _from(row: Job) -> str:
     """Where it goes on."""
     if row.spec.resumable:
-        return "from the newest checkpoint that is left"
+        return "from the newest checkpoint that is left, if there is one"
     return "from the beginning: it is not resumable"
 
 

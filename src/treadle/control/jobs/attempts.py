@@ -61,14 +61,15 @@ def started(row: AttemptRow, fact: JobStarted, at: float) -> AttemptRow:
 
 def fallback_text(fallback: Fallback, started_at: float | None) -> str:
     """What an attempt began with; the end of a sentence."""
-    lost = f"attempt {fallback.attempt} are on node {fallback.lost}, which was lost"
+    lost = f"are on node {fallback.lost}, which was lost"
     if not fallback.copy_on:
-        return f"it began anew: no other node has checkpoints of it, and those of {lost}"
+        any_of_it = f"any that attempt {fallback.attempt} wrote {lost}"
+        return f"it began anew: no other node has checkpoints of it, and {any_of_it}"
     age = ""
     if fallback.written_at is not None and started_at is not None:
         age = f", written {span(started_at - fallback.written_at)} before it started"
     copy = f"the copy of its checkpoints on node {fallback.copy_on}{age}"
-    return f"it went on from {copy}; those of {lost}"
+    return f"it went on from {copy}; those of attempt {fallback.attempt} {lost}"
 
 
 def noted(row: AttemptRow, fact: CodeChanged | RankReplaced) -> AttemptRow:

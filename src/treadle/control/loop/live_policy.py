@@ -26,13 +26,14 @@ from treadle.policies.wrappers.wrapper import Wrapper
 
 DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
-# Around every policy, the innermost first: devices that suit each job; priorities; failed jobs
+# Around every policy, the innermost first: jobs larger than a node on parts of few nodes; devices
+# that suit each job; priorities; failed jobs
 # later and elsewhere; no change that does not pay before its job ends; no thrashing; gangs in turn;
 # joining running jobs; host memory and cores of all that would start. Within `suitable` a policy,
 # and the wrappers that its user names, see devices of one type. A job that backs off must see which
 # jobs of lower priority would overtake it, so `elsewhere` comes outside of `priority`. `pays` and
 # `steady` hide running jobs, which `reserve` and `share` must see.
-AROUND = ("suitable", "priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
+AROUND = ("few", "suitable", "priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
 _SHARE_OFF = "share=off"
 _SHARE_ON = "share=on"
 

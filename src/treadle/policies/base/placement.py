@@ -131,6 +131,33 @@ def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ..
     return devices
 
 
+def on_few(free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+    """For what is larger than a node, as many nodes as whole ones would be, with enough free; None
+    if there are none.
+
+    No placement, since it is not monotone: three and three free devices are room for six, and not
+    for the four of one node.
+    """
+    if not free.largest < size <= free.total:
+        return None
+    devices = Count().place(free, size)
+    nodes = {device.node for device in devices or ()}
+    return devices if len(nodes) <= nodes_needed(free, size) else None
+
+
+def nodes_needed(free: FreeDevices, size: int) -> int:
+    """The fewest nodes that could hold so many devices if they were empty."""
+    needed = -(-size // free.largest)
+    if needed == 1:
+        return 1
+    left = size
+    for number, count in enumerate(sorted(free.capacity, reverse=True)):
+        if left <= 0:
+            return number
+        left -= count
+    return len(free.capacity)
+
+
 def _whole(free: FreeDevices, size: int) -> list[tuple[int, int]]:
     """How many whole nodes of each size it takes, as on the empty cluster: the largest first.
 

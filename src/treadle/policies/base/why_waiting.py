@@ -1,10 +1,11 @@
 """Why a job waits, in one word and one sentence with its numbers."""
 
+from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Reason, Snapshot
 from treadle.core.wording import are, devices, free_of, jobs, named_jobs, several
-from treadle.policies.base.placement import Placement
+from treadle.policies.base.placement import Placement, nodes_needed, on_few
 
 _NAMED_MAX = 4  # jobs in a sentence
 
@@ -34,12 +35,11 @@ def why_waiting(
             # Where jobs overtake, the rank is not the order of starts.
             f"{f'; {_ranks_ahead(ahead)} of it' if in_order else ''}",
         )
-    if placement.place(snapshot.free, size) is None:
-        most = max(snapshot.free.count(p) for p in range(len(snapshot.free.capacity)))
+    if placement.place(snapshot.free, size) is None and (ahead or not on_few(snapshot.free, size)):
         return Reason(
             "fragmentation",
             f"it asks for {devices(size)} and {free} {are(free)} free, but not where it needs "
-            f"them: the emptiest node has {most} free",
+            f"them: {_where(snapshot.free, size)}",
         )
     if in_order and ahead:
         first = next(snapshot.waiting())
@@ -58,6 +58,16 @@ def why_waiting(
         "rank",
         f"it ranks behind {several(ahead, 'waiting job')} and is started when its turn comes",
     )
+
+
+def _where(free: FreeDevices, size: int) -> str:
+    """Why so many free devices are not enough."""
+    if size <= free.largest:
+        return f"the emptiest node has {free.most_on_a_node()} free"
+    nodes = several(nodes_needed(free, size), "node")
+    if on_few(free, size) is not None:
+        return f"{nodes} have them in parts, and a job ahead of it comes first"
+    return f"no {nodes} have {size} free together, and it is not spread over more"
 
 
 def _why_holding(job: Job, snapshot: Snapshot) -> Reason:

@@ -23,6 +23,7 @@ _COMPANY_MAX = 200  # jobs that are looked at for other company
 JOBS_MAX = 2000  # beyond so many, making the decision again takes too long
 _ROUNDING = 1e-9
 _LITTLE = 0.005  # a change of less reads as none
+_TIMES = 1.995  # a share of so much or more is said in times
 
 
 class Instead(Curves):
@@ -243,8 +244,9 @@ def _others(effect: _Effect) -> str:
         return ", while the others would get nothing done"
     if abs(effect.others) < _LITTLE:
         return " and the others as much as now"
-    verb = "gain" if effect.others > 0 else "lose"
-    return f" and the others {verb} {_percent(abs(effect.others))} of its work"
+    verb, part = "gain" if effect.others > 0 else "lose", abs(effect.others)
+    much = f"{_percent(part)} of" if part < _TIMES else f"{part:.1f} times"
+    return f", while the others together would {verb} {much} what it gets done now"
 
 
 def _percent(part: float) -> str:

@@ -11,12 +11,11 @@ from math import inf
 
 from treadle.core.allocation import Allocation
 from treadle.core.errors import InvalidInputError
-from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.core.wording import devices
-from treadle.policies.base.placement import Count, Placement
+from treadle.policies.base.placement import Count, Placement, nodes_needed
 from treadle.policies.wrappers.views import free_after, plain, starts
 from treadle.policies.wrappers.wrapper import Refusing
 
@@ -103,16 +102,3 @@ class Locality(Refusing):
         spec = job.spec
         predicted_s = job.remaining_at(job.observed_at) / self._belief.alone(spec, spec.asked)
         return job.since_at + self._share * predicted_s
-
-
-def nodes_needed(free: FreeDevices, size: int) -> int:
-    """The fewest nodes that could hold so many devices if they were empty."""
-    needed = -(-size // free.largest)
-    if needed == 1:
-        return 1
-    left = size
-    for number, count in enumerate(sorted(free.capacity, reverse=True)):
-        if left <= 0:
-            return number
-        left -= count
-    return len(free.capacity)

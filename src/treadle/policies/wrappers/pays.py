@@ -129,7 +129,7 @@ class Pays(Wrapper):
             if after is None or job.phase is not Phase.RUNNING or not self._grows(job, after):
                 continue
             probe = _unmeasured(job, after.size)
-            if not self._gains(job, after.size, now) or (probe and probed):
+            if not self._gains(job, after.size, now, after) or (probe and probed):
                 found.append(job)
             probed = probed or probe
         return found
@@ -137,14 +137,21 @@ class Pays(Wrapper):
     def _grows(self, job: Job, after: Allocation) -> bool:
         return job.allocation is not None and after.size > job.size and self._restart_s(job) > 0
 
-    def _gains(self, job: Job, size: int, now: float) -> bool:
-        """Whether a larger size saves more time than the restart costs, and the way back."""
-        cost_s = self._restart_s(job) * (2.0 if _unmeasured(job, size) else 1.0)
-        return self._left_s(job, now) * (1.0 - self._ratio(job, size)) > cost_s
+    def _gains(self, job: Job, size: int, now: float, after: Allocation | None = None) -> bool:
+        """Whether a larger size saves more time than the restart costs, and the way back.
 
-    def _ratio(self, job: Job, size: int) -> float:
+        after: the devices, where these are known.
+        """
+        cost_s = self._restart_s(job) * (2.0 if _unmeasured(job, size) else 1.0)
+        return self._left_s(job, now) * (1.0 - self._ratio(job, size, after)) > cost_s
+
+    def _ratio(self, job: Job, size: int, after: Allocation | None) -> float:
         """Time at the new size over time at the present one."""
-        return self._belief.alone(job.spec, job.size) / self._belief.alone(job.spec, size)
+        spec = job.spec
+        if after is not None and job.allocation is not None and spec.profile.by_type:
+            now = self._belief.iterations_per_s(spec, job.allocation, ())
+            return now / self._belief.iterations_per_s(spec, after, ())
+        return self._belief.alone(spec, job.size) / self._belief.alone(spec, size)
 
     def _on_probe(self, job: Job, now: float) -> bool:
         return (

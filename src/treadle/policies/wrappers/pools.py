@@ -52,7 +52,8 @@ def members_of(snapshot: Snapshot, pools: Sequence[Pool]) -> list[dict[JobId, No
     """The jobs of each pool. One that no pool suits is in none, and keeps what it has.
 
     A waiting job that may use several is in one with enough free devices, the one that jobs with no
-    choice want least; if there is none, in the one with the least to do.
+    choice want least, and of such the one with the least to do; if there is none, in the one with
+    the least to do of all.
     """
     at = {name: number for number, pool in enumerate(pools) for name in pool.nodes}
     found: list[dict[JobId, None]] = [{} for _ in pools]
@@ -96,8 +97,12 @@ class _Choice:
         """The number of its pool, of these that are open to it."""
         size = job.spec.sizes[0]
         free = [number for number in numbers if self._left[number] >= size]
-        wanted = self._fixed if free else self._busy
-        found = min(free or numbers, key=lambda number: wanted[number] / self._counts[number])
+
+        def demand(number: int) -> tuple[float, float]:
+            fixed, count = self._fixed[number] if free else 0, self._counts[number]
+            return fixed / count, self._busy[number] / count
+
+        found = min(free or numbers, key=demand)
         self._left[found] -= size
         self._busy[found] += size
         return found

@@ -8,10 +8,13 @@ the policy does not start it there, or stops it, it may go on what is left free 
 
 Two types are one pool while a job needs devices of both, and while tenants have quotas, which count
 devices of all types. A policy that tells GPUs from CPU slots (`Policy.knows_slots`) has both in one
-pool while a job may have both; while one needs both, all devices there look alike to it. In such a pool, and where a job is bound to the nodes that have
-its files (`Job.only_on`), the policy may give a job what it may not use. It is then asked again:
-about that job on the nodes that it may use, and about the others without it. A running job that
-would be given such devices keeps what it has.
+pool while a job may have both; while one needs both, all devices there look alike to it. In such
+a pool, and where a job is bound to the nodes that have its files (`Job.only_on`), the policy may
+give a job what it may not use. It is then asked again: about that job on the nodes that it may use,
+and about the others without it. A running job that would be given such devices keeps what it has.
+
+A running job that has fewer devices than it can use goes to another type where no job wants what is
+free, if the policy would give it more there than it has. Whether that pays is for `pays` to say.
 
 A policy that gives each job what it asks for would never start one that asks for more than is in
 any pool, as where its files are on a small node. Such a job is taken to ask for what there is.
@@ -26,6 +29,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import CPU, Cluster
 from treadle.core.device_types import Nodes, devices_on, named, needs_both, says_any
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.workers import says_slots
@@ -47,10 +51,13 @@ from treadle.policies.wrappers.wrapper import Note, Remembering
 def suitable(
     inner: Policy,
     placement: Placement,  # noqa: ARG001
-    belief: PerformanceModel,  # noqa: ARG001
+    belief: PerformanceModel,
 ) -> "Suitable":
     """A job runs only on devices that it may use, of one type where that is possible."""
-    return Suitable(inner)
+    return Suitable(inner, belief)
+
+
+FASTER = 1.02  # a job is not moved for less
 
 
 class _Asked(NamedTuple):
@@ -64,8 +71,9 @@ class _Asked(NamedTuple):
 class Suitable(Remembering):
     """The inner policy for each pool of devices."""
 
-    def __init__(self, inner: Policy) -> None:
+    def __init__(self, inner: Policy, belief: PerformanceModel) -> None:
         super().__init__(inner)
+        self._belief = belief
         self.in_order = False  # A job that waits for its type is overtaken by those of others.
 
     def decide(self, snapshot: Snapshot) -> Schedule:
@@ -84,6 +92,7 @@ class Suitable(Remembering):
         if stopped := [snapshot.jobs[name] for name, new in changes.items() if new is None]:
             found |= self._left_over(_stopping(snapshot, stopped), asked, found)
         changes |= found
+        changes |= self._larger_elsewhere(snapshot, asked, changes)
         until = min((one.schedule.valid_until for one in asked.values()), default=inf)
         memories = {pool.types: one.schedule.memory for pool, one in asked.items()}
         return Schedule(changes, until, self._noted(snapshot, memories))
@@ -112,7 +121,7 @@ class Suitable(Remembering):
             lacks = lacking(snapshot, row, places(row, snapshot.cluster))
         views = self._views(snapshot).values()
         mine = next((view for view in views if job in view.ranking), None)
-        found = self.inner.why(snapshot if mine is None else self._alike(mine), job)
+        found = self.inner.why(snapshot if mine is None else self._alike(_own(mine, row)), job)
         if not lacks:
             return found
         if found.cause == "devices":
@@ -284,6 +293,43 @@ class Suitable(Remembering):
             found |= starts(view, self._asked(view).changes)
         return found
 
+    def _larger_elsewhere(
+        self, snapshot: Snapshot, asked: Mapping[Pool, _Asked], changes: Changes
+    ) -> Changes:
+        """A running job with more devices of another type, which all others leave free.
+
+        One at a time: what the next one finds is another matter once it has moved.
+        """
+        if not self.inner.resizes or len(asked) < 2:
+            return {}
+        late = [job for job in snapshot.waiting() if changes.get(job.id) is None]
+        for pool, one in asked.items():
+            own = one.changes.keys() | {
+                name for name, new in changes.items() if new and pool.has(new)
+            }
+            free = free_after(one.seen, {name: changes[name] for name in own})
+            if not free.total or any(pool.is_open(job, snapshot.cluster) for job in late):
+                continue
+            for job in snapshot.holding():
+                if job.id in changes or not _could_move(job, free.total, snapshot, pool):
+                    continue
+                view = narrowed(_stopping(snapshot, [job]), pool.cluster, {job.id})
+                held = [device for device in one.seen.emptied() if not free.holds((device,))]
+                view = view._replace(
+                    free=free.withholding(held), tenants={}, memory=one.schedule.memory
+                )
+                new = starts(view, self._asked(view).changes).get(job.id)
+                if new is not None and self._is_more(job, new):
+                    return {job.id: new}
+        return {}
+
+    def _is_more(self, job: Job, new: Allocation) -> bool:
+        """Whether a running job would be faster with other devices, of which there are more."""
+        assert job.allocation is not None, "it runs"
+        speed = self._belief.iterations_per_s
+        faster = speed(job.spec, new, ()) > FASTER * speed(job.spec, job.allocation, ())
+        return new.size > job.size and faster
+
     def _with_guests(
         self, snapshot: Snapshot, asked: dict[Pool, _Asked], found: Mapping[JobId, Allocation]
     ) -> dict[Pool, _Asked]:
@@ -310,6 +356,29 @@ class Suitable(Remembering):
                 answers[pool] = again
                 rest = [job for job in rest if job.id not in begun]
         return answers
+
+
+def _own(view: Snapshot, row: Job) -> Snapshot:
+    """Of a pool, what a waiting job may be given: it is not told of other devices."""
+    usable = usable_by(row.spec, view.cluster, row.only_on)
+    if row.allocation is not None or usable == view.cluster.names:
+        return view
+    names = {job.id for job in view.waiting()}
+    names |= {job.id for job in view.holding() if _is_on(job, usable)}
+    return narrowed(view, view.cluster.part(usable), names)
+
+
+def _could_move(job: Job, free: int, snapshot: Snapshot, pool: Pool) -> bool:
+    """Whether a running job may go on in a pool where it is not, with more devices than it has."""
+    if job.phase is not Phase.RUNNING or not job.spec.resumable or job.over_at is not None:
+        return False
+    if not any(job.size < size <= free for size in job.spec.sizes):
+        return False
+    held = job.allocation
+    if held is None or not pool.nodes.isdisjoint(held.nodes()):
+        return False
+    shared = any(len(snapshot.tenants.get(device, ())) > 1 for device in held.devices)
+    return not shared and pool.is_open(job, snapshot.cluster)
 
 
 def _of(notes: Mapping[Types, object], types: Types) -> object:

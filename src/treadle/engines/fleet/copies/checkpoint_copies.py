@@ -373,13 +373,14 @@ class CheckpointCopies:
             self.fallbacks.pop(launch.job)
         if known is None or known.nodes[0] in self._clients:
             return
-        lost = f"those of attempt {known.attempt} are on node {known.nodes[0]}, which is lost"
+        attempt, lost = known.attempt, f"are on node {known.nodes[0]}, which is lost"
         self.fallbacks[launch.job] = _fallback(known, origin)
         if origin is None or origin.is_empty:
-            logger.warning("job %s begins anew: there are no checkpoints; %s", launch.job, lost)
+            text = f"there are no checkpoints; any that attempt {attempt} wrote {lost}"
+            logger.warning("job %s begins anew: %s", launch.job, text)
         else:
-            where = origin.client.name
-            logger.warning("job %s goes on from what node %s has: %s", launch.job, where, lost)
+            text = f"node {origin.client.name} has: those of attempt {attempt} {lost}"
+            logger.warning("job %s goes on from what %s", launch.job, text)
 
     def _lock(self, job: JobId) -> asyncio.Lock:
         return self._locks.setdefault(job, asyncio.Lock())
