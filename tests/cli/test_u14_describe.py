@@ -121,3 +121,22 @@ def test_an_attempt_that_was_retried_is_one_sentence(retried: bool, text: str) -
 def test_an_attempt_on_a_lost_node_is_not_said_to_run() -> None:
     run = AttemptView(number=1, devices=("a:0", "b:0"), started_at=1.0, lost=("b",))
     assert _attempt(run, 9.0)[-1] == "node b lost, being ended"
+
+
+def test_of_many_attempts_the_newest_are_shown_unless_all_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runs = tuple(
+        AttemptView(number=n, devices=("here:0",), started_at=1.0, changed=(f"{n}.py",))
+        for n in range(1, 344)
+    )
+    client = ValueClient(details={"7": described(running("7"), attempts=runs)})
+    assert treadle(client, "describe", "7") == 0
+    brief = capsys.readouterr().out
+    assert brief.endswith("\n323 earlier attempts; --all shows them\n")
+    assert ("attempt 324: 324.py" in brief, "attempt 323: 323.py" in brief) == (True, False)
+    assert len(brief.splitlines()) < 70
+    assert treadle(client, "describe", "7", "--all") == 0
+    whole = capsys.readouterr().out
+    assert "earlier attempts" not in whole
+    assert "attempt 1: 1.py" in whole

@@ -1,6 +1,7 @@
 """`treadle describe`: all details of a job except its secrets."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import click
 
@@ -27,6 +28,7 @@ from treadle.wire.jobs import (
 )
 from treadle.wire.notation import CARRIED
 
+ATTEMPTS_MAX = 20  # that are listed, the newest
 BESIDE_MAX = 4  # jobs that are named
 SPELL_MIN_S = 1.0
 SPELLS_MAX = 8  # times with others that are listed, the newest
@@ -42,8 +44,9 @@ _ATTEMPTS = (
 
 @click.command()
 @job_argument
+@click.option("--all", "every", is_flag=True, help="All attempts, not only the newest 20.")
 @json_option
-def describe(job: str, as_json: bool) -> None:
+def describe(job: str, every: bool, as_json: bool) -> None:
     """Show all details of JOB."""
     here = session()
     detail = here.client.job(one_job(here, job))
@@ -51,7 +54,8 @@ def describe(job: str, as_json: bool) -> None:
         echo_json(detail)
         return
     history = here.client.job_history(detail.job.id) if detail.attempts else None
-    click.echo(detail_text(detail, here, history, _why(here, detail.job)))
+    answer = _why(here, detail.job)
+    click.echo(detail_text(detail, here, history, answer, every=every))
 
 
 def _why(here: Session, view: JobView) -> Why | None:
@@ -65,20 +69,29 @@ def _why(here: Session, view: JobView) -> Why | None:
 
 
 def detail_text(
-    detail: JobDetail, here: Session, history: JobHistory | None = None, answer: Why | None = None
+    detail: JobDetail,
+    here: Session,
+    history: JobHistory | None = None,
+    answer: Why | None = None,
+    *,
+    every: bool = False,
 ) -> str:
+    """every: list all attempts."""
     view = detail.job
+    recent = detail if every else replace(detail, attempts=detail.attempts[-ATTEMPTS_MAX:])
     name = f" ({plain(view.name)})" if view.name else ""
     text = f"job {plain(view.id)}{name} {view.state.value}\n"
     failure = _failure(detail.failure) if detail.failure else []
     used = [] if history is None else load_lines(history)
     host_used = any(name == "host use" for name, _ in used)
     rows = [*_now(view, here.now()), *_ahead(answer), *used]
-    rows += [*_asked(detail, peak=not host_used), *failure]
+    rows += [*_asked(detail, recent, peak=not host_used), *failure]
     text += pairs(rows, width=here.width)
     if detail.attempts:
-        runs = [_attempt(run, here.now()) for run in detail.attempts]
+        runs = [_attempt(run, here.now()) for run in recent.attempts]
         text += "\n\n" + table(_ATTEMPTS, runs, width=here.width, colour=here.colour)
+    if earlier := len(detail.attempts) - len(recent.attempts):
+        text += f"\n{several(earlier, 'earlier attempt')}; --all shows them"
     return text
 
 
@@ -137,8 +150,12 @@ def _progress(view: JobView) -> str:
     return ", ".join(parts) + (" (read from its output)" if found.source == "log" else "")
 
 
-def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
-    """The job's request. peak: show the most memory that it used, which is not shown above."""
+def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
+    """The job's request.
+
+    recent: the same with the attempts that are listed. peak: show the most memory that it used,
+    which is not shown above.
+    """
     view = detail.job
     env = [f"{plain(key)}={plain(value)}" for key, value in detail.env.items()]
     shown = [line for line in env if line.partition("=")[0] not in CARRIED]
@@ -156,9 +173,9 @@ def _asked(detail: JobDetail, *, peak: bool) -> list[tuple[str, str]]:
         ("command", command_text(view.command)),
         ("workdir", _workdir(detail)),
         ("code", _code(detail)),
-        ("changed", _changed(detail)),
-        ("checkpoints", _of_attempts(detail, lambda run: [run.fallback] if run.fallback else [])),
-        ("ranks", _of_attempts(detail, lambda run: run.replaced)),
+        ("changed", _changed(recent)),
+        ("checkpoints", _of_attempts(recent, lambda run: [run.fallback] if run.fallback else [])),
+        ("ranks", _of_attempts(recent, lambda run: run.replaced)),
         ("env", "\n".join(shown)),
         ("secrets", ", ".join(plain(name) for name in detail.secrets)),
         ("device type", plain(detail.device_type)),

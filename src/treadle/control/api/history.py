@@ -15,6 +15,7 @@ from treadle.control.jobs import (
     ARRAY,
     COMPANY,
     DEPENDENCY,
+    LOST,
     MACHINE,
     USER,
     fallback_text,
@@ -303,6 +304,7 @@ _HOLDERS = {
     DEPENDENCY: "by the jobs that it starts after",
     ARRAY: "by the limit of its array",
     MACHINE: "because this machine refused it",
+    LOST: "for a while, because its last attempts were lost within seconds of their start",
     COMPANY: "because it makes no progress while it shares its devices",
 }
 

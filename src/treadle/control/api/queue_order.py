@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import ARRAY, MACHINE, JobRecord
+from treadle.control.jobs import ARRAY, LOST, MACHINE, JobRecord
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.device_types import Nodes, devices_on
 from treadle.core.job import Job, JobId
@@ -15,7 +15,7 @@ from treadle.policies.base.suited import places, usable_by
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
 # For these reasons a job is not held: it waits for a machine, or for others of its array.
-_LATE = frozenset({(MACHINE,), (ARRAY,), (MACHINE, ARRAY), (ARRAY, MACHINE)})
+_LATE = frozenset({MACHINE, LOST, ARRAY})
 
 
 def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:
@@ -163,7 +163,7 @@ def held_back(scheduler: Scheduler) -> list[JobId]:
     They wait for a machine, for others of their array, or for devices that there are not.
     """
     blocked = scheduler.blocked.items()
-    return [*(job for job, reasons in blocked if reasons in _LATE), *scheduler.unfit]
+    return [*(job for job, reasons in blocked if _LATE.issuperset(reasons)), *scheduler.unfit]
 
 
 def waiting_jobs(scheduler: Scheduler) -> int:

@@ -207,6 +207,7 @@ class Life:
         await self._keep_settings()
         self._respec()
         context.inbox.tell(*context.gates.refusals.over(context.clock.now()))
+        context.inbox.tell(*context.gates.losses.over(context.jobs.records, context.clock.now()))
         await self._note_trouble()
         if context.condition.draining and not self._busy():
             self.stopped.set()

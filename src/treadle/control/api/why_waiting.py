@@ -35,6 +35,7 @@ from treadle.control.api.why_holding import NAMED_MAX, Finding, beside, company_
 from treadle.control.jobs import (
     ARRAY,
     DEPENDENCY,
+    LOST,
     MACHINE,
     PROBABLY,
     USER,
@@ -244,6 +245,8 @@ def _gated(context: Context, record: JobRecord, *, whole: bool = True) -> Findin
         return _limited(context, record, whole=whole)
     if MACHINE in held:
         return _refused(context, record)
+    if LOST in held:
+        return _lost_early(context, record)
     return _stalled(context, record)
 
 
@@ -254,6 +257,7 @@ def barred(context: Context, record: JobRecord, row: Job) -> Finding | None:
         _hopeless(context, record, row)
         or (_held(record) if USER in held else None)
         or (_refused(context, record) if MACHINE in held else None)
+        or (_lost_early(context, record) if LOST in held else None)
         or _stalled(context, record)
     )
 
@@ -312,6 +316,17 @@ def _refused(context: Context, record: JobRecord) -> Finding:
     return Finding(
         "machine",
         f"this machine could not launch it: {found.sentence}; it is tried again in {span(left_s)}",
+    )
+
+
+def _lost_early(context: Context, record: JobRecord) -> Finding:
+    """Where it ran, something ended it at once; that was not the job's fault either."""
+    until_s, now = record.again_s, context.clock.now()
+    again = "" if until_s is None else f"; it is tried again in {span(max(0.0, until_s - now))}"
+    return Finding(
+        "backing off",
+        f"its last {record.early_losses} attempts were lost within seconds of their start, which "
+        f"is not charged to it{again}",
     )
 
 

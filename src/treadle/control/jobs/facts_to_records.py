@@ -18,6 +18,7 @@ from treadle.control.jobs.attempts import (
 )
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
 from treadle.control.jobs.company_spells import Moved, follow_company
+from treadle.control.jobs.early_losses import LOST, count_losses, note_pause
 from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
@@ -42,7 +43,9 @@ from treadle.core.events import (
     JobCancelled,
     JobFailed,
     JobFinished,
+    JobHeld,
     JobProgressed,
+    JobReleased,
     JobStarted,
     JobStopped,
     JobUpdated,
@@ -155,6 +158,8 @@ class Reducer:
                 self._learn_running(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, now=now, at=at)
+            case JobHeld() | JobReleased():
+                note_pause(record, fact, now)
             case _:
                 _asked(record, fact)
 
@@ -304,6 +309,7 @@ class Reducer:
             if fact.progress is not None:
                 self._progressed(record, _last_words(fact))
         _keep_apart(record, fact)
+        count_losses(record, fact)
         if failed:
             record.failures += fact.how is not How.TIME_LIMIT  # It did what it was to do.
             record.failure = view
@@ -405,7 +411,7 @@ class Reducer:
             self._call_off(record, at)
         if row is not None:
             # What waits for a machine or for the limit of its array is not held.
-            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, ARRAY})
+            blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, LOST, ARRAY})
             record.state = state_of_phase(row, record, blocked=blocked)
 
     def _call_off(self, record: JobRecord, at: float) -> None:

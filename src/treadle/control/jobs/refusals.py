@@ -20,7 +20,7 @@ PAUSE_MAX_S = 60.0
 # In a row, over about a quarter of an hour: then it is taken for a fault of the job's own program
 # or folder, whose errors cannot be told from the machine's, and counts as a failure.
 REFUSALS_MAX = 20
-_HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
+HOLDING = frozenset({Phase.STARTING, Phase.RUNNING, Phase.STOPPING})
 
 
 class Refusal(NamedTuple):
@@ -53,7 +53,7 @@ class Refusals:
         """
         if ended.how is not How.MACHINE_ERROR or row is None or ended.action < row.attempt:
             return []
-        if row.phase not in _HOLDING:
+        if row.phase not in HOLDING:
             return []
         self._refused[ended.job] = self._next(ended, now)
         return [JobHeld(ended.job, MACHINE)]
@@ -80,5 +80,9 @@ class Refusals:
     def _next(self, ended: AttemptEnded, now: float) -> Refusal:
         before = self._refused.get(ended.job)
         number = 1 if before is None else before.number + 1
-        pause_s = min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** min(number - 1, 10))
-        return Refusal(ended.error, now + pause_s, number)
+        return Refusal(ended.error, now + pause_after(number), number)
+
+
+def pause_after(number: int) -> float:
+    """Seconds until a job is tried again that could not run so many times in a row."""
+    return min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** min(number - 1, 10))

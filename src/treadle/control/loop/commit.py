@@ -142,13 +142,15 @@ class Commit:
     ) -> list[Fact]:
         """The end of an attempt with everything that the controller knows of it.
 
-        A job that a machine could not launch is blocked for a while. That is taken in the same step
-        as the end: the job must not be started in between.
+        A job that a machine could not launch, or whose attempts are lost as they begin, is blocked
+        for a while. That is taken in the same step as the end: it must not be started in between.
         """
         bounded = self._state.gates.refusals.bounded(ended)
         whole = self._ends.complete(bounded, words, earlier)
         row = self._state.scheduler.jobs.get(ended.job)
-        refused = self._state.gates.refusals.judge(whole, row, self._clock.now())
+        gates, record = self._state.gates, self._state.jobs.records.get(ended.job)
+        refused = gates.refusals.judge(whole, row, self._clock.now())
+        refused += gates.losses.judge(whole, record, row)
         blocked = self._state.scheduler.blocked.get(ended.job, ())
         return [whole, *refused, *parting(whole, row, earlier, blocked)]
 

@@ -21,6 +21,7 @@ from treadle.engines.local.warm_pool import WarmPool, Wish
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.fork_client import ForkServer, Sent
+from treadle.engines.node.leftovers import NEWEST_KEPT, LeftoverFolders
 from treadle.engines.node.mps import Mps
 from treadle.engines.node.order_document import Paths, Surroundings, limits_of, order_document
 from treadle.engines.node.scope import Scope
@@ -49,6 +50,7 @@ class AttemptLaunch:
     mps: Mps
     warm: WarmPool
     turns: TurnLink
+    leftovers: LeftoverFolders
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""
@@ -85,6 +87,8 @@ class AttemptLaunch:
         assert allocation is not None
         try:
             self.folders.make(*live.id, action=live.action)
+            if live.number > NEWEST_KEPT:
+                self.leftovers.thin(live.job)
             scope = self.groups.containment.make(live.tag, live.folder, limits_of(launch)).scope
             try:
                 document = order_document(

@@ -74,7 +74,7 @@ class OutputReader:
         except EngineError as error:
             raise InvalidInputError(str(error)) from None
         if coming == Coming() and not is_folder(folder):
-            raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
+            raise InvalidInputError(f"attempt {attempt.number} of job {attempt.job} left no output")
         return output.read(folder, rank, offset=offset, limit=limit, ranks_min=coming.ranks or 1)
 
 

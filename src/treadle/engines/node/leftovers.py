@@ -1,4 +1,4 @@
-"""What ended jobs leave on disk: how large it is, and its removal.
+"""What attempts leave on disk: how large it is, and its removal.
 
 Users may have written to these folders while the daemon of root removes them. So nothing is
 followed: every folder is opened by its name within the folder that is open already, and never
@@ -18,14 +18,17 @@ from treadle.core.machine import Leftovers
 from treadle.engines.node.attempt_folders import AttemptFolders, locked
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.checkpoint_records import remove_record
+from treadle.engines.node.output import pieces, ranks
 
+# Of a job that goes on, folders of so many attempts are kept whether they have output or not.
+NEWEST_KEPT = 20
 DEPTH_MAX = 64  # of folders within an attempt's; each holds a file descriptor
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK = 512  # bytes in a unit of st_blocks
 
 
 class LeftoverFolders:
-    """Measures and removes the folders of jobs that have ended."""
+    """Measures and removes the folders of attempts that are over."""
 
     def __init__(self, folders: AttemptFolders, checkpoints: CheckpointFolders) -> None:
         self._folders = folders
@@ -50,6 +53,21 @@ class LeftoverFolders:
         with suppress(OSError):  # not empty: something in it is not ours, or could not be removed
             self._folders.path(job, 1).parent.rmdir()
         return Leftovers(bytes=freed, attempts=attempts, checkpoint_folders=emptied)
+
+    def thin(self, job: JobId) -> int:
+        """Remove attempts of a job that goes on, which are over and have printed nothing; how many.
+
+        A job may be lost as it begins again and again; its newest attempts stay.
+        """
+        removed = 0
+        for attempt in self._folders.attempts(job)[:-NEWEST_KEPT]:
+            folder = self._folders.path(*attempt)
+            with suppress(OSError):
+                if _is_silent(folder) and self._is_over(attempt, folder):
+                    with _opened(folder.parent) as parent:
+                        _remove(parent, folder.name)
+                        removed += not os.path.lexists(folder)
+        return removed
 
     def _is_over(self, attempt: AttemptId, folder: Path) -> bool:
         """Whether no supervisor has the attempt, nor may find it later."""
@@ -79,6 +97,10 @@ class LeftoverFolders:
                 remove_record(path)
         self._checkpoints.forget(job)
         return removed
+
+
+def _is_silent(folder: Path) -> bool:
+    return not any(piece.size for rank in ranks(folder) for piece in pieces(folder, rank))
 
 
 @contextmanager
