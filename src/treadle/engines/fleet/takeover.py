@@ -95,13 +95,7 @@ def plan(
     ask: Ask,
 ) -> Takeover:
     jobs, attempts, ordered = before
-    places: dict[AttemptId, dict[str, FoundAttempt]] = {}
-    for node, seen in found.items():
-        # Of an attempt without an end, a machine that did not have it knows nothing, though it may
-        # see the files of the one that had.
-        own_word = not members.is_another(node)
-        for each in [each for each in seen if own_word or each.alive or each.ended]:
-            places.setdefault(each.id, {})[node] = each
+    places = _places(found, members)
     own: dict[JobId, list[AttemptId]] = {}
     for attempt in sorted(attempts):
         own.setdefault(attempt.job, []).append(attempt)
@@ -126,6 +120,20 @@ def plan(
         else:
             takeover.never.append(attempt)
     return takeover
+
+
+def _places(
+    found: Mapping[str, Sequence[FoundAttempt]], members: Members
+) -> dict[AttemptId, dict[str, FoundAttempt]]:
+    """What nodes say of each attempt."""
+    places: dict[AttemptId, dict[str, FoundAttempt]] = {}
+    for node, seen in found.items():
+        # Of an attempt without an end, a machine that did not have it knows nothing, though it may
+        # see the files of the one that had.
+        own_word = not members.is_another(node)
+        for each in [each for each in seen if own_word or each.alive or each.ended]:
+            places.setdefault(each.id, {})[node] = each
+    return places
 
 
 def _strays(running: Iterable[AttemptId], places: Mapping[AttemptId, Places]) -> Places:
