@@ -14,7 +14,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.fleet import messages
 from treadle.engines.fleet.port import NewEpoch, StaleEpochError
-from treadle.engines.node import fence
+from treadle.engines.node import fence, kept_value
 from treadle.testing.engine_bench import row
 
 ONE, WIDE = spread("n1"), spread("n0", "n2")
@@ -352,7 +352,7 @@ def test_nodes_that_remember_a_higher_epoch_than_the_cluster_are_taken_charge_of
     """The cluster was started anew, and the controller's own files are gone, and not the nodes'."""
     for name, epoch in (("n1", 33), ("n2", 40)):
         (tmp_path / "nodes" / name).mkdir(parents=True)
-        (tmp_path / "nodes" / name / "epoch").write_text(str(epoch))
+        kept_value.write(tmp_path / "nodes" / name / "epoch", str(epoch))
 
     async def story(bench: FleetStory) -> None:
         bench.job("one", "true")
