@@ -41,6 +41,13 @@ def test_nodes_says_what_its_administrator_should_mend(capsys) -> None:
     assert "2 nodes are called box" in printed(capsys, client, "nodes").splitlines()
 
 
+def test_nodes_says_that_one_is_not_used(capsys) -> None:
+    node = NodeView(name="e", device_type="", cores=0, memory_gib=0, devices=(), health="unused")
+    said = "node e is not used: other Ray work holds a part of its 2 CPUs"
+    client = ValueClient(machines=(replace(node, warning=said),))
+    assert printed(capsys, client, "nodes") == f"{said}\n"
+
+
 @pytest.mark.parametrize(
     ("health", "quiet_s", "because", "line"),
     [

@@ -101,6 +101,9 @@ class Cluster:
     def warnings(self) -> dict[str, str]:
         return {}
 
+    def unused(self) -> dict[str, str]:
+        return {}
+
     async def begin(self, tell: Callable[[ClusterChange], None]) -> int:
         self._tell = tell
         return self.epoch

@@ -88,6 +88,7 @@ class FleetWorld:
         self.away: set[str] = set()
         self.late: set[str] = set()  # members whose agents say nothing
         self.warnings: dict[str, str] = {}  # of the cluster, by node
+        self.unused: dict[str, str] = {}  # members that are not used, and why
         self._confirming = asyncio.get_running_loop().create_task(self._confirm())
 
     def _agent(self, name: str) -> Agent:
@@ -161,6 +162,9 @@ class WorldFleet:
 
     def warnings(self) -> dict[str, str]:
         return dict(self.world.warnings)
+
+    def unused(self) -> dict[str, str]:
+        return dict(self.world.unused)
 
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self.world.tell = tell

@@ -418,6 +418,9 @@ def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> N
         def process_of(self, node: RayNode) -> str:
             raise ValueError("there is no such actor")
 
+        def is_reachable(self, node: RayNode) -> bool:
+            raise AssertionError
+
         def restart_agent(self, node: RayNode, process: str) -> bool:
             raise AssertionError
 

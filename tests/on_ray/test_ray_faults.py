@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +28,20 @@ from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
 from treadle.engines.ray import fleet
 from treadle.engines.ray.agent_lock import Holder
+from treadle.engines.ray.driver import ATTEND_WITHIN_S
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.fleet import RayFleet
 from treadle.testing.engine_bench import HERE, on
 
+HOLDS_ONE = """
+import sys, ray
+from ray.util.placement_group import placement_group
+ray.init(address=sys.argv[1], _node_ip_address="127.0.0.1", log_to_driver=False)
+node, = [row["NodeID"] for row in ray.nodes() if row["Alive"] and row["NodeName"] == "n0"]
+held = placement_group([{"CPU": 1}], bundle_label_selector=[{"ray.io/node-id": node}])
+print("got", held.wait(30), flush=True)
+sys.stdin.read()
+"""
 OTHER_WORK = """
 import sys, ray
 from ray.util.placement_group import placement_group
@@ -293,3 +304,39 @@ def test_the_folder_of_a_treadle_that_left_may_be_gone(
         await second.clear_away()
 
     tell(lambda: RayBench(tmp_path / "first", ray_nodes), story)
+
+
+def test_a_node_of_which_other_ray_work_holds_a_part_is_said_to_be_not_used(
+    tmp_path: Path, ray_nodes: RayCluster
+) -> None:
+    """It is not waited for as an agent is that comes late, and used once it is free."""
+    own = {**os.environ, **ray_nodes.environment}
+    leave = [sys.executable, "-m", "treadle.engines.ray", "leave", ray_nodes.address]
+    subprocess.run(leave, env=own, capture_output=True, check=True)
+    other = subprocess.Popen(
+        [sys.executable, "-c", HOLDS_ONE, ray_nodes.address],
+        env=own,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    async def story(bench: RayBench) -> None:
+        (view,) = [each for each in bench.engine.view() if each.name == "n0"]
+        said = "node n0 is not used: other Ray work holds a part of its 3 CPUs"
+        assert (view.health, view.warning) == ("unused", said)
+        assert time.monotonic() - began < ATTEND_WITHIN_S
+        other.communicate("")
+        await bench.order()
+        async with asyncio.timeout(60):
+            while [each.health for each in bench.engine.view() if each.name == "n0"] != ["answers"]:
+                await asyncio.sleep(0.05)
+
+    try:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "got True\n"
+        began = time.monotonic()
+        tell(lambda: RayBench(tmp_path, ray_nodes), story)
+    finally:
+        other.kill()
+        other.wait()

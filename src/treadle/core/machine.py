@@ -60,6 +60,10 @@ class Measurement(NamedTuple):
         return self.attempt.job
 
 
+UNUSED = "unused"  # the health of a node that is there, and is not used
+NOT_USED = "is not used: "  # behind its name, before why
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessView:
     """A process on a device that Treadle did not start."""
@@ -116,10 +120,11 @@ class NodeView:
     drained: bool = False  # it takes no new work
     rack: str = ""
     # Of its agent: "answers", "slow", "silent", "joining"; "unconfirmed" if its cluster does not
-    # answer to it; "lost" if the node is; empty on one machine, which has none.
+    # answer to it; "unused" if it is there and cannot be used; "lost" if the node is; empty on one
+    # machine, which has none.
     health: str = ""
     since_at: float | None = None  # its last answer, confirmation, or loss; seconds since 1970
-    because: str = ""  # why it is lost, or not confirmed
+    because: str = ""  # why it is lost, not confirmed, or not used
     noticed: bool = False  # it was lost while no controller was there, and missed at `since_at`
     warning: str = ""  # what its administrator should mend, in one sentence
 

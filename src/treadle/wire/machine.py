@@ -116,6 +116,7 @@ class Status:
     nodes: int = 1  # also those that are drained
     drained_nodes: int = 0
     lost_nodes: int = 0  # that have not come back; not among nodes
+    unused_nodes: int = 0  # of the cluster, which others use; not among nodes
     cluster: str = ""  # the address of the cluster that the engine attached to
 
 

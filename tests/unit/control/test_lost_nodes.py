@@ -9,6 +9,9 @@ from tests.unit.control.memory import ME, Bench, play_on
 from treadle.control.jobs.lost_nodes import KEPT_S, NODES_MAX, LostNodes
 from treadle.core.cluster import Node
 from treadle.core.events import NodeLost
+from treadle.core.machine import NodeView
+from treadle.engines.fleet.fleet_views import unused_nodes
+from treadle.engines.memory import MemoryEngine
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
 from treadle.wire.problems import ConflictError
@@ -99,6 +102,35 @@ def test_the_first_answer_of_a_daemon_knows_which_nodes_are_gone(tmp_path: Path)
         assert [node.noticed for node in here.live.nodes() if node.health == "lost"] == [True]
         with pytest.raises(ConflictError, match=r"node a is lost, which was noticed .* ago; it"):
             await here.live.order_node(ME, "a", "drain")
+
+    play_on(world, first, tmp_path)
+    play_on(world, second, tmp_path)
+
+
+def test_a_node_that_others_use_when_the_daemon_begins_is_not_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = MemoryWorld.of(Node("a", 1, "none"), Node("b", 2, "none"))
+    why, view = "other Ray work holds a part of its 2 CPUs", MemoryEngine.view
+
+    def with_unused(engine: MemoryEngine) -> tuple[NodeView, ...]:
+        return (*view(engine), *unused_nodes({"b": why}, ("a",)))
+
+    async def first(here: Bench) -> None:
+        assert here.live.status().nodes == 2
+        del world.nodes["b"]
+        monkeypatch.setattr(MemoryEngine, "view", with_unused)
+
+    async def second(here: Bench) -> None:
+        said = f"node b is not used: {why}"
+        status = here.live.status()
+        assert (status.nodes, status.lost_nodes, status.unused_nodes) == (1, 0, 1)
+        assert status.problem == said
+        assert [(node.health, node.warning) for node in here.live.nodes()][1:] == [("unused", said)]
+        job = await here.submit("true", devices="3")
+        await here.settle()
+        because = (await here.live.why(job)).because
+        assert because == f"it needs devices of nodes that are not used: b ({why})"
 
     play_on(world, first, tmp_path)
     play_on(world, second, tmp_path)

@@ -7,7 +7,7 @@ from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import plain
 from treadle.core.cluster import CPU
 from treadle.core.device_types import GPU
-from treadle.core.machine import DeviceView, NodeView
+from treadle.core.machine import UNUSED, DeviceView, NodeView
 from treadle.core.wording import ago, several, share
 
 _COLOURS = {
@@ -101,6 +101,8 @@ def device(name: str, order: str, as_json: bool) -> None:
 
 def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     """now: seconds since 1970."""
+    if node.health == UNUSED:
+        return plain(node.warning)
     models = sorted({plain(each.model) for each in node.devices if each.model})
     # What its administrator calls them, or what the driver does.
     own = "" if node.device_type in (CPU, GPU) else plain(node.device_type)

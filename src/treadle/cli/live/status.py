@@ -55,7 +55,11 @@ def drained_text(found: Status) -> str:
 def _nodes(found: Status) -> str:
     if found.engine == "local":
         return ""  # This machine.
-    parts = [(found.drained_nodes, "drained"), (found.lost_nodes, "lost")]
+    parts = [
+        (found.drained_nodes, "drained"),
+        (found.lost_nodes, "lost"),
+        (found.unused_nodes, "not used"),
+    ]
     others = [f"{count:,} {word}" for count, word in parts if count]
     return f"{found.nodes:,}" + (f"; {', '.join(others)}" if others else "")
 

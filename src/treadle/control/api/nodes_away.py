@@ -8,6 +8,7 @@ from functools import partial
 from treadle.control.api.context import Context
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobSpec
+from treadle.core.machine import NOT_USED
 from treadle.core.wording import listed
 from treadle.policies.base.suited import usable_by
 
@@ -31,7 +32,7 @@ def waits_for_nodes(context: Context, spec: JobSpec) -> tuple[str, str]:
     )
     for cause, some in (("drained", drained), ("lost", lost)):
         if some and _fits(context, spec, some):
-            return cause, f"it needs devices of nodes that are {cause}: {_names(some)}"
+            return cause, f"it needs devices of nodes that are {_called(context, cause, some)}"
     if drained and lost and _fits(context, spec, (*drained, *lost)):
         sentence = f"it needs devices of nodes that are drained ({_names(drained)})"
         return "drained", f"{sentence} and lost ({_names(lost)})"
@@ -95,6 +96,15 @@ def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:
 def _lost(context: Context) -> tuple[Node, ...]:
     there = {node.name for node in context.cluster.nodes} | context.scheduler.drained.keys()
     return tuple(each.node for each in context.lost if each.node.name not in there)
+
+
+def _called(context: Context, cause: str, nodes: Sequence[Node]) -> str:
+    """Nodes that others use are not lost, though they are taken for it."""
+    unused = {each.node.name: each for each in context.lost if each.is_unused}
+    if cause != "lost" or any(node.name not in unused for node in nodes):
+        return f"{cause}: {_names(nodes)}"
+    why = unused[nodes[0].name].why.partition(NOT_USED)[2]
+    return f"not used: {_names(nodes)} ({why})"
 
 
 def _with(context: Context, more: Sequence[Node]) -> Cluster:

@@ -14,7 +14,7 @@ from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
 from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
-from treadle.control.api.machine_trouble import machine_trouble, nodes_trouble
+from treadle.control.api.machine_trouble import machine_trouble, nodes_trouble, unused_nodes
 from treadle.control.api.node_views import node_views
 from treadle.control.api.progress_history import with_progress
 from treadle.control.api.queue_order import (
@@ -292,7 +292,8 @@ class Queries:
             drained_devices=all_devices(scheduler) - context.cluster.device_count,
             nodes=len(context.cluster.nodes) + len(scheduler.drained),
             drained_nodes=len(scheduler.drained),
-            lost_nodes=len(context.lost),
+            lost_nodes=sum(1 for each in context.lost if not each.is_unused),
+            unused_nodes=len(unused_nodes(context)),
             running=phases[Phase.RUNNING],
             waiting=waiting_jobs(scheduler),
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,

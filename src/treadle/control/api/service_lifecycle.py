@@ -29,6 +29,7 @@ from treadle.control.loop import Controller, Rider, following_nodes, wall
 from treadle.core.actions import Action
 from treadle.core.events import JobHeld, NodeJoined, NodeLost
 from treadle.core.lifecycle import Phase
+from treadle.core.machine import NOT_USED, UNUSED
 from treadle.core.wording import named_jobs, several
 from treadle.journal.codec import Noted, PolicySet
 from treadle.journal.facts import ControllerBegan
@@ -165,7 +166,12 @@ class Life:
         # The store follows when these are committed, so that the journal never misses one.
         gone = [name for name in known if name not in names]
         why = "it was not there when the daemon began"
-        context.inbox.tell(*(NodeLost(name, why) for name in gone))
+        unused = {
+            view.name: f"it {NOT_USED}{view.because}"
+            for view in context.engine.view()
+            if view.health == UNUSED
+        }
+        context.inbox.tell(*(NodeLost(name, unused.get(name, why)) for name in gone))
         context.inbox.tell(*(NodeJoined(node) for node in nodes if node not in old))
         return {}
 

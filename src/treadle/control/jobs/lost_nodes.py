@@ -11,7 +11,7 @@ import msgspec
 
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.machine import DeviceView, NodeView
+from treadle.core.machine import NOT_USED, DeviceView, NodeView
 from treadle.core.wording import span
 
 LOST_NODES = "lost_nodes"
@@ -25,6 +25,11 @@ class LostNode:
     since_at: float  # seconds since 1970
     why: str = ""
     noticed: bool = False  # it was lost before then, while no controller was there
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it is there, and could not be used when the daemon began."""
+        return self.why.startswith(f"it {NOT_USED}")
 
     def since(self, now_at: float) -> str:
         """In words for people; now_at: seconds since 1970."""

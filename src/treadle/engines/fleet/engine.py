@@ -50,6 +50,7 @@ from treadle.engines.fleet.fleet_views import (
     Sightings,
     holders,
     measured,
+    unused_nodes,
     waiting_for_fences,
     with_health,
 )
@@ -126,7 +127,8 @@ class FleetEngine:
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
-        return with_health(views, self.clients, self._fleet.warnings())
+        shown = with_health(views, self.clients, self._fleet.warnings())
+        return (*shown, *unused_nodes(self._fleet.unused(), self.members))
 
     async def adopt(
         self,

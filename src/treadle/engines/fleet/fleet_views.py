@@ -3,7 +3,7 @@
 Which job holds which device is taken from the engine's own books, which are never behind its facts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from treadle.core.cluster import Device, Node
 from treadle.core.events import DeviceClosed
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
-from treadle.core.machine import DeviceView, Measurement, NodeView
+from treadle.core.machine import NOT_USED, UNUSED, DeviceView, Measurement, NodeView
 from treadle.core.sighting import Load
 from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
@@ -82,6 +82,24 @@ def with_health(
         )
 
     return tuple(map(one, views))
+
+
+def unused_nodes(unused: Mapping[str, str], members: Container[str]) -> tuple[NodeView, ...]:
+    """Nodes of the cluster that are not used: of what they have, nothing is known."""
+    return tuple(
+        NodeView(
+            name=name,
+            device_type="",
+            cores=0,
+            memory_gib=0.0,
+            devices=(),
+            health=UNUSED,
+            because=why,
+            warning=f"node {name} {NOT_USED}{why}",
+        )
+        for name, why in sorted(unused.items())
+        if why and name not in members
+    )
 
 
 class NodeViews:

@@ -115,6 +115,10 @@ class Fleet(Protocol):
         """What an administrator should mend, in a sentence for each node, by name."""
         ...
 
+    def unused(self) -> Mapping[str, str]:
+        """Members that are not used, by name, and why: half a sentence, empty for none."""
+        ...
+
     async def begin(self, tell: Callable[[Change], None]) -> int:
         """Tell what has changed since `members`, and from now on whatever changes; the epoch.
 

@@ -21,6 +21,7 @@ import msgspec
 from ray.exceptions import RayError
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import several
 from treadle.engines.fleet import messages
 from treadle.engines.ray import cluster, frames, lease
 from treadle.engines.ray.agent_host import OTHER_AGENT, Attending, Post
@@ -34,6 +35,7 @@ from treadle.engines.ray.frames import (
     NoAnswer,
     NodeIs,
     NodeLeft,
+    Unused,
 )
 from treadle.engines.ray.same_cluster import Wanted, mark_of
 from treadle.version import __version__
@@ -68,6 +70,7 @@ class Member:
         self.node, self.pulse = node, pulse
         self.actor: Any = None
         self.told = ""  # the incarnation of the agent that the controller knows
+        self.unused = ""  # why it cannot be used, though it is there and nothing of ours is
         self.others = ""  # the state folder of another Treadle whose jobs run there
         self.attending: asyncio.Task[None] | None = None
         self.checking: asyncio.Task[None] | None = None
@@ -94,6 +97,7 @@ class Driver:
         self._named: dict[str, Member] = {}  # the same by name
         self._waiting: dict[str, RayNode] = {}  # nodes whose name another one has, by id
         self._told_waiting: dict[str, tuple[str, ...]] = {}  # their addresses, by name
+        self._told_unused: dict[str, str] = {}  # by name
         self._lost_lately = False
         self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
         self._held: lease.Lease | None = None
@@ -122,6 +126,7 @@ class Driver:
         self._held = await self._leased()
         self._keep(self._watch_agents())
         await self._begin()
+        await self._tell_unused()
         coming = [each.node.name for each in self._members.values() if not each.told]
         await self._send(frames.Ready(self._held.epoch, tuple(coming), mark))
         self._keep(self._beat())
@@ -180,7 +185,7 @@ class Driver:
         give_up_at = now() + ATTEND_WITHIN_S
         while now() < give_up_at:
             _refuse_beside({each.node.name: each.others for each in self._members.values()})
-            tasks = [each.attending for each in self._members.values()]
+            tasks = [each.attending for each in self._members.values() if not each.unused]
             attending = [task for task in tasks if task is not None and not task.done()]
             if not attending:
                 return
@@ -203,6 +208,7 @@ class Driver:
             await asyncio.sleep(self._settings.look_every_s)
             await self._look_again()
             await self._tell_waiting()
+            await self._tell_unused()
 
     async def _tell_waiting(self) -> None:
         """Which nodes are not used because of their names, if that has changed."""
@@ -213,6 +219,14 @@ class Driver:
         for name in before.keys() | now.keys():
             if now.get(name) != before.get(name):
                 await self._send(Namesakes(name, now.get(name, ())))
+
+    async def _tell_unused(self) -> None:
+        """Which nodes others have, if that has changed."""
+        now = {each.node.name: each.unused for each in self._members.values() if each.unused}
+        before, self._told_unused = self._told_unused, now
+        for name in before.keys() | now.keys():
+            if now.get(name) != before.get(name):
+                await self._send(Unused(name, now.get(name, "")))
 
     async def _look_again(self) -> None:
         try:
@@ -314,8 +328,11 @@ class Driver:
         node, settings = member.node, self._settings
         group = await asyncio.to_thread(self._nodes.reserve, node, settings.devices)
         if not await asyncio.to_thread(self._nodes.is_reserved, group, within_s=5.0):
-            wanted = cluster.bundle(node, settings.devices)
-            return f"other Ray work holds a part of its {wanted}"
+            wanted = cluster.bundle(node, settings.devices).items()
+            all_of = " and ".join(several(int(count), what) for what, count in wanted)
+            member.unused = f"other Ray work holds a part of its {all_of}"
+            return member.unused
+        member.unused = ""
         member.actor = await asyncio.to_thread(self._nodes.agent_of, node)
         answer = await self._attended(member)
         if answer.version != __version__:

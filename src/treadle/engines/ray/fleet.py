@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import NamedTuple
 
 import msgspec
 
@@ -36,6 +37,7 @@ from treadle.engines.ray.frames import (
     Ready,
     Refused,
     Settings,
+    Unused,
 )
 
 START_WITHIN_S = 55.0
@@ -44,11 +46,18 @@ AGAIN_AFTER_S = 3.0
 QUIET_BEATS, HUNG_BEATS = 5, 15
 
 DRIVER = "the process that speaks to Ray"
-# The connection to a driver, its epoch, the nodes that have agents, and those that have none yet.
-Opened = tuple[socket.socket, int, list[NodeIs], tuple[str, ...]]
 Connect = Callable[[], socket.socket]  # starts a driver; the socket to it
 
 logger = logging.getLogger("treadle")
+
+
+class Opened(NamedTuple):
+    """A driver that is ready."""
+
+    link: socket.socket
+    ready: Ready
+    members: list[NodeIs]  # the nodes that have agents
+    unused: dict[str, str]  # nodes that are not used, and why
 
 
 class RayLink:
@@ -92,9 +101,9 @@ class RayFleet:
         self._writer: asyncio.StreamWriter | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._tell: Callable[[Change], None] = lambda _: None
-        self._socket, self.epoch, members, coming = self._opened(settings)
-        self._held = self.epoch  # the newest epoch that the lease has given it
-        self._coming = set(coming)
+        self._socket, ready, members, self._unused = self._opened(settings)
+        self.epoch = self._held = ready.epoch  # held: the newest that the lease has given it
+        self._coming = set(ready.coming)
         ordered = sorted(members, key=lambda each: natural(each.node.name))
         self._members = tuple(self._joined(each) for each in ordered)
 
@@ -107,6 +116,9 @@ class RayFleet:
     def warnings(self) -> dict[str, str]:
         return {name: _same_name(name, where) for name, where in self._namesakes.items() if where}
 
+    def unused(self) -> dict[str, str]:
+        return dict(self._unused)
+
     async def begin(self, tell: Callable[[Change], None]) -> int:
         self._tell = tell
         self._begin_driver(await self._attach(self._socket))
@@ -117,7 +129,7 @@ class RayFleet:
         await self._end_driver()
         self._settings = msgspec.structs.replace(self._settings, epoch_min=epoch)
         opened = await asyncio.to_thread(self._opened, self._settings)
-        self.epoch = self._held = opened[1]
+        self.epoch = self._held = opened.ready.epoch
         self._begin_driver(await self._attached(opened))
         return self.epoch
 
@@ -176,7 +188,7 @@ class RayFleet:
         try:
             link.settimeout(START_WITHIN_S)
             link.sendall(frames.packed(settings))
-            ready, members = _ready(link)
+            opened = _ready(link)
             link.settimeout(None)
         except TimeoutError:
             self._kill()
@@ -196,8 +208,8 @@ class RayFleet:
         except InvalidInputError:
             link.close()
             raise
-        self._keep(ready)
-        return link, ready.epoch, members, ready.coming
+        self._keep(opened.ready)
+        return opened
 
     async def _attach(self, link: socket.socket) -> asyncio.StreamReader:
         self._reader, self._writer = await asyncio.open_connection(sock=link)
@@ -249,17 +261,18 @@ class RayFleet:
                     said = str(error)
                 await asyncio.sleep(AGAIN_AFTER_S)
                 continue
-            if opened[1] != self._held:
+            if opened.ready.epoch != self._held:
                 # It has given the lease back. If it took charge of agents, they refuse our epoch.
                 logger.warning("another controller has had this Ray cluster meanwhile")
-                self._held = opened[1]
+                self._held = opened.ready.epoch
                 self._tell(NewEpoch(self._held))
             return await self._attached(opened)
 
     async def _attached(self, opened: Opened) -> asyncio.StreamReader:
         """Go on with another driver: what it has told is told on."""
-        link, _, members, coming = opened
-        reader = await self._attach(link)
+        members, coming = opened.members, opened.ready.coming
+        reader = await self._attach(opened.link)
+        self._unused = opened.unused
         self._namesakes.clear()  # The new driver tells of them.
         # A node without an agent is a member, and what runs there runs on.
         there = {each.node.name for each in members} | set(coming)
@@ -283,6 +296,8 @@ class RayFleet:
                     self._tell(Left(name, why))
             case Namesakes(name, addresses):
                 self._namesakes[name] = addresses
+            case Unused(name, why):
+                self._unused[name] = why
             case Refused(why):
                 logger.error("%s", why)
 
@@ -323,16 +338,19 @@ def natural(name: str) -> list[tuple[str, int]]:
     return [(text, int(digits or -1)) for text, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
-def _ready(link: socket.socket) -> tuple[Ready, list[NodeIs]]:
-    """What the driver has, and the nodes that have agents. Raises its refusal."""
+def _ready(link: socket.socket) -> Opened:
+    """What the driver has said once it is ready. Raises its refusal."""
     members: list[NodeIs] = []
+    unused: dict[str, str] = {}
     while True:
         match frames.read_blocking(link):
             case NodeIs(node) as found:
                 members = [*(each for each in members if each.node.name != node.name), found]
             case NodeLeft(name):
                 members = [each for each in members if each.node.name != name]
+            case Unused(name, why):
+                unused[name] = why
             case Ready() as ready:
-                return ready, members
+                return Opened(link, ready, members, unused)
             case Refused(why):
                 raise InvalidInputError(why)

@@ -81,6 +81,13 @@ class Namesakes(msgspec.Struct, frozen=True, tag=True):
     addresses: tuple[str, ...]  # of those others; empty: there are none any more
 
 
+class Unused(msgspec.Struct, frozen=True, tag=True):
+    """A node is a member and is not used."""
+
+    name: str
+    why: str  # empty: it may be used, or is no member any more
+
+
 class Ready(msgspec.Struct, frozen=True, tag=True):
     """The nodes that have agents were named. Others may follow."""
 
@@ -99,7 +106,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Ready | Beat | Refused
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Unused | Ready | Beat | Refused
 
 _encoder = msgspec.msgpack.Encoder()
 _from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)

@@ -25,6 +25,7 @@ function sentence({ health, because, noticed }, since) {
   if (health === "lost") return `${noticed ? "it is lost, which was noticed" : "it was lost"} ${since}${because ? `: ${visible(because)}` : ""}`;
   if (health === "joining") return "its agent has not answered yet";
   if (health === "slow" || health === "silent") return `its agent is ${health}: ${since ? `its last answer was ${since}` : "it has not answered yet"}`;
+  if (health === "unused") return "it is not used";
   if (health === "unconfirmed") return `nothing is started there: ${visible(because)}${since ? `; it was confirmed last ${since}` : ""}`;
   return `its agent ${visible(health)}`;
 }
