@@ -424,9 +424,6 @@ def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> N
         def restart_agent(self, node: RayNode, process: str) -> bool:
             raise AssertionError
 
-        def is_reachable(self, node: RayNode) -> bool:
-            return True
-
     async def story() -> None:
         pulse = AgentPulse(node("b"), Gone())
         pulse._heard -= WITHIN_S
