@@ -103,6 +103,9 @@ class Parts:
 
 
 def _engine(store: Store, settings: LiveSettings, link: EngineLink, clock: Clock) -> Engine:
+    # Unknown names are refused before a cluster is touched: its nodes would be given agents.
+    anywhere = belief_on(Cluster((Node("any", 1),)))
+    PolicyInCharge().prepare(*_policy_names(settings, store.settings()), anywhere)
     found = folder_identity(settings.root)
     return settings.engine(
         EngineContext(
@@ -187,6 +190,13 @@ def assemble(store: Store, settings: LiveSettings, published: Published) -> Part
     )
 
 
+def _policy_names(settings: LiveSettings, kept: Mapping[str, str]) -> tuple[str, str]:
+    """The policy and the placement that were asked for, or that the store remembers."""
+    wanted = settings.wanted
+    policy = wanted.policy or kept.get("policy") or DEFAULT
+    return policy, wanted.placement or kept.get("placement") or PLACEMENT
+
+
 def _state(
     store: Store,
     settings: LiveSettings,
@@ -197,11 +207,7 @@ def _state(
 ) -> Committed:
     """A scheduler under the policy that was asked for, and empty tables."""
     kept = store.settings()
-    policy = charge.make(
-        settings.wanted.policy or kept.get("policy") or DEFAULT,
-        settings.wanted.placement or kept.get("placement") or PLACEMENT,
-        belief,
-    )
+    policy = charge.make(*_policy_names(settings, kept), belief)
     failures = FailureHistory(limit=REMEMBERED_MAX)
     if "failures" in kept:
         failures.restore(json.loads(kept["failures"]))
