@@ -62,7 +62,7 @@ def leave(address: str, *, yes: bool) -> int:
 
 
 def _confirm(running: Iterable[dict[str, int]], *, yes: bool) -> None:
-    """Raise InvalidInputError if jobs run, and nobody wants them killed.
+    """Raise InvalidInputError if jobs run, and it is not said that they may be killed.
 
     running: ranks by job, of each node.
     """
