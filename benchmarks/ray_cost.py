@@ -61,7 +61,7 @@ def report(daemon: int, folder: Path) -> None:
         "daemon": [daemon],
         "driver": [pid for pid in processes.all_pids() if processes.parent_of(pid) == daemon],
         "agent": [pid for pid in processes.all_pids() if has_open(pid, lock)],
-        "Ray": head.processes_of(made),
+        "Ray": [process.pid for process in head.processes_of(made)],
     }
     before = {kind: sum(map(cpu_s, pids)) for kind, pids in kinds.items()}
     time.sleep(IDLE_S)

@@ -1,6 +1,7 @@
 """The host of an agent, without Ray: an agent that dies goes on though there is no controller."""
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 import pytest
 
 from treadle.engines.fleet.agent import Agent
+from treadle.engines.node.devices import CpuSlots
 from treadle.engines.ray.agent_host import AgentHost, Post
 
 WITHIN_S = 20.0
@@ -105,3 +107,36 @@ def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_pat
         assert asked.acquire(timeout=WITHIN_S / 4)
     go.set()
     host.close().result(WITHIN_S)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="agents that run as root open their folders")
+@pytest.mark.parametrize("there", [True, False])
+def test_users_can_pass_through_to_their_checkpoints_whatever_the_umask(
+    tmp_path: Path, there: bool
+) -> None:
+    root = tmp_path / "state"
+    if there:
+        root.mkdir(mode=0o700)
+    before = os.umask(0o077)
+    try:
+        host = AgentHost(lambda: True)
+        assert host.attend(post(root)).result(WITHIN_S).node is not None
+        host.close().result(WITHIN_S)
+    finally:
+        os.umask(before)
+    folders = (root, root / "nodes", root / "nodes" / "b")
+    assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o711] * 3
+
+
+def test_an_agent_that_was_ended_on_purpose_says_so_of_what_was_lost_with_it(
+    tmp_path: Path,
+) -> None:
+    host = AgentHost(lambda: True)
+    assert host.running().result(WITHIN_S) == {}
+    host.attend(post(tmp_path)).result(WITHIN_S)
+    assert host.running().result(WITHIN_S) == {}
+    host.depart().result(WITHIN_S)
+    host.close().result(WITHIN_S)
+    folder = tmp_path / "nodes" / "b"
+    agent = Agent(folder, "b", devices=CpuSlots(1), lease_s=15.0)
+    assert agent._trouble == "Treadle was made to leave the cluster"

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import pytest
 from ray.exceptions import ActorDiedError, RayError
 
 from tests.unit.engines.test_ray_lease import BOB, Values

@@ -1,12 +1,19 @@
 """`python -m treadle.engines.ray leave`: what it removes, and what it says where it cannot."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import mkdtemp
+
+import msgspec
+import pytest
 
 from tests.on_ray.cluster import RayCluster
-from treadle.engines.ray.head import stop
+from treadle.core.errors import InvalidInputError
+from treadle.engines.ray.__main__ import _confirm
+from treadle.engines.ray.head import Head, processes_of, stop
 
 REFUSED = 2
 # A node is reserved; the others are not managed, as one that has another node's name.
@@ -29,8 +36,8 @@ def ran(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def leave(where: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    return ran("-m", "treadle.engines.ray", "leave", where, **variables)
+def leave(where: str, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return ran("-m", "treadle.engines.ray", "leave", where, *words, **variables)
 
 
 def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster) -> None:
@@ -67,6 +74,71 @@ def test_a_folder_without_a_head_of_its_own(tmp_path: Path) -> None:
     )
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "token").touch()
-    assert not stop(tmp_path / "ray")
+    assert stop(tmp_path / "ray") is None
     done = leave(str(tmp_path))
     assert (done.returncode, done.stdout) == (0, "the head was ended before\n")
+
+
+def recorded(state: Path, folder: Path) -> Head:
+    """A record of a head whose files are said to be in that folder."""
+    made = Head(address="127.0.0.1:1", token=str(state / "ray" / "token"), folder=str(folder))
+    (state / "ray").mkdir(parents=True)
+    (state / "ray" / "token").touch()
+    (state / "ray" / "head.json").write_bytes(msgspec.json.encode(made))
+    return made
+
+
+def test_a_record_that_names_another_folder_is_not_believed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    recorded(tmp_path / "state", victim)
+    done = leave(str(tmp_path / "state"))
+    assert done.returncode == REFUSED
+    assert done.stderr == (
+        f"treadle: the record of the head names {victim}, which is no folder that Treadle makes "
+        "for Ray; nothing was ended\n"
+    )
+    assert victim.is_dir()
+
+
+def test_only_programs_of_ray_are_ended_and_what_is_said_is_true() -> None:
+    """A pager on Ray's log is left alone."""
+    state, folder = Path(mkdtemp(prefix="treadle-")), Path(mkdtemp(prefix="treadle-ray-"))
+    (folder / "log").touch()
+    reader = subprocess.Popen(["tail", "-f", str(folder / "log")])
+    try:
+        made = recorded(state / "s", folder)
+        assert processes_of(made) == []
+        done = leave(str(state / "s"))
+        assert done.stdout == "no process of the head was left; its files were removed\n"
+        assert reader.poll() is None
+        assert not folder.exists()
+    finally:
+        reader.kill()
+        reader.wait()
+        shutil.rmtree(state)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_the_head_of_another_user_is_left_alone(tmp_path: Path) -> None:
+    folder = Path(mkdtemp(prefix="treadle-ray-"))
+    try:
+        recorded(tmp_path, folder)
+        os.chown(tmp_path / "ray" / "head.json", 65534, 65534)
+        done = leave(str(tmp_path))
+        assert done.returncode == REFUSED
+        assert "belongs to user 65534, and this is user 0" in done.stderr
+        assert folder.is_dir()
+    finally:
+        folder.rmdir()
+
+
+# -- jobs that run --------------------------------------------------------------------------------
+
+
+def test_jobs_are_named_and_not_killed_by_the_way(capsys: pytest.CaptureFixture[str]) -> None:
+    _confirm([{}, {}], yes=False)
+    with pytest.raises(InvalidInputError, match="2 jobs with 9 ranks run there and are killed in"):
+        _confirm([{"1": 4, "2": 1}, {"1": 4}], yes=False)
+    _confirm([{"1": 1}], yes=True)
+    assert capsys.readouterr().out == "1 job with 1 rank runs there and is killed in 15 s\n"

@@ -41,6 +41,15 @@ def test_a_node_has_a_name_that_outlives_its_ray(details: dict[str, Any], name: 
     assert node(**details).name == name
 
 
+@pytest.mark.parametrize("name", [".", ".."])
+@pytest.mark.parametrize("where", ["NodeName", "label"])
+def test_a_name_that_leads_out_of_the_folder_of_nodes_is_not_taken(name: str, where: str) -> None:
+    details = {"NodeName": name} if where == "NodeName" else {"Labels": {"treadle.io/name": name}}
+    found = node(**details)
+    assert found.name == "gpu-7.example"
+    assert found.problem == f"it is called {name}, which leads out of the folder of nodes"
+
+
 def test_a_label_says_the_rack() -> None:
     assert node().rack == ""
     assert node(Labels={"rack": "r1"}).rack == "r1"

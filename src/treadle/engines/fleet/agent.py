@@ -43,6 +43,7 @@ from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
+DEPARTED = "Treadle was made to leave the cluster"
 SWEEP_EVERY_S = 3600.0  # what is left of copies that broke off
 
 logger = logging.getLogger("treadle")
@@ -95,7 +96,10 @@ class Agent:
         self._unconfirmed = ""  # why the cluster did not confirm it, when it was asked last
         self._epoch = self._read_epoch()
         self._session: Session | None = None
-        self._trouble = ""  # why the lease is not renewed, or why the one before was not
+        # Why the lease is not renewed, or why the one before was not.
+        self._trouble = ""
+        with suppress(OSError):
+            self._trouble = kept_value.read(self._departure) or ""
         # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
         self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
         self._taking = asyncio.Lock()
@@ -137,8 +141,10 @@ class Agent:
         self._unconfirmed = ""
         if not lasted and self._session is not None:
             self._session.over = "the lease of the node had run out"
-        elif self._session is not None and not self._session.over:
+        elif self._trouble and self._session is not None and not self._session.over:
             self._trouble = ""
+            with suppress(OSError):
+                self._departure.unlink(missing_ok=True)
 
     def doubt(self, why: str) -> None:
         """The cluster did not confirm this node when it was asked: a sentence why."""
@@ -172,6 +178,20 @@ class Agent:
         with suppress(FileNotFoundError):
             return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
         return False
+
+    def running(self) -> dict[JobId, int]:
+        """Ranks that run here, by job."""
+        found = [adoption.look(self.folders, mark) for mark in self.folders.live()]
+        statuses = {each.job: each.status for each in found if each.alive}
+        return {job: 0 if status is None else len(status.codes) for job, status in statuses.items()}
+
+    def note_departure(self) -> None:
+        """This agent is ended on purpose: the next one says so of what was lost with it."""
+        kept_value.write(self._departure, DEPARTED)
+
+    @property
+    def _departure(self) -> Path:
+        return self.root / "departure"
 
     def has_file(self, path: str) -> bool:
         """Whether there is something at a path on this node."""

@@ -99,10 +99,7 @@ def plan(
     own: dict[JobId, list[AttemptId]] = {}
     for attempt in sorted(attempts):
         own.setdefault(attempt.job, []).append(attempt)
-    alive: dict[JobId, set[AttemptId]] = {}
-    for attempt, where in places.items():
-        if any(each.alive for each in where.values()):
-            alive.setdefault(attempt.job, set()).add(attempt)
+    alive = _running(places)
     takeover, known = Takeover(), set[AttemptId]()
     for job in jobs:
         if job.phase in _LEAVING or (job.phase in _HELD and job.allocation is not None):
@@ -134,6 +131,15 @@ def _places(
         for each in [each for each in seen if own_word or each.alive or each.ended]:
             places.setdefault(each.id, {})[node] = each
     return places
+
+
+def _running(places: Mapping[AttemptId, Places]) -> dict[JobId, set[AttemptId]]:
+    """The attempts that are alive somewhere, by job."""
+    found: dict[JobId, set[AttemptId]] = {}
+    for attempt, seen in places.items():
+        if any(each.alive for each in seen.values()):
+            found.setdefault(attempt.job, set()).add(attempt)
+    return found
 
 
 def _strays(running: Iterable[AttemptId], places: Mapping[AttemptId, Places]) -> Places:

@@ -1,22 +1,25 @@
 """Take Treadle off a Ray cluster, or end the head that `treadle up --engine ray` started.
 
-    python -m treadle.engines.ray leave HOST:PORT     agents and reservations of a cluster
-    python -m treadle.engines.ray leave STATE_FOLDER  the head of that folder, all its processes
+    python -m treadle.engines.ray leave HOST:PORT [-y]  agents and reservations of a cluster
+    python -m treadle.engines.ray leave STATE_FOLDER    the head of that folder, all its processes
 
 `treadle down` leaves jobs running, and with them what they need: agents, and the reservation of
 their devices. This removes both. Jobs that still run are killed when the leases of their nodes have
-run out, 15 seconds later.
+run out, 15 seconds later: it says how many, and asks first, unless it is told -y or --yes.
 """
 
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
+from treadle.engines.fleet.port import LEASE_S
 from treadle.engines.ray.address import (
     check_answers,
     check_token,
@@ -26,11 +29,13 @@ from treadle.engines.ray.address import (
 )
 from treadle.engines.ray.head import had_one, stop
 
+ASKED_AT_ONCE = 16  # agents
 
-def leave(address: str) -> int:
+
+def leave(address: str, *, yes: bool) -> int:
     """Remove agents and reservations; the number of nodes that had any.
 
-    Refused while a controller lives.
+    yes: also if jobs run. Refused while a controller lives.
     """
     check_answers(address)
     check_token(os.environ)
@@ -45,10 +50,38 @@ def leave(address: str) -> int:
     holder = lease.Holder(text=f"{here()}, which takes Treadle off it", instance=here())
     held = lease.take(store, holder, pause=threading.Event().wait)
     found, there = cluster.kept(), {node.id for node in cluster.nodes()}
-    for node_id in found | there:
-        cluster.forget(node_id)
-    lease.give_back(store, held)
+    try:
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            _confirm(pool.map(cluster.running_on, found), yes=yes)
+            list(pool.map(cluster.depart_from, found))
+        for node_id in found | there:
+            cluster.forget(node_id)
+    finally:
+        lease.give_back(store, held)
     return len(found & there)
+
+
+def _confirm(running: Iterable[dict[str, int]], *, yes: bool) -> None:
+    """Raise InvalidInputError if jobs run, and it is not said that they may be killed.
+
+    running: ranks by job, of each node.
+    """
+    ranks = sum((Counter(each) for each in running), Counter[str]())
+    if not ranks:
+        return
+    jobs, many = several(len(ranks), "job"), len(ranks) > 1
+    said = f"{jobs} with {several(ranks.total(), 'rank')} {'run' if many else 'runs'} there"
+    killed = f"{said} and {'are' if many else 'is'} killed in {LEASE_S:.0f} s"
+    if yes:
+        sys.stdout.write(f"{killed}\n")
+        return
+    if sys.stdin.isatty():
+        sys.stdout.write(f"{killed}; go on? [y/N] ")
+        sys.stdout.flush()
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+        raise InvalidInputError("nothing was removed")
+    raise InvalidInputError(f"{killed} if Treadle leaves; say that this is meant with -y")
 
 
 @contextmanager
@@ -71,19 +104,26 @@ def end_head(folder: Path) -> str:
             f"{folder} has no Ray head of its own; agents and reservations in another cluster "
             "stay: python -m treadle.engines.ray leave HOST:PORT, of its head, removes them"
         )
-    return "the head was ended" if stop(folder / "ray") else "the head was ended before"
+    ended = stop(folder / "ray")
+    if ended is None:
+        return "the head was ended before"
+    if not ended:
+        return "no process of the head was left; its files were removed"
+    return f"the head was ended, {several(ended, 'process', 'processes')} of Ray"
 
 
 def main(words: list[str]) -> int:
-    if len(words) != 2 or words[0] != "leave":
+    yes = {"-y", "--yes"}
+    given = [word for word in words if word not in yes]
+    if len(given) != 2 or given[0] != "leave":
         sys.stderr.write("treadle: expected leave HOST:PORT of a head, or leave STATE_FOLDER\n")
         return 2
-    where = words[1]
+    where = given[1]
     try:
         if Path(where).is_dir():
             sys.stdout.write(f"{end_head(Path(where))}\n")
             return 0
-        count = leave(given_address(where, {}))
+        count = leave(given_address(where, {}), yes=bool(yes & {*words}))
     except InvalidInputError as error:
         sys.stderr.write(f"treadle: {error}\n")
         return 2

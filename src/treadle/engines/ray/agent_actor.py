@@ -39,6 +39,14 @@ class AgentActor:
         post = msgspec.json.decode(document, type=Post)
         return await asyncio.wrap_future(self._host.others(post))
 
+    async def running(self) -> dict[str, int]:
+        """Ranks that run here, by job."""
+        return await asyncio.wrap_future(self._host.running())
+
+    async def depart(self) -> None:
+        """Write down that this agent is ended on purpose."""
+        await asyncio.wrap_future(self._host.depart())
+
     async def ping(self) -> None:
         """Answer, if the loop of the agent runs."""
         await asyncio.wrap_future(self._host.ping())

@@ -22,7 +22,7 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.fleet.agent import Agent
 from treadle.engines.local.device_choice import devices_of, excluded_by
 from treadle.engines.node import fence
-from treadle.engines.ray.agent_lock import locked
+from treadle.engines.ray.agent_lock import locked, open_passages
 from treadle.engines.ray.offered import not_offered, visible_to_ray
 from treadle.engines.registry import EngineOptions
 from treadle.version import __version__
@@ -122,6 +122,14 @@ class AgentHost:
         """A call of the controller to the agent that it knows."""
         return self._run(self._call(incarnation, verb, document))
 
+    def running(self) -> "Future[dict[str, int]]":
+        """Ranks that run here, by job."""
+        return self._run(self._running())
+
+    def depart(self) -> "Future[None]":
+        """The agent will be ended on purpose, and writes that down."""
+        return self._run(self._depart())
+
     def ping(self) -> "Future[None]":
         """Done when the event loop of the agent has come to it."""
         return self._run(asyncio.sleep(0))
@@ -187,6 +195,13 @@ class AgentHost:
             return ""
         return mine.root if await asyncio.to_thread(self._agent.runs) else ""
 
+    async def _running(self) -> dict[str, int]:
+        return {} if self._agent is None else await asyncio.to_thread(self._agent.running)
+
+    async def _depart(self) -> None:
+        if self._agent is not None:
+            await asyncio.to_thread(self._agent.note_departure)
+
     async def _call(self, incarnation: str, verb: str, document: bytes) -> bytes:
         agent = self._agent
         if agent is None or incarnation != self._incarnation:
@@ -194,6 +209,7 @@ class AgentHost:
         return ANSWERED + await agent.call(verb, document)
 
     async def _made(self, post: Post) -> Agent:
+        await asyncio.to_thread(open_passages, post.folder)
         self._lock = await locked(post.folder)
         devices = await asyncio.to_thread(devices_of, post.options)
         excluded = {*excluded_by(post.options, devices)}

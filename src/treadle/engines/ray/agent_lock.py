@@ -59,6 +59,23 @@ async def locked(folder: Path, *, tries: int = TRIES) -> IO[bytes]:
     raise EngineError(f"another agent works in {folder}", retryable=True)
 
 
+def open_passages(folder: Path) -> None:
+    """Have the folder and the two above it: nodes, and the state folder.
+
+    If this is root's, users of jobs may pass through to their checkpoints, and list nothing, as on
+    the machine of the daemon; whatever the umask is, and though the folder was a closed one.
+    """
+    for passage in (folder.parent.parent, folder.parent, folder):
+        passage.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = passage.stat()
+        if os.geteuid() or found.st_mode & 0o011 == 0o011:
+            continue
+        if found.st_uid == 0:
+            passage.chmod(found.st_mode & 0o777 | 0o711)
+        else:
+            logger.warning("users of jobs cannot pass through %s, which is not root's", passage)
+
+
 def _sign(file: IO[bytes]) -> None:
     me = os.getpid()
     own = Holder(
@@ -68,9 +85,9 @@ def _sign(file: IO[bytes]) -> None:
         start=processes.start_of(me) or 0,
         parent=os.getppid(),
     )
-    file.truncate(0)
-    file.write(msgspec.json.encode(own))
-    file.flush()
+    with suppress(OSError):  # The disk is full: it has the lock all the same.
+        os.ftruncate(file.fileno(), 0)
+        os.write(file.fileno(), msgspec.json.encode(own))
 
 
 def _end_orphan(file: IO[bytes]) -> None:

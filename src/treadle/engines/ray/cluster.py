@@ -37,6 +37,7 @@ SLOTS = "treadle.io/slots"  # a label: so many CPU slots; 0: the node is not use
 ID = "ray.io/node-id"
 RESERVED = "treadle-"  # before the id of a node: the name of its placement group
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+NOT_NAMES = (".", "..")  # The files of a node are in a folder of its name.
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -53,7 +54,8 @@ class RayNode:
     slots: int | None = None  # CPU slots, as its label says
     device_type: str = ""  # likewise
     port: int = 0  # of its raylet, at that address
-    problem: str = ""  # what is wrong with its labels; the node is used without what they say
+    # What is wrong with its labels or its name; the node is used without what they say.
+    problem: str = ""
 
 
 def check_lets_in(address: str) -> None:
@@ -137,10 +139,14 @@ def node_of(row: Mapping[str, Any]) -> RayNode | None:
     own = str(row.get("NodeName") or "")
     if own == row["NodeManagerAddress"]:  # Ray's default.
         own = ""
-    name = labels.get(NAMED) or own or row["NodeManagerHostname"] or row["NodeID"][:12]
+    names = (labels.get(NAMED), own, row["NodeManagerHostname"], row["NodeID"][:12])
+    named = [NOT_IN_NAMES.sub("-", name)[:63] for name in names if name]
+    usable = [name for name in named if name not in NOT_NAMES]
+    if named[0] in NOT_NAMES:
+        problem = f"it is called {named[0]}, which leads out of the folder of nodes"
     return RayNode(
         id=row["NodeID"],
-        name=NOT_IN_NAMES.sub("-", name)[:63],
+        name=usable[0],
         address=row["NodeManagerAddress"],
         port=int(row.get("NodeManagerPort") or 0),
         rack=next((labels[each] for each in RACKS if labels.get(each)), ""),
@@ -246,6 +252,23 @@ def others_on(node: RayNode, post: bytes) -> str:
     except (RayError, ValueError, AttributeError):  # There is none, or of another version.
         return ""
     return found
+
+
+def running_on(node_id: str) -> dict[str, int]:
+    """Ranks that run there, by job, as far as an agent says so."""
+    try:
+        agent = ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE)
+        found: dict[str, int] = ray.get(agent.running.remote(), timeout=OTHERS_WITHIN_S)
+    except (RayError, ValueError, AttributeError):  # There is none, or of another version.
+        return {}
+    return found
+
+
+def depart_from(node_id: str) -> None:
+    """Have its agent write down that it is ended on purpose."""
+    with suppress(RayError, ValueError, AttributeError):
+        agent = ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE)
+        ray.get(agent.depart.remote(), timeout=OTHERS_WITHIN_S)
 
 
 def process_of(node: RayNode) -> str:

@@ -255,7 +255,7 @@ class Driver:
                 self._wait_for_name(node)
             elif node.id not in self._members:
                 if node.problem:
-                    logger.warning("node %s is used without a label: %s", node.name, node.problem)
+                    logger.warning("node %s is used, though %s", node.name, node.problem)
                 member = Member(node, AgentPulse(node, self._nodes, self._second_s))
                 self._members[node.id] = self._named[node.name] = member
                 self._waiting.pop(node.id, None)

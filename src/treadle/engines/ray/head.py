@@ -6,23 +6,30 @@ loopback: so it asks for a token, which is in a file that only its owner reads.
 """
 
 import os
+import re
 import secrets
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.node import processes
+from treadle.engines.node.processes import ProcessId
 from treadle.engines.ray.address import check_answers, free_port, surroundings
 from treadle.files import replace
 
 START_WITHIN_S = 50.0
 TOKEN = "token"  # its file
+_PREFIX = "treadle-ray-"  # of the folder that Ray is given
+_MADE = re.compile(rf"{_PREFIX}[a-z0-9_]{{8}}", re.ASCII)
 OBJECT_STORE_BYTES = 80 << 20  # Agents keep nothing in it; Ray's least is 75 MiB.
 
 
@@ -60,7 +67,7 @@ def head(folder: Path, *, node_name: str, slots: int | None = None) -> Head:
     made = Head(
         address=f"127.0.0.1:{free_port()}",
         token=str(token),
-        folder=tempfile.mkdtemp(prefix="treadle-ray-"),
+        folder=tempfile.mkdtemp(prefix=_PREFIX),
     )
     _start(made, node_name, slots)
     replace(record, msgspec.json.encode(made), mode=0o600)
@@ -72,19 +79,49 @@ def had_one(folder: Path) -> bool:
     return (folder / TOKEN).exists()
 
 
-def stop(folder: Path) -> bool:
-    """End the head that was started in this folder and all that belongs to it; False if none is."""
+def stop(folder: Path) -> int | None:
+    """End the head that was started in this folder, and remove its files.
+
+    How many of its processes were ended; None if there is no record of a head. Raises
+    InvalidInputError, and touches nothing, if that is not this user's, or names what Treadle does
+    not make.
+    """
     record = folder / "head.json"
     try:
         found = msgspec.json.decode(record.read_bytes(), type=Head)
     except (OSError, msgspec.MsgspecError):
-        return False
-    for pid in processes_of(found):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+        return None
+    for path in (folder, record):
+        _check_own(path)
+    _check_made(Path(found.folder))
+    own = processes_of(found)
+    ended = sum(processes.send(process, signal.SIGKILL) for process in own)
     record.unlink()
     shutil.rmtree(found.folder, ignore_errors=True)
-    return True
+    return ended
+
+
+def _check_own(path: Path) -> None:
+    owner = path.lstat().st_uid
+    if owner != os.geteuid():
+        raise InvalidInputError(
+            f"{path} belongs to user {owner}, and this is user {os.geteuid()}: the owner of a head "
+            "ends it"
+        )
+
+
+def _check_made(folder: Path) -> None:
+    """Raise InvalidInputError if a folder is none that `head` makes for Ray."""
+    places = {Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")}
+    if folder.parent not in places or not _MADE.fullmatch(folder.name):
+        raise InvalidInputError(
+            f"the record of the head names {folder}, which is no folder that Treadle makes for "
+            "Ray; nothing was ended"
+        )
+    with suppress(FileNotFoundError):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise InvalidInputError(f"{folder} is no folder; nothing was ended")
+        _check_own(folder)
 
 
 def _start(made: Head, node_name: str, slots: int | None) -> None:
@@ -119,11 +156,34 @@ def _start(made: Head, node_name: str, slots: int | None) -> None:
         )
 
 
-def processes_of(found: Head) -> list[int]:
-    """Those that have the head's own folder in their command line, the raylet's workers too."""
-    pids = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if found.folder.encode() in path.read_bytes() and path.stat().st_uid == os.geteuid():
-                pids.append(int(path.parent.name))
-    return [pid for pid in pids if pid != os.getpid()]
+def processes_of(found: Head) -> list[ProcessId]:
+    """Ray's own programs of this user that were started for the head's folder.
+
+    Workers of a raylet that have taken another command line end with it.
+    """
+    own = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            words = (path / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            pid = int(path.name)
+            start = processes.start_of(pid)
+            if start is None or path.stat().st_uid != os.geteuid() or pid == os.getpid():
+                continue
+            if _is_rays(words) and any(_is_under(word, found.folder) for word in words):
+                own.append(ProcessId(pid, start))
+    return own
+
+
+def _is_rays(words: Sequence[str]) -> bool:
+    """Whether a command line is that of a program of Ray, or of a module of it under Python."""
+    program = Path(words[0]).name
+    if program in ("raylet", "gcs_server"):
+        return True
+    scripts = [word for word in words[1:] if word.endswith(".py")]
+    return program.startswith("python") and any("/ray/" in script for script in scripts[:1])
+
+
+def _is_under(word: str, folder: str) -> bool:
+    """Whether a word, or the value of an option, is a path in the folder."""
+    path = word.partition("=")[2] if word.startswith("-") else word
+    return path == folder or path.startswith(f"{folder}/")
