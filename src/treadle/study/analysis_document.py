@@ -258,7 +258,8 @@ def _convergence(found: Convergence) -> Section:
         findings.append(
             f"The losses of {several(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
             "device hours are not recorded. In the Philly study "
-            f"{100 * STUDIED['passed']:.0f} % of the device time of passed jobs and {100 * STUDIED['killed']:.0f} % of killed ones "
+            f"{100 * STUDIED['passed']:.0f} % of the device time of passed jobs and "
+            f"{100 * STUDIED['killed']:.0f} % of killed ones "
             f"bought the last 0.1 %; were these the same, it would be "
             f"{digits(found.studied_gpu_h)} device hours (an assumption, not a measurement)."
         )

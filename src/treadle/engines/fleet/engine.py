@@ -57,6 +57,7 @@ from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
+from treadle.engines.fleet.own_address import is_own
 from treadle.engines.fleet.port import Fleet, Left
 from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.survey import all_ready, surveyed
@@ -120,7 +121,8 @@ class FleetEngine:
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
-        return with_health(views, self.clients, self._fleet.warnings())
+        own = {each.node.name for each in members if is_own(each.address)}
+        return with_health(views, self.clients, self._fleet.warnings(), own)
 
     async def adopt(
         self,
