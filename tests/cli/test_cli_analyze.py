@@ -20,11 +20,11 @@ TEXT = """Analysis of three.csv
 when its jobs ran
 
 HOW JOBS ENDED
-ended         jobs  of jobs  GPU hours  of GPU hours
-────────────  ────  ───────  ─────────  ────────────
-unsuccessful     1    33.3%       0.11         61.5%
-passed           1    33.3%       0.06         30.8%
-killed           1    33.3%       0.01          7.7%
+ended         jobs  of jobs  device hours  of device hours
+────────────  ────  ───────  ────────────  ───────────────
+unsuccessful     1    33.3%          0.11            61.5%
+passed           1    33.3%          0.06            30.8%
+killed           1    33.3%          0.01             7.7%
 
 WAITING
 devices  jobs  waited    mean     p50     p90     p99  all, hours
@@ -40,24 +40,24 @@ all       100.0%           0.0%   0.0%
 2-4       100.0%           0.0%   0.0%
 
 DEVICE TIME BY SIZE AND SPREAD
-Jobs held 0.18 GPU hours, 81.2% of what the cluster had from first to last; 100.0% of them turned
+Jobs held 0.18 device hours, 81.2% of what the cluster had from first to last; 100.0% of them turned
 into progress.
 How busy the devices themselves were is not recorded.
 
-devices  nodes  holds  GPU hours  of GPU hours  progress
-───────  ─────  ─────  ─────────  ────────────  ────────
-1            1      1       0.01          7.7%    100.0%
-2-4          1      1       0.06         30.8%    100.0%
-2-4          2      1       0.11         61.5%    100.0%
+devices  nodes  holds  device hours  of device hours  progress
+───────  ─────  ─────  ────────────  ───────────────  ────────
+1            1      1          0.01             7.7%    100.0%
+2-4          1      1          0.06            30.8%    100.0%
+2-4          2      1          0.11            61.5%    100.0%
 
 FAILURES
-Attempts and reasons are not recorded; 1 job of 3 ended unsuccessful after 0.11 GPU hours, 61.5% of
-all.
+Attempts and reasons are not recorded; 1 job of 3 ended unsuccessful after 0.11 device hours, 61.5%
+of all.
 
 CONVERGENCE
-The losses of 3 jobs with 0.18 GPU hours are not recorded. In the Philly study 62 % of the device
+The losses of 3 jobs with 0.18 device hours are not recorded. In the Philly study 62 % of the device
 time of passed jobs and 56 % of killed ones bought the last 0.1 %; were these the same, it would be
-0.04 GPU hours (an assumption, not a measurement).
+0.04 device hours (an assumption, not a measurement).
 """
 FAILING = ("generate:philly?jobs=60&longest=3600", "--job-failures", "3", "--retries", "2")
 
@@ -224,3 +224,17 @@ def test_a_report_is_written_whole_and_named(capsys: pytest.CaptureFixture[str])
     command = "treadle analyze three.csv --cluster 2x2 --no-guidelines --report out.html"
     assert command in page
     assert [path.name for path in Path().iterdir() if "out.html" in path.name] == ["out.html"]
+
+
+def test_nodes_that_joined_later_are_counted(
+    capsys: pytest.CaptureFixture[str], journal: str
+) -> None:
+    lines = [json.loads(line) for line in Path(journal).read_text().splitlines()]
+    before = analysed(capsys, journal)
+    joined = {"kind": "NodeJoined", "at": lines[1]["at"]}
+    joined["node"] = {"name": "late", "device_count": 3}
+    lines.insert(1, joined)
+    numbered = (json.dumps({**line, "line": at}) for at, line in enumerate(lines, 1))
+    Path(journal).write_text("".join(f"{line}\n" for line in numbered))
+    after = analysed(capsys, journal)
+    assert (after["nodes"], after["devices"]) == (before["nodes"] + 1, before["devices"] + 3)

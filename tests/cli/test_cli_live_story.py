@@ -360,6 +360,7 @@ def test_a_state_folder_keeps_its_engine_as_long_as_its_jobs_may_run_there(home:
     assert answer.err == (
         "treadle: using the engine of the last treadle up: --engine memory (--engine chooses "
         "another)\n"
+        "treadle: options of the last treadle up that are not kept: --no-port\n"
     )
     assert json.loads(home.done("status", "--json"))["engine"] == "memory"
     until(lambda: home.state("1") == "RUNNING")

@@ -30,7 +30,9 @@ def _submitted(state: SchedulerState, event: facts.JobSubmitted, now: float) -> 
     spec = event.spec
     if spec.id in state.rows:
         raise InvalidInputError(f"job {spec.id} was submitted twice; ids must differ")
-    job = Job(spec, state.next_arrival, Phase.WAITING, now, now, observed_at=now)
+    job = Job(
+        spec, state.next_arrival, Phase.WAITING, now, now, observed_at=now, only_on=spec.nodes
+    )
     state.next_arrival += 1
     state.rows[spec.id] = job
     state.enqueue(job, now)

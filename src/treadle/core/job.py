@@ -101,6 +101,9 @@ class JobSpec:
     ousted_by: tuple[JobId, ...] = ()
     # Which types of device it may use (device_types.py); empty: its user did not say.
     device_types: tuple[str, ...] = ()
+    nodes: tuple[
+        str, ...
+    ] = ()  # where its shell is, which it holds devices for; empty: it has none
 
     def __post_init__(self) -> None:
         if not self.id:
@@ -162,8 +165,8 @@ class Job(NamedTuple):
     # Since when the training of the present attempt is over: it is about to end by itself.
     over_at: float | None = None
     waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
-    # Nodes that have its files, which cannot be copied: it can go on only there. Empty: it
-    # can run anywhere.
+    # Nodes that have its files, which cannot be copied, or its shell: it can go on only there.
+    # Empty: it can run anywhere.
     only_on: tuple[str, ...] = ()
     only_because: str = ""  # why they cannot be copied
     failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start

@@ -121,6 +121,7 @@ class MemoryWorld:
     attempts: dict[AttemptId, MemoryAttempt] = field(default_factory=dict)
     closed: dict[Device, DeviceClosed] = field(default_factory=dict)  # by what is seen there
     drained: set[str] = field(default_factory=set)
+    elsewhere: set[str] = field(default_factory=set)  # nodes on other machines than the controller
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
     busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives
     loads: dict[JobId, Load] = field(default_factory=dict)  # the same
@@ -191,7 +192,11 @@ class MemoryWorld:
             return DeviceView.of(device, there, closed.get(device), model="memory")
 
         return tuple(
-            replace(NodeView.of(node, shown), drained=node.name in self.drained)
+            replace(
+                NodeView.of(node, shown),
+                drained=node.name in self.drained,
+                here=node.name not in self.elsewhere,
+            )
             for node in self.nodes.values()
         )
 

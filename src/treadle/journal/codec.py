@@ -120,7 +120,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "Start": ("beside",),
     "Change": ("beside",),
 }
-_LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by")
+_LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes")
 _LEFT_OUT_OF_PROFILE = ("cores",)
 _encoder = msgspec.json.Encoder()
 

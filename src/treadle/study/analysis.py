@@ -33,7 +33,7 @@ class Analysis:
     name: str
     how: str
     jobs: int
-    nodes: int | None  # of the cluster that the jobs ran on; None: not recorded
+    nodes: int | None  # that were there at some time; None: not recorded
     devices: int | None
     span_s: float  # first submission to the last moment of the record
     ends: tuple[End, ...]  # most device time first
@@ -70,8 +70,8 @@ def analyse(
         name=record.workload.name,
         how=record.how,
         jobs=len(histories),
-        nodes=len(record.cluster.nodes) if record.has_cluster else None,
-        devices=record.cluster.device_count if record.has_cluster else None,
+        nodes=len(record.nodes) if record.has_cluster else None,
+        devices=sum(each.device_count for each in record.nodes) if record.has_cluster else None,
         span_s=max(recorder.series.at[-1] - first_at, 0.0),
         ends=_ends(record),
         waits=waits(record),

@@ -61,9 +61,9 @@ def _ends(analysis: Analysis) -> Section:
     ]
     table = Table(
         "",
-        ("ended", "jobs", "of jobs", "GPU hours", "of GPU hours"),
+        ("ended", "jobs", "of jobs", "device hours", "of device hours"),
         rows,
-        parts=("GPU hours",),
+        parts=("device hours",),
         shares=[(end.gpu_share,) for end in ends],
     )
     return Section("How jobs ended", "Jobs and the device time that they held.", tables=[table])
@@ -88,7 +88,7 @@ def _policies(found: Sequence[Spell]) -> Section:
     ]
     columns = (
         *("policy", "for", "submitted", "finished", "failed", "cancelled"),
-        *("mean wait", "GPU hours"),
+        *("mean wait", "device hours"),
     )
     return Section("Policies in turn", lead, tables=[Table("", columns, rows)])
 
@@ -137,7 +137,7 @@ def _device_time(usage: Usage) -> Section:
         "the same device time does alone on one node; lower where jobs cross nodes, share, "
         "restart or lose work."
     )
-    held = f"Jobs held {digits(usage.gpu_h)} GPU hours"
+    held = f"Jobs held {digits(usage.gpu_h)} device hours"
     if usage.in_use is not None:
         held += f", {percent(usage.in_use)} of what the cluster had from first to last"
     if usage.progress is not None:
@@ -149,7 +149,7 @@ def _device_time(usage: Usage) -> Section:
         findings.append("On which nodes jobs ran is not recorded.")
     table = Table(
         "",
-        ("devices", "nodes", "holds", "GPU hours", "of GPU hours", "progress"),
+        ("devices", "nodes", "holds", "device hours", "of device hours", "progress"),
         [
             (
                 *(use.size, use.nodes, f"{use.holds:,}", digits(use.gpu_h)),
@@ -157,7 +157,7 @@ def _device_time(usage: Usage) -> Section:
             )
             for use in usage.by_spread
         ],
-        parts=("GPU hours",),
+        parts=("device hours",),
         shares=[(use.share,) for use in usage.by_spread],
     )
     return Section("Device time by size and spread", lead, findings, [table])
@@ -179,7 +179,7 @@ def _failing(analysis: Analysis) -> Section:
     findings = [
         (
             f"{several(failures.attempts, 'attempt')} of {several(failures.jobs, 'job')} failed "
-            f"after {digits(failures.gpu_h)} GPU hours, {percent(failures.share)} of all; "
+            f"after {digits(failures.gpu_h)} device hours, {percent(failures.share)} of all; "
             f"{several(failures.lost_jobs, 'job')} failed for good."
         ),
         _repeats(failures),
@@ -201,7 +201,9 @@ def _repeats(failures: Failures) -> str:
     if not failures.repeats:
         return "None of them came after a failure of the same job."
     cost = digits(failures.repeats_gpu_h)
-    return f"{failures.repeats:,} came after a failure of the same job and cost {cost} GPU hours."
+    return (
+        f"{failures.repeats:,} came after a failure of the same job and cost {cost} device hours."
+    )
 
 
 def _no_failure(analysis: Analysis) -> str:
@@ -214,7 +216,7 @@ def _no_failure(analysis: Analysis) -> str:
     jobs, gpu_h = sum(end.jobs for end in bad), sum(end.gpu_h for end in bad)
     return (
         f"Attempts and reasons are not recorded; {several(jobs, 'job')} of {analysis.jobs:,} ended "
-        f"{bad[0].status} after {digits(gpu_h)} GPU hours, "
+        f"{bad[0].status} after {digits(gpu_h)} device hours, "
         f"{percent(sum(end.gpu_share for end in bad))} of all."
     )
 
@@ -224,7 +226,7 @@ def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = ""
     columns = (first, *(("class",) if has_class else ()), "attempts", "jobs")
     return Table(
         title,
-        (*columns, "ran p50", "ran p90", "GPU hours", "of these"),
+        (*columns, "ran p50", "ran p90", "device hours", "of these"),
         [
             (
                 *(one.name, *((one.kind,) if has_class else ())),
@@ -235,7 +237,7 @@ def _failed_table(title: str, first: str, rows: Sequence[Failed], note: str = ""
             for one in rows
         ],
         note,
-        parts=("GPU hours",),
+        parts=("device hours",),
         shares=[(one.share,) for one in rows],
     )
 
@@ -255,10 +257,11 @@ def _convergence(found: Convergence) -> Section:
     if found.silent_jobs:
         findings.append(
             f"The losses of {several(found.silent_jobs, 'job')} with {digits(found.silent_gpu_h)} "
-            f"GPU hours are not recorded. In the Philly study {100 * STUDIED['passed']:.0f} % of "
-            f"the device time of passed jobs and {100 * STUDIED['killed']:.0f} % of killed ones "
+            "device hours are not recorded. In the Philly study "
+            f"{100 * STUDIED['passed']:.0f} % of the device time of passed jobs and "
+            f"{100 * STUDIED['killed']:.0f} % of killed ones "
             f"bought the last 0.1 %; were these the same, it would be "
-            f"{digits(found.studied_gpu_h)} GPU hours (an assumption, not a measurement)."
+            f"{digits(found.studied_gpu_h)} device hours (an assumption, not a measurement)."
         )
     return Section("Convergence", lead, findings or ["No job held a device."])
 
@@ -281,22 +284,22 @@ def _guidelines(guidelines: Guidelines) -> Section:
                 "wait": _column(duration, lambda one: one.wait_mean_s),
                 "for a place": _column(_hours, lambda one: one.place_wait_h),
                 "wait p95, >8": _column(duration, lambda one: one.wait_large_p95_s),
-                "GPU hours": _column(digits, lambda one: one.gpu_h),
+                "device hours": _column(digits, lambda one: one.gpu_h),
             },
             "completion, wait: means. for a place: wait while enough devices were free. "
-            "GPU hours: held by all jobs.",
+            "device hours: held by all jobs.",
         ),
         _effects(
             "What to do about failures",
             failing,
             {
                 "failed attempts": _column(_whole, lambda one: one.failed_attempts),
-                "their GPU hours": _column(digits, lambda one: one.failed_gpu_h),
-                "GPU hours": _column(digits, lambda one: one.gpu_h),
+                "their device hours": _column(digits, lambda one: one.failed_gpu_h),
+                "device hours": _column(digits, lambda one: one.gpu_h),
                 "wait": _column(duration, lambda one: one.wait_mean_s),
                 "finished": lambda one, _: Cell(f"{one.jobs_finished:,}"),
             },
-            "GPU hours: held by all jobs. wait: mean. finished: jobs; retries change which jobs "
+            "device hours: held by all jobs. wait: mean. finished: jobs; retries change which jobs "
             "finish, so completion times are not comparable.",
         ),
     ]
@@ -356,7 +359,9 @@ def _tiles(analysis: Analysis, guidelines: Guidelines | None) -> list[Tile]:
         Tile(
             "Failed attempts",
             digits(failures.gpu_h) if failures.recorded else _UNNAMED,
-            f"GPU hours, {percent(failures.share)} of all" if failures.recorded else "not recorded",
+            f"device hours, {percent(failures.share)} of all"
+            if failures.recorded
+            else "not recorded",
         ),
     ]
     if guidelines is not None:

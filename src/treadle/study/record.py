@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import JobSubmitted, NodeJoined, NodeLost
 from treadle.core.job import JobId
@@ -29,7 +29,7 @@ class Record:
 
     how: str  # where the record comes from, as part of a sentence
     workload: Workload
-    cluster: Cluster
+    cluster: Cluster  # at the beginning
     settings: Settings
     recorder: Recorder  # closed
     unfit: Collection[JobId] = ()  # jobs that the cluster cannot hold
@@ -42,6 +42,13 @@ class Record:
     notes: tuple[str, ...] = ()
     policies: Sequence[PolicyFrom] = ()  # where the run may have switched its policy
     capacity: Sequence[tuple[float, int]] = ()  # (from when, devices), where that changed
+    joined: Sequence[Node] = ()  # after the beginning
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """All that were there at some time."""
+        names = {node.name for node in self.joined}
+        return [*(node for node in self.cluster.nodes if node.name not in names), *self.joined]
 
 
 def simulated(experiment: Experiment, workload: Workload) -> Record:
@@ -81,6 +88,7 @@ def replayed(path: Path) -> Record:
         notes=(cut_off,) if journal.cut_off else (),
         policies=policies,
         capacity=_capacity(journal) if _is_live(journal) else (),
+        joined=_joined(journal),
     )
 
 
@@ -118,6 +126,12 @@ def _capacity(journal: Journal) -> list[tuple[float, int]]:
         if (total := sum(nodes.values())) != found[-1][1]:
             found.append((step.now, total))
     return found
+
+
+def _joined(journal: Journal) -> list[Node]:
+    """Nodes that came later, as they were at last."""
+    events = (event for step in journal.steps for event in step.events)
+    return list({e.node.name: e.node for e in events if isinstance(e, NodeJoined)}.values())
 
 
 def _replay(path: Path, journal: Journal, experiment: Experiment) -> None:

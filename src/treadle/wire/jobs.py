@@ -92,6 +92,7 @@ class JobRequest:
     estimate_s: float | None = None  # how long it will take alone, if the user knows
     held: bool = False  # to be released by hand
     wait_for_capacity: bool = False  # queue it even if it fits no device that is there now
+    here: bool = False  # only on the machine that the daemon runs on, where its shell is
     slurm: bool = False  # its script was written for Slurm and is given SLURM_* variables
     code: Code | None = None
 

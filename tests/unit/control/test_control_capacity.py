@@ -61,8 +61,8 @@ def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
             "it waits until there is room for it: it asks for 5 devices and the cluster has 4"
         )
         assert why.evidence[0] == (
-            "1 job holds devices, all 4 devices are taken, 1 job waits, 1 more waits for more "
-            "devices than are in use"
+            "1 job holds devices, all 4 devices are taken, 1 job waits, 1 more does not fit "
+            "even if all are free"
         )
 
     play(story, tmp_path)

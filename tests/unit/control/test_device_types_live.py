@@ -133,12 +133,12 @@ def test_the_node_to_undrain_is_one_with_devices_of_the_type(tmp_path: Path) -> 
     play_on(world(*nodes), story, tmp_path)
 
 
-async def beside_another(here: Bench) -> str:
+async def beside_another(here: Bench, estimate_s: float = 86_400) -> str:
     """An elastic job on one of two devices, and four of another type that are drained."""
     await here.live.order_node(ME, "n1", "drain")
     other = await here.submit("forever", device_type="a100")
     assert await nodes_of(here, other) == {"n0"}
-    small = await here.submit("forever", devices="1..4", resumable=True, estimate_s=86_400)
+    small = await here.submit("forever", devices="1..4", resumable=True, estimate_s=estimate_s)
     assert await nodes_of(here, small) == {"n0"}
     return small
 
@@ -158,6 +158,19 @@ def test_a_small_job_says_why_it_does_not_go_to_free_devices_of_another_type(
         ) in because
 
     play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
+
+
+def test_a_small_job_that_ends_soon_stays_and_says_so(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        small = await beside_another(here, estimate_s=20)
+        await here.live.order_node(ME, "n1", "undrain")
+        await here.settle()
+        assert (
+            "are free: a move there would not save 3 times what a restart costs"
+            in (await here.live.why(small)).because
+        )
+
+    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy="afs")
 
 
 @pytest.mark.parametrize(

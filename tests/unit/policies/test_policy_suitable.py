@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
-from treadle.core.actions import Action, Start, Stop
+from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import How
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import PolicyError
@@ -20,6 +20,7 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
+from treadle.core.job import JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
@@ -351,3 +352,24 @@ def test_a_job_of_any_type_that_asks_for_more_than_one_has_gets_what_one_has() -
     spec = replace(job("a", sizes=(2, 4, 5), size=5), device_types=("any",))
     assert places(told.tell(0.0, JobSubmitted(spec))) == {"a": "n1"}
     assert told.scheduler.jobs["a"].size == 4
+
+
+@pytest.mark.parametrize(("length_s", "moves"), [(5000.0, True), (35.0, False)])
+def test_a_small_job_goes_to_another_type_if_that_saves_several_restarts(
+    length_s: float, moves: bool
+) -> None:
+    """One of two devices is taken by another job, and all four of the other type are free."""
+    told = mixed("afs+suitable", (A100, 2), (H200, 4))
+    told.tell(0.0, typed("other", "a100", length_s=9000.0), typed("last", "h200", length_s=1.0))
+    told.runs(0.0, "other", "last")
+    spec = JobSpec("small", length_s, (1, 2, 4), asked=1, device_types=("a100", "h200"))
+    told.tell(0.0, typed("full", "h200", size=3, length_s=9000.0))
+    told.runs(0.0, "full")
+    told.tell(1.0, JobSubmitted(spec))
+    told.runs(1.0, "small")
+    assert told.scheduler.jobs["small"].allocation is not None
+    assert told.scheduler.jobs["small"].allocation.nodes() == ("n0",)
+    ends = [JobFinished(name, told.scheduler.jobs[name].action) for name in ("last", "full")]
+    actions = told.tell(2.0, *ends)
+    changed = {a.job: a.allocation.nodes() for a in actions if isinstance(a, Change)}
+    assert changed == ({"small": ("n1",)} if moves else {})

@@ -60,7 +60,7 @@ def shell(context: click.Context, /, **_options: Any) -> int:
         request = job_request(context, None, None, git=False)
         if request.array:
             raise InvalidInputError("treadle shell takes no --array")
-        given = replace(request, ranks="one", resumable=False, code=None, retries=0)
+        given = replace(request, ranks="one", resumable=False, code=None, retries=0, here=True)
         named = replace(given, name=request.name or "shell")
         identity = send(here, named).id
         with contextlib.ExitStack() as unfinished:

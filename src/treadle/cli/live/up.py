@@ -157,6 +157,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     running = answer(here)
     if running is None:
         note_last_state(last)
+        _note_dropped(options)
         store = options.pop("store")
         found = start_daemon(
             here,
@@ -229,6 +230,27 @@ def _last_engine(folder: Path, options: Mapping[str, Any]) -> dict[str, Any]:
         "(--engine chooses another)"
     )
     return found
+
+
+def _note_dropped(options: Mapping[str, Any]) -> None:
+    """Say which options of the last `treadle up` there this one goes without."""
+    try:
+        _, last = _recalled(state_folder(options["state"]))
+    except InvalidInputError:
+        return
+    dropped = {
+        name: value
+        for name, value in last.items()
+        if name in options.keys() - {*_PLACES} and _is_given(value) and not _is_given(options[name])
+    }
+    # They come in their place.
+    if options["no_port"] or options["port"] is not None:
+        dropped.pop("listen", None)
+    if options["listen"] is not None or options["no_port"]:
+        dropped.pop("port", None)
+    if dropped:
+        words = plain(" ".join(_words(dropped)))
+        note(f"options of the last treadle up that are not kept: {words}")
 
 
 def _recalled(folder: Path) -> tuple[Remembered, dict[str, Any]]:

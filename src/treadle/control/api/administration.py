@@ -111,8 +111,8 @@ class Administration:
                 return Device(name, int(number))
         meant = [node for node in nodes if node.name == name] or nodes
         spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in meant[:4]]
-        some = ", or ".join(spans) + (", ..." if len(meant) > 4 else "")
-        raise UnknownNameError(f"there is no device {text[:80]!r}; expected {some}")
+        expected = ", or ".join(spans) + (", ..." if len(meant) > 4 else "")
+        raise UnknownNameError(f"there is no device {text[:80]!r}; expected {expected}")
 
 
 @contextmanager

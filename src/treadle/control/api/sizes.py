@@ -10,6 +10,7 @@ from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
 from treadle.core.wording import are, devices, named_jobs, several, span
 from treadle.policies.rubick.rubick import Rubick
+from treadle.policies.wrappers.outgrown import COSTS, saves_enough
 from treadle.policies.wrappers.pays import on_probe, why_no_larger
 from treadle.policies.wrappers.reservation import reservations
 from treadle.policies.wrappers.steady import left_alone_s
@@ -44,6 +45,8 @@ def _elsewhere(context: Context, row: Job) -> str:
             said = f"{free} of type {kind} {are(free)} free"
             if not context.scheduler.policy.resizes:
                 return f"{said}, where {context.charge.policy} does not move it"
+            if not saves_enough(row, fits[-1], context.clock.now(), context.belief):
+                return f"{said}: a move there would not save {COSTS:g} times what a restart costs"
             return f"{said}: {_why_none_of(context, row, fits)}"
     return ""
 

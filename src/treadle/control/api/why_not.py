@@ -65,6 +65,8 @@ def _apart(context: Context, row: Job) -> str:
 def _other_type(context: Context, row: Job, device: Device) -> str:
     node = next(node for node in context.cluster.nodes if node.name == device.node)
     if row.only_on and node.name not in row.only_on:
+        if row.only_on == row.spec.nodes:
+            return f"its shell is on {', '.join(row.only_on[:NAMED_MAX])}"
         return f"its files are on {', '.join(row.only_on[:NAMED_MAX])} and cannot be copied"
     needs = row.spec.device_memory_gib
     if may_use(row, node):

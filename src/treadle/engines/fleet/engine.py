@@ -61,6 +61,7 @@ from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
 from treadle.engines.fleet.node_client import NodeClient
+from treadle.engines.fleet.own_address import is_own
 from treadle.engines.fleet.port import Change as FleetChange
 from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch, StaleEpochError
 from treadle.engines.fleet.silent_nodes import SilentNodes
@@ -127,7 +128,8 @@ class FleetEngine:
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
-        shown = with_health(views, self.clients, self._fleet.warnings())
+        own = {each.node.name for each in members if is_own(each.address)}
+        shown = with_health(views, self.clients, self._fleet.warnings(), own)
         return (*shown, *unused_nodes(self._fleet.unused(), self.members))
 
     async def adopt(

@@ -3,7 +3,7 @@
 Which job holds which device is taken from the engine's own books, which are never behind its facts.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -66,9 +66,12 @@ def waiting_for_fences(
 
 
 def with_health(
-    views: Iterable[NodeView], clients: Mapping[str, NodeClient], warnings: Mapping[str, str]
+    views: Iterable[NodeView],
+    clients: Mapping[str, NodeClient],
+    warnings: Mapping[str, str],
+    own: Collection[str],
 ) -> tuple[NodeView, ...]:
-    """warnings: of the cluster, by node."""
+    """warnings: of the cluster, by node. own: the names of nodes on the daemon's machine."""
 
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
@@ -79,6 +82,7 @@ def with_health(
             since_at=found.since_at,
             because=found.because,
             warning=warnings.get(view.name, "") or view.warning,
+            here=view.name in own,
         )
 
     return tuple(map(one, views))

@@ -31,7 +31,7 @@ def places(job: Job, cluster: Cluster) -> tuple[Nodes, ...]:
 
 def places_of(spec: JobSpec, cluster: Cluster) -> tuple[Nodes, ...]:
     """The same of a job that no files bind to some nodes."""
-    return _places(spec, (), cluster)
+    return _places(spec, spec.nodes, cluster)
 
 
 def _places(spec: JobSpec, only_on: tuple[str, ...], cluster: Cluster) -> tuple[Nodes, ...]:
@@ -44,6 +44,7 @@ def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> N
 
     only_on: those that have its files, if it is bound to them.
     """
+    only_on = only_on or spec.nodes
     types, small = (
         named(words_of(spec, cluster), cluster),
         too_small(spec.device_memory_gib, cluster),

@@ -29,7 +29,6 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import CPU, Cluster
 from treadle.core.device_types import Nodes, devices_on, named, needs_both, says_any
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.workers import says_slots
@@ -42,6 +41,7 @@ from treadle.policies.base.suited import (
     within,
     words_of,
 )
+from treadle.policies.wrappers.outgrown import FASTER, outgrown
 from treadle.policies.wrappers.pools import Pool, Types, members_of, merged, narrowed
 from treadle.policies.wrappers.unsuitable import bound, lacking, never_suits
 from treadle.policies.wrappers.views import Changes, free_after, let_go, starts
@@ -55,9 +55,6 @@ def suitable(
 ) -> "Suitable":
     """A job runs only on devices that it may use, of one type where that is possible."""
     return Suitable(inner, belief)
-
-
-FASTER = 1.02  # a job is not moved for less
 
 
 class _Asked(NamedTuple):
@@ -310,17 +307,17 @@ class Suitable(Remembering):
             free = free_after(one.seen, {name: changes[name] for name in own})
             if not free.total or any(pool.is_open(job, snapshot.cluster) for job in late):
                 continue
-            for job in snapshot.holding():
-                if job.id in changes or not _could_move(job, free.total, snapshot, pool):
-                    continue
-                view = narrowed(_stopping(snapshot, [job]), pool.cluster, {job.id})
-                held = [device for device in one.seen.emptied() if not free.holds((device,))]
-                view = view._replace(
-                    free=free.withholding(held), tenants={}, memory=one.schedule.memory
-                )
-                new = starts(view, self._asked(view).changes).get(job.id)
-                if new is not None and self._is_more(job, new):
-                    return {job.id: new}
+            job = outgrown(snapshot, pool, free.total, self._belief)
+            if job is None or job.id in changes or job.id not in snapshot.ranking:
+                continue
+            view = narrowed(_stopping(snapshot, [job]), pool.cluster, {job.id})
+            held = [device for device in one.seen.emptied() if not free.holds((device,))]
+            view = view._replace(
+                free=free.withholding(held), tenants={}, memory=one.schedule.memory
+            )
+            new = starts(view, self._asked(view).changes).get(job.id)
+            if new is not None and self._is_more(job, new):
+                return {job.id: new}
         return {}
 
     def _is_more(self, job: Job, new: Allocation) -> bool:
@@ -366,19 +363,6 @@ def _own(view: Snapshot, row: Job) -> Snapshot:
     names = {job.id for job in view.waiting()}
     names |= {job.id for job in view.holding() if _is_on(job, usable)}
     return narrowed(view, view.cluster.part(usable), names)
-
-
-def _could_move(job: Job, free: int, snapshot: Snapshot, pool: Pool) -> bool:
-    """Whether a running job may go on in a pool where it is not, with more devices than it has."""
-    if job.phase is not Phase.RUNNING or not job.spec.resumable or job.over_at is not None:
-        return False
-    if not any(job.size < size <= free for size in job.spec.sizes):
-        return False
-    held = job.allocation
-    if held is None or not pool.nodes.isdisjoint(held.nodes()):
-        return False
-    shared = any(len(snapshot.tenants.get(device, ())) > 1 for device in held.devices)
-    return not shared and pool.is_open(job, snapshot.cluster)
 
 
 def _of(notes: Mapping[Types, object], types: Types) -> object:

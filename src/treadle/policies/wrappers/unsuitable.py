@@ -88,6 +88,8 @@ def bound(snapshot: Snapshot, row: Job) -> Reason | None:
 def only_there(job: Job) -> str:
     """That a job is bound to its nodes, and why."""
     where, have = listed(job.only_on, _NAMED_MAX), "has" if len(job.only_on) == 1 else "have"
+    if job.only_on == job.spec.nodes:
+        return f"it can run only on {where}, where its shell is"
     why = job.only_because or "they cannot be copied to other nodes"
     return f"it can run only on {where}, which {have} its files: {why}"
 
