@@ -20,10 +20,12 @@ from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import (
     AttemptEnded,
+    BoundJob,
     DeviceClosed,
     DeviceOpened,
     Event,
     JobStarted,
+    NodeDrained,
     NodeJoined,
     TrainingEnded,
 )
@@ -67,6 +69,9 @@ from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
+
+
+LOOK_WITHIN_S = 5.0  # at the checkpoints of a node that is drained
 
 
 class FleetEngine:
@@ -161,6 +166,10 @@ class FleetEngine:
         client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
+        if order is NodeOrder.DRAIN and not client.is_silent:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_WITHIN_S):
+                    await self.copies.look_again(self._jobs_on(node))
         await client.order_node(order)
 
     def measurements(self) -> Sequence[Measurement]:
@@ -292,6 +301,10 @@ class FleetEngine:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
                 self._tell(NodeJoined(self.members[node].node, undrained=True))
+            case NodeDrained():
+                found = [(job, *self.copies.bound(job)) for job in self._jobs_on(node)]
+                bound = [BoundJob(job, nodes, why) for job, nodes, why in found if nodes]
+                self._tell(replace_fields(fact, bound=tuple(bound)))
             case _:
                 self._tell(fact)
 
@@ -372,6 +385,9 @@ class FleetEngine:
             for device in fact.devices:
                 self._closed.pop(device, None)
         self._controls.tell(fact)
+
+    def _jobs_on(self, node: str) -> list[JobId]:
+        return [gang.job for gang in self._running_gangs() if node in gang.seats]
 
     def _running_gangs(self) -> list[Gang]:
         gangs = [course.gang for course in self.courses.values()]
