@@ -7,10 +7,13 @@ from tests.engines.copy_story import WRITES, folder, found, runs, stop
 from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
+from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded
+from treadle.core.cluster import Device
+from treadle.core.events import AttemptEnded, BoundJob, NodeDrained
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.core.machine import NodeOrder
 from treadle.engines.fleet.copies import code_folders
 from treadle.engines.fleet.copies.code_folders import code_in
 from treadle.engines.fleet.copies.tree import ChangedError
@@ -373,3 +376,21 @@ def test_a_folder_that_changes_while_it_is_copied_is_tried_again_after_a_while(
         assert bench.count(AttemptEnded, "a") == 0
 
     tell(tmp_path, story, apart=True)
+
+
+def test_a_drain_names_the_jobs_whose_checkpoints_are_too_large_to_leave(tmp_path):
+    async def story(bench: FleetStory) -> None:
+        large = 'head -c 2097152 /dev/zero > "$TREADLE_CHECKPOINT_DIR/large"; '
+        for name, command, number in (("a", large + WRITES, 0), ("b", WRITES, 1)):
+            bench.job(name, "sh", "-c", command)
+            place = Allocation((Device("n1", number),))
+            await bench.order(Start(number, name, place))
+            await bench.started(name, number)
+        folders = [bench.root / "nodes" / "n1" / "checkpoints" / name for name in "ab"]
+        await bench.until(lambda: all((each / "1-0").exists() for each in folders))
+        await bench.engine.order_node("n1", NodeOrder.DRAIN)
+        (drained,) = [fact for fact in bench.jobs.facts if isinstance(fact, NodeDrained)]
+        why = "its checkpoints hold 2 MiB, and at most 1 MiB are copied"
+        assert drained.bound == (BoundJob("a", ("n1",), why),)
+
+    tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)

@@ -225,15 +225,23 @@ def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None
 
 
 def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
-    """Jobs that can have another size leave for other nodes, if there are any; others run on."""
+    """Jobs that can have another size leave for other nodes, if there are any; others run on.
+
+    So do those whose files cannot leave with them.
+    """
     state.drained |= {node.name: node for node in state.cluster.nodes if node.name == event.node}
     _retire(state, event.node, now)
+    for bound in event.bound:
+        if (job := state.rows.get(bound.job)) is not None:
+            state.rows[job.id] = job._replace(only_on=bound.nodes, only_because=bound.why)
     for job in state.rows.values():
         if job.allocation is None or event.node not in job.allocation.nodes():
             continue
-        spec = job.spec
+        spec, left = job.spec, state.cluster
+        if job.only_on:
+            left = left.without(name for name in left.names if name not in job.only_on)
         moves = spec.resumable and len(spec.sizes) > 1 and job.over_at is None
-        if moves and state.policy.never_fits(spec, state.cluster) is None:
+        if moves and state.policy.never_fits(spec, left) is None:
             state.must_stop.append(job.id)
 
 

@@ -212,10 +212,20 @@ class NodeLost:
 
 
 @value
+class BoundJob:
+    """A job that can go on only on some nodes, which have its files."""
+
+    job: JobId
+    nodes: tuple[str, ...]
+    why: str  # they cannot be copied
+
+
+@value
 class NodeDrained:
     """The node takes no new work. What runs there runs on, unless it can go on elsewhere."""
 
     node: str
+    bound: tuple[BoundJob, ...] = field(default=(), compare=False)  # of the jobs that run there
 
 
 @value

@@ -114,6 +114,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobStarted": ("changes", "attempt", "started_at", "stall_s", "fallback", "workdirs"),
     "JobProgressed": ("progress",),
     "NodeLost": ("why",),
+    "NodeDrained": ("bound",),
     "DeviceClosed": ("cause", "also"),
     "DeviceOpened": ("also",),
     "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost", "only_because"),

@@ -80,7 +80,10 @@ def on_drained(context: Context, row: Job) -> str:
     if not names:
         return ""
     nodes = "node" if len(names) == 1 else "nodes"
-    return f"{nodes} {listed(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} drained"
+    said = f"{nodes} {listed(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} drained"
+    if row.only_because and not context.cluster.names.intersection(row.only_on):
+        said += f", and it ends there: {row.only_because}"
+    return said
 
 
 def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:

@@ -21,10 +21,12 @@ from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import (
     AttemptEnded,
+    BoundJob,
     DeviceClosed,
     DeviceOpened,
     Event,
     JobStarted,
+    NodeDrained,
     NodeJoined,
     TrainingEnded,
 )
@@ -74,6 +76,9 @@ from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
 logger = logging.getLogger("treadle")
+
+
+LOOK_WITHIN_S = 5.0  # at the checkpoints of a node that is drained
 
 
 class FleetEngine:
@@ -170,6 +175,10 @@ class FleetEngine:
         client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
+        if order is NodeOrder.DRAIN and not client.is_silent:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_WITHIN_S):
+                    await self.copies.look_again(self._jobs_on(node))
         await client.order_node(order)
 
     def measurements(self) -> Sequence[Measurement]:
@@ -322,6 +331,10 @@ class FleetEngine:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
                 self._tell(NodeJoined(self.members[node].node, undrained=True))
+            case NodeDrained():
+                found = [(job, *self.copies.bound(job)) for job in self._jobs_on(node)]
+                bound = [BoundJob(job, nodes, why) for job, nodes, why in found if nodes]
+                self._tell(replace_fields(fact, bound=tuple(bound)))
             case _:
                 self._tell(fact)
 
@@ -402,6 +415,9 @@ class FleetEngine:
             for device in fact.devices:
                 self._closed.pop(device, None)
         self._controls.tell(fact)
+
+    def _jobs_on(self, node: str) -> list[JobId]:
+        return [gang.job for gang in self._running_gangs() if node in gang.seats]
 
     def _running_gangs(self) -> list[Gang]:
         gangs = [course.gang for course in self.courses.values()]

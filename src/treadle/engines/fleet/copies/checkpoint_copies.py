@@ -134,6 +134,12 @@ class CheckpointCopies:
         """The nodes that a job cannot leave, and why, as far as is known while it runs."""
         return self._large.get(job, ((), ""))
 
+    async def look_again(self, jobs: Sequence[JobId]) -> None:
+        """Have `bound` know of these jobs, which run, what can be known now."""
+        for job in jobs:
+            with suppress(EngineError):
+                await self.news(job)
+
     async def provide(
         self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
     ) -> None:
