@@ -74,7 +74,8 @@ def test_a_supervisor_that_is_killed_takes_its_ranks_along_and_is_retried(tmp_pa
         detail = await live.job(job)
         assert [(a.told, a.code) for a in detail.attempts] == [("lost", 137), ("", 0)]
         assert detail.attempts[0].failure is not None
-        assert detail.attempts[0].failure.rule == "node-lost"
+        assert detail.attempts[0].failure.rule == "supervisor-lost"
+        assert detail.attempts[0].failure.advice == "retry"
         assert not alive(int(pid))
 
     told(story, tmp_path)

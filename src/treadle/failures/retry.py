@@ -41,7 +41,7 @@ class Classified:
         return Answer(again, decision.wait_s, decision.avoid)
 
 
-# Failures to launch, of limits, and of agents, which leave no log.
+# Failures to launch, of limits, and of our own processes, which leave no log.
 LAUNCHING: Mapping[str, Verdict] = {
     "not-launched": Verdict(
         Kind.DETERMINISTIC,
@@ -60,6 +60,12 @@ LAUNCHING: Mapping[str, Verdict] = {
         "memory-limit",
         "The job used more host memory than it asked for; ask for more with --memory.",
         Advice(retry=False),
+    ),
+    "supervisor-lost": Verdict(
+        Kind.TRANSIENT,
+        "supervisor-lost",
+        "The process of Treadle that supervised it was killed, or the machine was restarted.",
+        Advice(retry=True),
     ),
     "agent-away": Verdict(
         Kind.TRANSIENT,

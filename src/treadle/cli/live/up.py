@@ -20,6 +20,7 @@ from treadle.cli.live.last_state import last_state, note_last_state, remember_st
 from treadle.cli.live.saved_options import FILE, Remembered, recall
 from treadle.cli.live.session import echo_json as print_json
 from treadle.cli.live.session import json_option, note, remote, session
+from treadle.cli.live.silent_daemon import check_answers
 from treadle.cli.live.status import status_lines
 from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
@@ -154,6 +155,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     if foreground:
         return _run_here(options)
     here = session()
+    check_answers()
     running = answer(here)
     if running is None:
         note_last_state(last)

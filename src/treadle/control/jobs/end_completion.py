@@ -302,7 +302,11 @@ def _verdict(ended: AttemptEnded, words: LastWords) -> RuleVerdict | None:
         return LAUNCHING["memory-limit"]
     if ended.node_lost and ended.error:
         return LAUNCHING["agent-away"]
-    return words.verdict
+    said = words.verdict
+    if ended.how is not How.LOST or ended.node_lost or said is None:
+        return said
+    in_output = said.evidence is not None and said.evidence.line_from_end > 0
+    return said if in_output else LAUNCHING["supervisor-lost"]  # No node was lost.
 
 
 def _telling_ranks(codes: Sequence[int | None]) -> list[int]:

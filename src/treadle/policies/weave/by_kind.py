@@ -2,11 +2,13 @@
 
 Each job is first given a kind of device (split.py). Then each kind is a cluster of its own, on
 which jobs have the speeds of that kind and the decision is the usual one. A job that runs and is
-given another kind moves; the restart that this costs is counted.
+given another kind moves; the restart that this costs is counted. Quotas count devices of all kinds:
+a guaranteed job that is beyond them is not guaranteed to its kind either.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from heapq import nsmallest
 from math import inf
 from typing import NamedTuple, Protocol
@@ -18,8 +20,10 @@ from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Reason, Schedule, Snapshot
 from treadle.models.workers import is_cpu_only
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.kinds import Kind, speeds_on, view
+from treadle.policies.weave.promises import promised_size, within
 from treadle.policies.weave.split import Offer, split
 from treadle.policies.weave.why import Unseen
 from treadle.policies.weave.worth import worths
@@ -78,6 +82,7 @@ class _Choice(NamedTuple):
 
     kinds: Mapping[JobId, int]
     others: Sequence[int]  # jobs that are not looked at, by kind: as many as of those that are
+    beyond: Set[JobId] = frozenset()  # guaranteed jobs that are beyond their tenant's quota
 
 
 class ByKind:
@@ -92,11 +97,11 @@ class ByKind:
         make: Callable[[Alone], OneKind],
         *,
         restart_s: float,
-        whole_queue: bool,
+        quotas: Quotas | None,
     ) -> None:
-        """whole_queue: any job may be owed devices, however far back."""
+        """quotas: with them any job may be owed devices, however far back."""
         self.cluster = cluster
-        self._whole_queue = whole_queue
+        self._quotas = quotas
         self._kinds = kinds
         self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
         self._each = [make(speed) for speed in self._speeds]
@@ -117,7 +122,7 @@ class ByKind:
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         memory = self._memory(snapshot)
-        choice = self._choice(snapshot, memory)
+        choice = self._counted(snapshot, self._choice(snapshot, memory))
         targets: dict[JobId, Allocation] = {}
         memories: list[object] = []
         until = inf
@@ -137,7 +142,7 @@ class ByKind:
         """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
         none, as a job on a node that is drained."""
         memory = self._memory(snapshot)
-        choice = self._choice(snapshot, memory, asked=job)
+        choice = self._counted(snapshot, self._choice(snapshot, memory, asked=job))
         if job not in choice.kinds:
             return None
         number, row = choice.kinds[job], snapshot.jobs[job]
@@ -154,7 +159,7 @@ class ByKind:
     def unshared(self, snapshot: Snapshot) -> Set[JobId]:
         """Jobs that are promised their devices alone, on any kind."""
         memory = self._memory(snapshot)
-        choice = self._choice(snapshot, memory)
+        choice = self._counted(snapshot, self._choice(snapshot, memory))
         found: set[JobId] = set()
         for number, policy in enumerate(self._each):
             found |= policy.unshared(self._view(snapshot, choice, number, memory))
@@ -186,6 +191,22 @@ class ByKind:
         seen = Counter(kinds.values())
         return _Choice(kinds, [unseen * seen[number] // len(kinds) for number in range(len(none))])
 
+    def _counted(self, snapshot: Snapshot, choice: _Choice) -> _Choice:
+        """The same with the jobs that are beyond quotas, which count devices of all kinds."""
+        if self._quotas is None:
+            return choice
+
+        def policy(job: Job) -> OneKind:
+            return self._each[choice.kinds.get(job.id, 0)]
+
+        allowed = within(
+            snapshot,
+            self._quotas,
+            size_of=lambda job: promised_size(job, policy(job).curves.of(job.spec)),
+            order=lambda job: (policy(job).value(job, snapshot.now), job.sequence),
+        )
+        return choice._replace(beyond=choice.kinds.keys() - allowed)
+
     def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
         """Jobs that are weighed, and those too far back in the queue for that."""
         jobs, queue = list(snapshot.holding()), list(snapshot.waiting())
@@ -198,7 +219,7 @@ class ByKind:
     def _further(self, rest: Sequence[Job], asked: JobId | None) -> list[Job]:
         """Those too far back to be weighed that are given a kind nevertheless, in order: ten
         thousand take half a second."""
-        if self._whole_queue or len(rest) <= _FURTHER:
+        if self._quotas is not None or len(rest) <= _FURTHER:
             return list(rest)
         behind = rest[_FURTHER:]
         patient = {job.id for job in nsmallest(_PATIENT, behind, key=_waiting_since)}
@@ -276,7 +297,11 @@ class ByKind:
         return best.kind
 
     def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
-        jobs = (snapshot.jobs[job] for job, one in choice.kinds.items() if one == number)
+        jobs = (
+            _not_guaranteed(snapshot.jobs[job]) if job in choice.beyond else snapshot.jobs[job]
+            for job, one in choice.kinds.items()
+            if one == number
+        )
         own = memory.each[number]
         return view(snapshot, self._kinds[number], jobs, rank=self._each[number].rank, memory=own)
 
@@ -285,6 +310,11 @@ class ByKind:
         if isinstance(found, Memory) and len(found.each) == count:
             return found
         return Memory((None,) * count)
+
+
+def _not_guaranteed(job: Job) -> Job:
+    spec = job.spec
+    return job._replace(spec=replace(spec, guaranteed=False)) if spec.guaranteed else job
 
 
 def _waiting_since(job: Job) -> float:

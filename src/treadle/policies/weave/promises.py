@@ -64,17 +64,10 @@ def promised(
     earlier: those whose promise was kept at the last decision. overdue: jobs that have waited too
     long; no other job of their tenant is promised anything before them.
     """
-    holding = [job for job in snapshot.holding() if job.spec.guaranteed]
-    have = [job for job in holding if job.size >= size_of(job) and _is_alone(snapshot, job)]
-    have.sort(key=lambda job: (job.id not in earlier, job.begun_at, job.sequence))
-    names = {job.id for job in have}
-    others = [job for job in holding if job.id not in names]
-    others += [job for job in snapshot.waiting() if job.spec.guaranteed]
+    have, others = _by_turn(snapshot, size_of, earlier)
     others.sort(key=lambda job: (job.id not in overdue, order(job)))
-
-    left = Left(quotas, snapshot.supply)
-    for job in _out_of_sight(snapshot):
-        left.use(job.spec, min(job.size, size_of(job)))
+    names = {job.id for job in have}
+    left = _left(snapshot, quotas, size_of)
     free = snapshot.emptied()
     found: dict[JobId, int] = {}
     closed: set[str] = set()  # tenants in which an overdue job waits for its promise
@@ -90,6 +83,26 @@ def promised(
                 break  # The promises to others leave it no place: none is made to a new job.
         elif job.id in overdue and job.id not in names:
             closed.add(tenant)
+    return found
+
+
+def within(
+    snapshot: Snapshot,
+    quotas: Quotas,
+    *,
+    size_of: Callable[[Job], int],
+    order: Callable[[Job], tuple[float, int]],
+) -> Set[JobId]:
+    """Guaranteed jobs for which quotas suffice, whether there is a place for them or not.
+
+    For a decision about a part of the devices, since quotas count all of them.
+    """
+    have, others = _by_turn(snapshot, size_of, frozenset())
+    left, found = _left(snapshot, quotas, size_of), set[JobId]()
+    for job in (*have, *sorted(others, key=order)):
+        if (size := size_of(job)) <= left.of(job.spec):
+            left.use(job.spec, size)
+            found.add(job.id)
     return found
 
 
@@ -129,6 +142,26 @@ def urgency(left_s: float, allowed_s: float) -> float:
     0 as well if it cannot make it any more: no other job should wait for it then.
     """
     return left_s / allowed_s if 0 < left_s <= allowed_s else 0.0
+
+
+def _by_turn(
+    snapshot: Snapshot, size_of: Callable[[Job], int], earlier: Set[JobId]
+) -> tuple[list[Job], list[Job]]:
+    """Guaranteed jobs: those that have what they would be promised, in order, and the others."""
+    holding = [job for job in snapshot.holding() if job.spec.guaranteed]
+    have = [job for job in holding if job.size >= size_of(job) and _is_alone(snapshot, job)]
+    have.sort(key=lambda job: (job.id not in earlier, job.begun_at, job.sequence))
+    names = {job.id for job in have}
+    others = [job for job in holding if job.id not in names]
+    return have, [*others, *(job for job in snapshot.waiting() if job.spec.guaranteed)]
+
+
+def _left(snapshot: Snapshot, quotas: Quotas, size_of: Callable[[Job], int]) -> Left:
+    """What jobs out of sight leave of the quotas."""
+    left = Left(quotas, snapshot.supply)
+    for job in _out_of_sight(snapshot):
+        left.use(job.spec, min(job.size, size_of(job)))
+    return left
 
 
 def _is_alone(snapshot: Snapshot, job: Job) -> bool:

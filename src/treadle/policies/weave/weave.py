@@ -222,7 +222,7 @@ class Weave(Sharing):
                 self._by_kind = ByKind(
                     *(cluster, kinds, self._belief, self._placement, self._on_kind),
                     restart_s=self._levers.restart_s,
-                    whole_queue=self._levers.quotas is not None,
+                    quotas=self._levers.quotas,
                 )
         return self._by_kind
 
