@@ -74,6 +74,25 @@ def test_a_node_is_closed_while_its_agent_hangs_and_what_runs_there_runs_on(tmp_
     tell(tmp_path, story)
 
 
+def test_an_answer_that_was_long_on_its_way_does_not_say_that_the_agent_answers_now(tmp_path):
+    """As of a node that was cut off: what it said before arrives, and then nothing for a while."""
+
+    async def story(bench: FleetStory) -> None:
+        await runs(bench)
+        await falls_silent(bench)
+        link = bench.world.links["n1"]
+        asked = link.calls["facts"]
+        link.awake.set()
+        link.awake.clear()  # Those that wait are answered, and no others.
+        await bench.until(lambda: link.calls["facts"] > asked)
+        assert changes(bench) == [CLOSED]
+        assert view_of(bench, "n1").health == "silent"
+        link.awake.set()
+        await bench.until(lambda: changes(bench) == [CLOSED, OPENED])
+
+    tell(tmp_path, story)
+
+
 def test_the_next_agent_of_a_node_takes_over_what_runs_and_the_node_is_used_again(tmp_path):
     async def story(bench: FleetStory) -> None:
         await runs(bench)

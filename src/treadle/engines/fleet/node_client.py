@@ -118,6 +118,7 @@ class NodeClient:
 
     async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """One call. Raises what the agent raised, or LinkLostError."""
+        asked = time.monotonic()
         try:
             answer = await self._link.call(verb, messages.encode(document))
         except ClusterAwayError:
@@ -125,8 +126,14 @@ class NodeClient:
             raise
         if self._left:
             raise LinkLostError(f"node {self.name} is not there any more")
-        self._heard, self._heard_at = time.monotonic(), time.time()
+        self._note_answer(asked)
         return messages.opened(answer, kind)
+
+    def _note_answer(self, asked: float) -> None:
+        """An answer that took long may have been on its way while the node was cut off."""
+        now = time.monotonic()
+        self._heard = now if now - asked <= SLOW_AFTER_S else max(self._heard, asked)
+        self._heard_at = time.time() - (now - self._heard)
 
     async def soon(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """One call for which a person waits; EngineError if no answer comes."""

@@ -53,6 +53,8 @@ class SilentNodes:
         """Before the facts of that answer are heard: nothing is ordered there for them."""
         client = self._clients.get(name)
         doubted = client is not None and bool(client.doubt)
+        if client is not None and client.is_silent:
+            return  # It was asked long ago.
         causes = (SILENT,) if doubted else AWAY
         shut = [device for device, why in self._closed.items() if why.cause in causes]
         if own := [device for device in shut if device.node == name]:
