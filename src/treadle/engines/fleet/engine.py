@@ -70,7 +70,6 @@ from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
-
 LOOK_WITHIN_S = 5.0  # at the checkpoints of a node that is drained
 
 
