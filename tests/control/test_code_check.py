@@ -165,6 +165,19 @@ def test_u8_root_asks_as_the_owner_and_runs_nothing_of_the_repository(work: Path
     assert not trace.exists()
 
 
+def test_a_folder_that_is_not_on_this_machine_says_nothing(work: Path) -> None:
+    """A node of the cluster may have it, and nothing of it is gone."""
+    code = code_state(work, ("bash", "train.sh"))
+    assert code is not None
+    elsewhere = {
+        path.replace(str(work), "/nowhere/mine"): text for path, text in code.files.items()
+    }
+    code = replace(code, files=elsewhere)
+    assert elsewhere
+    record = replace(_record(code, work, os.geteuid(), os.getegid()), workdir="/nowhere/mine")
+    assert asyncio.run(_compared(record)) == ()
+
+
 def _record(code: Code | None, work: Path, uid: int, gid: int) -> JobRecord:
     return JobRecord(
         id="1",

@@ -1,8 +1,11 @@
 """Which files of a working folder are copied to other nodes."""
 
 import os
+import shutil
 import subprocess
+import sys
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 
@@ -60,3 +63,25 @@ def test_no_user_is_given_what_another_had_sent(tmp_path, monkeypatch):
     )  # Root copies no users' folders.
     names = {code_in(filled(tmp_path), uid, 1e9).name for uid in (None, 1001, 1002)}
     assert len(names) == 3
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user who may not read")
+def test_a_file_that_may_not_be_read_is_said_to_be_that():
+    """It has not changed, and to wait for that would not help."""
+    here = Path(mkdtemp())
+    (here / "private.key").touch(mode=0o600)
+    (here / "private.key").write_text("secret")
+    here.chmod(0o755)
+    code = "import sys; from pathlib import Path; from treadle.engines.fleet.copies import tree; "
+    code += "entry = tree.listing(Path(sys.argv[1])).entries[0]; import os; os.setuid(65534)\n"
+    code += "try: tree.read(Path(sys.argv[1]), entry, 0, 10)\n"
+    code += "except tree.UncopyableError as error: print(error)"
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(here)], capture_output=True, text=True, check=True
+        )
+    finally:
+        shutil.rmtree(here)
+    assert done.stdout in {
+        f"'private.key' cannot be read by {name}\n" for name in ("nobody", "user 65534")
+    }

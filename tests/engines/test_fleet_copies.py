@@ -394,3 +394,27 @@ def test_a_drain_names_the_jobs_whose_checkpoints_are_too_large_to_leave(tmp_pat
         assert drained.bound == (BoundJob("a", ("n1",), why),)
 
     tell(tmp_path, story, apart=True, copy_limit_gib=1 / 1024)
+
+
+def test_a_folder_that_only_one_node_has_is_not_said_to_be_elsewhere(tmp_path, monkeypatch):
+    """Neither the daemon's machine nor the node of the order has it."""
+    there = tmp_path / "mine"
+
+    async def story(bench: FleetStory) -> None:
+        def only_on(node: str) -> None:
+            agent = bench.world.links[node].agent
+            monkeypatch.setattr(agent, "has_folder", lambda path: node == "n2" and bool(path))
+            monkeypatch.setattr(agent, "has_file", lambda path: node == "n2" and bool(path))
+
+        for node in ("n0", "n1", "n2"):
+            only_on(node)
+        bench.job("a", "sh", "go.sh", workdir=str(there))
+        await bench.order(Start(0, "a", spread("n1")))
+        end = await bench.ended("a", 0)
+        assert (end.how, end.only_on) == (How.MACHINE_ERROR, ("n2",))
+        assert end.error == (
+            f"its folder {there} is neither on node n1 nor on the machine of the daemon, so "
+            "that it cannot be copied; it can go on only on node n2"
+        )
+
+    tell(tmp_path, story, apart=True)

@@ -303,7 +303,7 @@ _HOLDERS = {
     USER: "by its user",
     DEPENDENCY: "by the jobs that it starts after",
     ARRAY: "by the limit of its array",
-    MACHINE: "because this machine refused it",
+    MACHINE: "because it could not be launched",
     LOST: "for a while, because its last attempts were lost within seconds of their start",
     COMPANY: "because it makes no progress while it shares its devices",
 }
@@ -333,7 +333,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "stopped":
         return f"attempt {attempt} of job {job} was stopped and released its devices"
     if how == "machine-error":
-        return f"job {job} could not be launched by this machine, and waits again"
+        return f"job {job} could not be launched, and waits again"
     if how == "replaced":
         return f"attempt {attempt} of job {job} ended to make way for the next"
     if how == "exited" and body.get("code") == 0:

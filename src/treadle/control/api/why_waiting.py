@@ -311,11 +311,11 @@ def _refused(context: Context, record: JobRecord) -> Finding:
     """A machine could not launch it, which was not the job's fault."""
     found = context.gates.refusals.of(record.id)
     if found is None:
-        return Finding("machine", "this machine could not launch it; it is tried again at once")
+        return Finding("machine", "it could not be launched; it is tried again at once")
     left_s = max(0.0, found.until_s - context.clock.now())
     return Finding(
         "machine",
-        f"this machine could not launch it: {found.sentence}; it is tried again in {span(left_s)}",
+        f"it could not be launched: {found.sentence}; it is tried again in {span(left_s)}",
     )
 
 

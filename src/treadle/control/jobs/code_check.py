@@ -110,6 +110,8 @@ def _compare(code: Code, workdir: str, diff: str, user: User | None) -> tuple[st
         now = hashes(list(code.files), time_limit_s=TIME_LIMIT_S, user=user)
         if now is None:
             return (NOT_CHECKED,)
+        if not now and not os.path.isdir(workdir):  # noqa: PTH112
+            return ()  # It is not on this machine; a node of its cluster may have it.
         found += files_changed(code, workdir, now)
     if code.commit:
         state = git_state(workdir, time_limit_s=TIME_LIMIT_S, user=user)

@@ -136,8 +136,13 @@ class CodeFolders:
         self, launch: Launch, blind: Sequence[str], wanted: Callable[[], bool]
     ) -> dict[str, str]:
         folder, given = Path(launch.workdir), dict[str, str]()
-        if not blind or not await asyncio.to_thread(os.path.isdir, folder):
-            return given  # If it is nowhere, the launch says so.
+        if not blind:
+            return given
+        if not await asyncio.to_thread(os.path.isdir, folder):
+            if not await self._seeing(launch):
+                return given  # It is nowhere, and the launch says so.
+            missing = f"is neither on node {blind[0]} nor on the machine of the daemon"
+            await self._refuse(launch, f"{missing}, so that it cannot be copied")
         most = self._limit_gib * 2**30
         try:
             code = await asyncio.to_thread(code_in, folder, launch.uid, most)
@@ -197,9 +202,12 @@ class CodeFolders:
         return (await target.within_session("copy-unpack", asked, messages.Done)).path
 
     async def _refuse(self, launch: Launch, why: str) -> NoReturn:
+        raise StrandedError(f"its folder {launch.workdir} {why}", await self._seeing(launch))
+
+    async def _seeing(self, launch: Launch) -> list[str]:
+        """The nodes that have its folder, or gave it one."""
         sights = {node: await self._sight(launch, node) for node in list(self._clients)}
-        seeing = [node for node, sight in sights.items() if sight.there]
-        raise StrandedError(f"its folder {launch.workdir} {why}", seeing)
+        return [node for node, sight in sights.items() if sight.there]
 
     async def _miss(self, launch: Launch, node: str, path: str) -> None:
         """A file that it runs is not there; if it is nowhere, the launch says so."""

@@ -9,6 +9,7 @@ lacks something is none.
 
 import hashlib
 import os
+import pwd
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -169,7 +170,10 @@ def _entry(handle: int, name: str, path: str, found: os.stat_result) -> Entry:
 
 
 def read(folder: Path, entry: Entry, offset: int, length: int) -> bytes:
-    """Bytes of a file. Raises ChangedError if it is not the file that was listed."""
+    """Bytes of a file. Raises ChangedError if it is not the file that was listed.
+
+    And UncopyableError if it may not be read.
+    """
     *above, name = entry.path.split("/")
     try:
         with _opened(folder, None) as top, _descended(top, above) as handle:
@@ -183,11 +187,20 @@ def read(folder: Path, entry: Entry, offset: int, length: int) -> bytes:
                 data = os.pread(file, length, offset)
             finally:
                 os.close(file)
+    except PermissionError:
+        raise UncopyableError(f"{entry.path!r} cannot be read by {_own_name()}") from None
     except OSError as error:
         raise ChangedError(f"{entry.path!r} cannot be read any more: {error.strerror}") from None
     if len(data) != min(length, max(0, entry.size - offset)):
         raise ChangedError(f"{entry.path!r} was changed while it was copied")
     return data
+
+
+def _own_name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def check_path(path: str) -> None:
