@@ -8,10 +8,10 @@ the policy does not start it there, or stops it, it may go on what is left free 
 
 Two types are one pool while a job needs devices of both, and while tenants have quotas, which count
 devices of all types. A policy that tells GPUs from CPU slots (`Policy.knows_slots`) has both in one
-pool while a job may have both; while one needs both, all devices there look alike to it. In such a pool, and where a job is bound to the nodes that have
-its files (`Job.only_on`), the policy may give a job what it may not use. It is then asked again:
-about that job on the nodes that it may use, and about the others without it. A running job that
-would be given such devices keeps what it has.
+pool while a job may have both; while one needs both, all devices there look alike to it. In such a
+pool, and where a job is bound to the nodes that have its files (`Job.only_on`), the policy may give
+a job what it may not use. It is then asked again: about that job on the nodes that it may use, and
+about the others without it. A running job that would be given such devices keeps what it has.
 
 A policy that gives each job what it asks for would never start one that asks for more than is in
 any pool, as where its files are on a small node. Such a job is taken to ask for what there is.
@@ -51,6 +51,10 @@ def suitable(
 ) -> "Suitable":
     """A job runs only on devices that it may use, of one type where that is possible."""
     return Suitable(inner)
+
+
+# Why a job waits, of reasons that count devices.
+_BY_DEVICES = ("devices", "fragmentation", "order", "rank")
 
 
 class _Asked(NamedTuple):
@@ -115,7 +119,7 @@ class Suitable(Remembering):
         found = self.inner.why(snapshot if mine is None else self._alike(mine), job)
         if not lacks:
             return found
-        if found.cause == "devices":
+        if found.cause in _BY_DEVICES:  # It may count devices that the job may not use.
             return Reason("devices", lacks)
         return Reason(found.cause, f"{lacks}; {found.sentence}", lacks)
 
