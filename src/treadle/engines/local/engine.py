@@ -121,9 +121,10 @@ class LocalEngine:
         self.warm = WarmPool(
             self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
-        own = (self.folders, self.groups, self._checkpoints, self._leftovers)
         parts = (self.fork_server, devices.uuids, around, self.mps, self.warm, turns)
-        self._launch = AttemptLaunch(*own, *parts)
+        self._launch = AttemptLaunch(
+            self.folders, self.groups, self._checkpoints, self._leftovers, *parts
+        )
         self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place
