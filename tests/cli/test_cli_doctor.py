@@ -39,6 +39,34 @@ def test_what_is_wrong_with_nodes_is_a_problem(
     assert found == [Finding("nodes", ok=False, text="2 nodes are called b")]
 
 
+def test_agents_that_do_not_answer_and_lost_nodes_are_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = NodeView(
+        name="b", device_type="cpu", cores=1, memory_gib=1, devices=(), health="answers"
+    )
+    client = ValueClient(machines=(node, replace(node, name="c")))
+    monkeypatch.setattr("treadle.cli.live.doctor_checks.Client", lambda _: nullcontext(client))
+    monkeypatch.setattr("treadle.cli.live.doctor_checks.now_at", lambda: 1_000.0)
+    patient = Patient(tmp_path, f"sqlite:///{tmp_path / 'treadle.db'}", tmp_path / "s")
+
+    def found() -> list[Finding]:
+        return [each for each in examine(patient) if each.check == "nodes"]
+
+    assert found() == [Finding("nodes", ok=True, text="2 nodes, the agent of each answers")]
+    client.machines = (
+        node,
+        replace(node, name="c", health="silent", since_at=960.0),
+        replace(node, name="d", health="joining"),
+        replace(node, name="e", health="lost", since_at=940.0, because="its raylet died"),
+    )
+    assert found() == [
+        Finding("nodes", ok=False, text="node c: its agent is silent: its last answer was 40s ago"),
+        Finding("nodes", ok=False, text="node d: its agent has not answered yet"),
+        Finding("nodes", ok=False, text="node e: it was lost 1m ago: its raylet died"),
+    ]
+
+
 def test_attempts_that_run_on_nodes_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.cli.live_session import NOW, STATUS, ValueClient, printed
 
+from treadle.cli.live.status import status_lines
 from treadle.core.machine import NodeView
 
 
@@ -97,3 +98,12 @@ def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys)
     assert "  nodes    3; 2 drained, 1 lost" in lines
     assert "  engine   ray at 10.0.0.1:6379" in lines
     assert "0 of 8 devices free, 6 in drained nodes" in printed(capsys, client, "top")
+
+
+def test_a_daemon_that_begins_does_not_count_jobs_of_which_it_has_not_heard() -> None:
+    """Some of them may have ended while no daemon ran."""
+    begins = dict(status_lines(replace(STATUS, running=4, starting=1), begins=True))
+    assert begins["jobs"] == "5 taken over or starting, 12 waiting, 1 held"
+    assert "free" not in begins["devices"]
+    idle = replace(STATUS, running=0, starting=0, stopping=0)
+    assert dict(status_lines(idle, begins=True)) == dict(status_lines(idle))

@@ -44,6 +44,8 @@ def free_devices_of(free: int, total: int, usable: int | None = None) -> str:
 
     usable: how many are free or held; None: all.
     """
+    if total == 0:
+        return "there are no devices"
     if free == 0 and usable is not None and usable < total:
         return f"none of {devices(total)} is free"
     if free == 0:
@@ -58,6 +60,8 @@ def free_of(free: int, total: int, usable: int | None = None) -> str:
 
     usable: how many are free or held; None: all. What is idle and takes no work is not taken.
     """
+    if total == 0:
+        return "there is none"
     if free == 0 and usable is not None and usable < total:
         return f"none of {total:,} is free"
     if free == 0:

@@ -192,3 +192,23 @@ def test_a_job_on_a_lost_node_runs_no_longer_and_never_less(tmp_path: Path) -> N
         assert (await here.live.job(job)).job.running_s >= shown
 
     play_on(world, story, tmp_path)
+
+
+def test_that_no_node_is_there_is_a_problem_of_a_cluster(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        here.memory.address = "10.0.0.1:6379"
+        assert here.live.status().problem == ""
+        here.memory.lose_node("a")
+        await here.settle()
+        assert here.live.status().problem == (
+            "no node of the cluster at 10.0.0.1:6379 is there: nothing answers at that address, or "
+            "all its nodes have left; jobs wait until nodes join"
+        )
+        why = await here.live.why(job)
+        assert why.evidence == ("no job holds devices, there are no devices, 1 job waits",)
+        here.memory.add_node(Node("a", 1, "none"))
+        await here.reached(job, State.RUNNING)
+        assert here.live.status().problem == ""
+
+    play_on(MemoryWorld.of(Node("a", 1, "none")), story, tmp_path)

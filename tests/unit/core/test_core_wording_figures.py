@@ -10,6 +10,7 @@ from treadle.core.wording import (
     digits,
     duration,
     durations,
+    free_devices_of,
     free_of,
     percent,
     share,
@@ -159,6 +160,8 @@ def test_two_sizes_in_a_row_are_a_range() -> None:
 
 
 def test_large_clusters_have_a_comma() -> None:
+    assert free_of(0, 0) == "there is none"
+    assert free_devices_of(0, 0) == "there are no devices"
     assert free_of(0, 1024) == "all 1,024 are taken"
     assert free_of(0, 1024, usable=1023) == "none of 1,024 is free"
     assert free_of(1000, 1024) == "1,000 of 1,024 are free"

@@ -8,10 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.cli.live.nodes import health_text
+from treadle.cli.show.clock import now_at
 from treadle.client.client import Client
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.launch import AttemptId
+from treadle.core.machine import NodeView
+from treadle.core.wording import several
 from treadle.engines.local.adoption import Found, look
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.store.address import shown
@@ -236,10 +240,23 @@ def _socket(patient: Patient) -> Finding:
 
 def _nodes(patient: Patient) -> Iterator[Finding]:
     """What is wrong with nodes of the cluster, if a daemon says so."""
+    nodes: tuple[NodeView, ...] = ()
     with suppress(TreadleError, OSError), Client(f"unix:{patient.socket}") as client:
-        for node in client.nodes():
-            if node.warning:
-                yield Finding("nodes", ok=False, text=node.warning)
+        nodes = client.nodes()
+    wrong = [text for node in nodes for text in _wrong(node, now_at())]
+    for text in wrong:
+        yield Finding("nodes", ok=False, text=text)
+    if not wrong and any(node.health for node in nodes):
+        count = several(len(nodes), "node")
+        yield Finding("nodes", ok=True, text=f"{count}, the agent of each answers")
+
+
+def _wrong(node: NodeView, now: float) -> Iterator[str]:
+    """now: seconds since 1970."""
+    if node.health not in ("", "answers"):  # On one machine there are no agents.
+        yield f"node {node.name}: {health_text(node, now)}"
+    if node.warning:
+        yield node.warning
 
 
 def alive(folder: Path) -> list[Found]:

@@ -44,6 +44,8 @@ def nodes(context: click.Context, as_json: bool) -> None:
     for place, node in enumerate(found):
         text = node_text(node, here.now(), width=here.width, colour=here.colour)
         click.echo(("\n" if place else "") + text)
+    if all(node.health == "lost" for node in found) and (because := here.client.status().problem):
+        click.echo(("\n" if found else "") + plain(because))
 
 
 @nodes.command()
@@ -112,7 +114,7 @@ def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     rack = f", rack {plain(node.rack)}" if node.rack else ""
     head = f"{plain(node.name)}: {len(node.devices)} x {kind}, {cores}{memory}{rack}"
     if node.health:
-        head += f"\n{_health(node, now)}"
+        head += f"\n{health_text(node, now)}"
     if node.warning:
         head += f"\n{plain(node.warning)}"
     if node.health == "lost":
@@ -126,7 +128,7 @@ def node_text(node: NodeView, now: float, *, width: int, colour: bool) -> str:
     return f"{head}\n{table(_COLUMNS, rows, width=width, colour=colour)}"
 
 
-def _health(node: NodeView, now: float) -> str:
+def health_text(node: NodeView, now: float) -> str:
     """How its agent does, or that it is lost."""
     since = ago(node.since_at, now)
     match node.health:

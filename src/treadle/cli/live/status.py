@@ -31,12 +31,16 @@ def status(as_json: bool) -> None:
         )
 
 
-def status_lines(found: Status) -> list[tuple[str, str]]:
+def status_lines(found: Status, *, begins: bool = False) -> list[tuple[str, str]]:
+    """begins: it was started just now, and has not heard yet which jobs ended before that."""
     draining = "; draining: no more jobs start" if found.draining else ""
+    unheard = found.running + found.starting + found.stopping if begins else 0
+    free = "" if unheard else f", of which {found.free:,} free"
+    jobs = _taken_over(found, unheard) if unheard else jobs_line(found)
     return [
-        ("devices", f"{found.devices:,}, of which {found.free:,} free{drained_text(found)}"),
+        ("devices", f"{found.devices:,}{free}{drained_text(found)}"),
         ("nodes", _nodes(found)),
-        ("jobs", jobs_line(found) + draining),
+        ("jobs", jobs + draining),
         ("policy", plain(found.policy)),
         ("engine", "" if found.engine == "local" else _engine(found)),
         ("store", plain(found.store)),
@@ -52,6 +56,11 @@ def drained_text(found: Status) -> str:
     """How many devices are in drained nodes, behind a count of free ones."""
     count = found.drained_devices
     return f", {count:,} in drained nodes" if count else ""
+
+
+def _taken_over(found: Status, count: int) -> str:
+    held = f", {found.held:,} held" if found.held else ""
+    return f"{count:,} taken over or starting, {found.waiting:,} waiting{held}"
 
 
 def _nodes(found: Status) -> str:

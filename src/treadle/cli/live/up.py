@@ -185,7 +185,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
     # A daemon that runs already may use another folder than the one given.
     folder = Path(found.state_folder) if found.state_folder else state_folder(options["state"])
     log = ("log", plain(str(folder / "daemon.log")))
-    click.echo(pairs([*status_lines(found), log], width=here.width))
+    click.echo(pairs([*status_lines(found, begins=running is None), log], width=here.width))
     if options["socket"] is not None:
         click.echo(f"  for other commands, set TREADLE_SOCKET={options['socket']}")
     return 0

@@ -31,6 +31,7 @@ from treadle.control.jobs import (
     prepare,
     stored_states,
     text_bytes,
+    without_quota,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
 from treadle.core.cluster import CPU
@@ -228,9 +229,9 @@ class Commands:
         wanted = self._bound(wanted, here) if here else kept_to_gpus(wanted, request, self._away())
         secrets_bytes = sum(map(text_bytes, request.secrets.values()))
         self._context.jobs.weights.check(wanted.records[0], secrets_bytes, len(wanted.records))
-        if request.memory_gib is None and request.cpus is None:
-            return wanted
-        notes = not_enforced(request, enforced_limits(self._context))
+        notes = without_quota(self._context.charge.policy, request.tenant)
+        if request.memory_gib is not None or request.cpus is not None:
+            notes += not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
 
     def _here(self, request: JobRequest) -> frozenset[str]:

@@ -382,6 +382,11 @@ def _problem(context: Context) -> str:
         return context.condition.store_silent
     if trouble := machine_trouble(context):
         return trouble
+    if context.engine.address and not (context.cluster.nodes or context.scheduler.drained):
+        return (
+            f"no node of the cluster at {context.engine.address} is there: nothing answers at that "
+            "address, or all its nodes have left; jobs wait until nodes join"
+        )
     if context.charge.error:
         return f"the policy failed at its last decision: {context.charge.error}"
     return nodes_trouble(context)

@@ -54,6 +54,7 @@ from treadle.control.jobs.submission import (
     prepare,
 )
 from treadle.control.jobs.submit_again import submit_again
+from treadle.control.jobs.unnamed_tenants import without_quota
 from treadle.control.jobs.weights import text_bytes
 
 __all__ = [
@@ -124,5 +125,6 @@ __all__ = [
     "submit_again",
     "text_bytes",
     "text_of",
+    "without_quota",
     "worked_s",
 ]

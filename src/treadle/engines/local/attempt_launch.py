@@ -44,13 +44,13 @@ class AttemptLaunch:
     folders: AttemptFolders
     groups: AttemptGroups
     checkpoints: CheckpointFolders
+    leftovers: LeftoverFolders
     fork_server: ForkServer
     uuids: Sequence[str]  # of the devices of the machine
     around: Surroundings
     mps: Mps
     warm: WarmPool
     turns: TurnLink
-    leftovers: LeftoverFolders
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""

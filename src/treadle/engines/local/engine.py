@@ -122,8 +122,9 @@ class LocalEngine:
             self.folders, self.groups.containment, self.fork_server, enabled=context.options.warm
         )
         parts = (self.fork_server, devices.uuids, around, self.mps, self.warm, turns)
-        places = (self.groups, self._checkpoints, *parts, self._leftovers)
-        self._launch = AttemptLaunch(self.folders, *places)
+        self._launch = AttemptLaunch(
+            self.folders, self.groups, self._checkpoints, self._leftovers, *parts
+        )
         self.changes = LiveChanges(self._launch, self._holders)
         self._looks = PatientLooks(context.clock, self.suspect)
         self.deadlines = USUAL  # after which the engine acts in a supervisor's place

@@ -57,6 +57,10 @@ def suitable(
     return Suitable(inner, belief)
 
 
+# Why a job waits, of reasons that count devices.
+_BY_DEVICES = ("devices", "fragmentation", "order", "rank")
+
+
 class _Asked(NamedTuple):
     """What the inner policy saw of one pool, and what comes of its answer."""
 
@@ -121,7 +125,7 @@ class Suitable(Remembering):
         found = self.inner.why(snapshot if mine is None else self._alike(_own(mine, row)), job)
         if not lacks:
             return found
-        if found.cause == "devices":
+        if found.cause in _BY_DEVICES:  # It may count devices that the job may not use.
             return Reason("devices", lacks)
         return Reason(found.cause, f"{lacks}; {found.sentence}", lacks)
 
