@@ -10,7 +10,7 @@ import pytest
 from tests.server.running import Running, running
 from treadle.server.page_files import CONTENT_TYPES, page_files
 
-BYTES_MAX = 300_000  # all files together
+BYTES_MAX = 310_000  # all files together
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"

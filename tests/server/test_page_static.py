@@ -8,7 +8,7 @@ import treadle.server
 STATIC = Path(treadle.server.__file__).parent / "static"
 OURS = [path for path in sorted(STATIC.rglob("*")) if path.is_file() and "vendor" not in path.parts]
 SCRIPTS = [path for path in OURS if path.suffix == ".js"]
-BYTES_MAX = 300_000
+BYTES_MAX = 310_000
 LINES_MAX = 400
 
 

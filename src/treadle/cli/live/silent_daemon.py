@@ -12,6 +12,8 @@ from pathlib import Path
 from treadle.cli.live.session import Session, remote
 from treadle.cli.show.wording import plain
 from treadle.client.address import find_address
+from treadle.client.errors import UnreachableError
+from treadle.client.exchange import check_owner
 from treadle.core.errors import TreadleError
 
 # How long it may take to begin an answer. A healthy one takes milliseconds; on a machine that is
@@ -30,9 +32,16 @@ class SilentDaemonError(TreadleError):
 def check_answers(within_s: float = WITHIN_S) -> None:
     """Raise if a daemon of this machine listens and does not answer.
 
-    That none listens is no error: the caller finds that out.
+    That none listens is no error: the caller finds that out. A socket of another user is not asked.
     """
-    if not remote() and (because := _silence(Path(find_address().socket), within_s)):
+    if remote():
+        return
+    address = find_address()
+    try:
+        check_owner(address)
+    except UnreachableError:
+        return
+    if because := _silence(Path(address.socket), within_s):
         raise SilentDaemonError(because)
 
 
