@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Many of the tests wait for processes, so three workers on each core.
-WORKERS = $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
+# Half of all the tests wait for processes, so two workers on each core.
+WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 .PHONY: demo test test-fast test-thorough mutants check bench replications league hooks ci clean
 
