@@ -1,6 +1,7 @@
 """A bench of the engine on Ray: the jobs of the contract, on a real cluster."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -8,6 +9,7 @@ from tests.engines.contract_jobs import commands, released
 from tests.on_ray.cluster import NODES, RayCluster
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
+from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
@@ -17,13 +19,21 @@ from treadle.engines.node.environment import TAG
 from treadle.engines.ray.driver_process import DriverProcess
 from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
-from treadle.testing.engine_bench import EngineBench, on
+from treadle.testing.engine_bench import WITHIN_S, EngineBench, on
 
 SOON = Fencing(lease_s=4.0, margin_s=1.0)
 
 
+def _end_all(root: Path) -> bool:
+    """Kill what runs of a test, on all nodes; whether anything did."""
+    folders = (AttemptFolders(root / "engine" / "nodes" / name) for name in NODES)
+    ended = [processes.kill_tagged(TAG, f"{folder.instance}*") for folder in folders]
+    return any(ended)
+
+
 class RayBench(EngineBench):
     cannot: ClassVar = {"progress": "the controller fills in how far a job is"}
+    _before: ClassVar[list[Path]] = []  # of tests that are over
 
     def __init__(
         self, root: Path, cluster: RayCluster, driver: DriverProcess | None = None
@@ -39,8 +49,18 @@ class RayBench(EngineBench):
         own = self._driver
         connect = self.cluster.connect if own is None else own.start
         kill = str if own is None else own.kill
-        fleet = ray_fleet(context, connect, kill=kill, fencing=SOON, look_every_s=0.1)
-        return FleetEngine(context, fleet)
+        until = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                fleet = ray_fleet(context, connect, kill=kill, fencing=SOON, look_every_s=0.1)
+            except InvalidInputError as error:
+                # A launch of the test before was under way when everything of it was ended.
+                if "jobs of another Treadle run" not in str(error) or time.monotonic() > until:
+                    raise
+                while any(map(_end_all, self._before)):
+                    pass
+            else:
+                return FleetEngine(context, fleet)
 
     async def lose_node(self) -> str:
         name = next(name for name in ("n1", "n2") if name not in self.cluster.lost)
@@ -56,10 +76,9 @@ class RayBench(EngineBench):
         await self.engine.close()
         if len(self.cluster.lost) > 1:  # No test needs all nodes, and a start costs seconds.
             await asyncio.to_thread(self.cluster.give_back_all)
-        for name in NODES:
-            instance = AttemptFolders(self.root / "engine" / "nodes" / name).instance
-            while processes.kill_tagged(TAG, f"{instance}*"):
-                await asyncio.sleep(0.002)
+        self._before.append(self.root)
+        while _end_all(self.root):
+            await asyncio.sleep(0.002)
 
     async def release(self, job: str, code: int = 0) -> None:
         released(self.root, job, code)
