@@ -4,6 +4,7 @@ import atexit
 import os
 import socket
 import threading
+import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -113,15 +114,25 @@ def test_a_cut_counts_for_older_groups_whenever_it_comes_and_for_no_newer_one(
         each.join(30)
 
 
+def _is_forming() -> bool:
+    return "treadle-forming" in [thread.name for thread in threading.enumerate()]
+
+
 def _ends_while_a_group_forms(folder: Path) -> None:
     """As the interpreter ends: exit handlers, then its teardown. The other rank does not come."""
     atexit._clear()  # Those of the test run are not this process's.
     atexit.register(stop._end)
     group = Group(torch.device("cpu"), LIMIT_S)
-    threading.Timer(0.05, group.cut, (6,)).start()
+
+    def cut_once_it_forms() -> None:
+        while not _is_forming():
+            time.sleep(0.005)
+        group.cut(6)
+
+    threading.Thread(target=cut_once_it_forms).start()
     with pytest.raises(BrokenGroupError):
         group.join(f"file:{folder}/group", 0, 2, version=5)
-    assert "treadle-forming" in [thread.name for thread in threading.enumerate()]
+    assert _is_forming()
     atexit._run_exitfuncs()
     os._exit(TORN_DOWN)
 
