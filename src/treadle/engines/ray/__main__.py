@@ -5,7 +5,8 @@
 
 `treadle down` leaves jobs running, and with them what they need: agents, and the reservation of
 their devices. This removes both. Jobs that still run are killed when the leases of their nodes have
-run out, 15 seconds later: it says how many, and asks first, unless it is told -y or --yes.
+run out, 15 seconds later: of a cluster it says how many, and asks first, unless it is told -y or
+--yes. Of a head of its own it does not ask.
 """
 
 import os
@@ -109,7 +110,9 @@ def end_head(folder: Path) -> str:
         return "the head was ended before"
     if not ended:
         return "no process of the head was left; its files were removed"
-    return f"the head was ended, {several(ended, 'process', 'processes')} of Ray"
+    processes = several(ended, "process", "processes")
+    killed = f"jobs that still run there are killed within {LEASE_S:.0f} s"
+    return f"the head was ended, {processes} of Ray; {killed}"
 
 
 def main(words: list[str]) -> int:
