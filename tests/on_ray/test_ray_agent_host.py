@@ -139,4 +139,4 @@ def test_an_agent_that_was_ended_on_purpose_says_so_of_what_was_lost_with_it(
     host.close().result(WITHIN_S)
     folder = tmp_path / "nodes" / "b"
     agent = Agent(folder, "b", devices=CpuSlots(1), lease_s=15.0)
-    assert agent._trouble == "Treadle was made to leave the cluster"
+    assert agent._doubts.trouble == "Treadle was made to leave the cluster"

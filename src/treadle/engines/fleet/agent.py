@@ -26,6 +26,7 @@ from treadle.engines.fleet import messages
 from treadle.engines.fleet.copies.agent_copies import AgentCopies
 from treadle.engines.fleet.copies.own_folders import discard_own
 from treadle.engines.fleet.lease import NodeLease
+from treadle.engines.fleet.lease_doubts import LeaseDoubts
 from treadle.engines.fleet.port import LEASE_S, StaleEpochError
 from treadle.engines.fleet.report_relay import ReportRelay
 from treadle.engines.fleet.session import NodeControls, Session, job_of
@@ -43,7 +44,6 @@ from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
-DEPARTED = "Treadle was made to leave the cluster"
 SWEEP_EVERY_S = 3600.0  # what is left of copies that broke off
 
 logger = logging.getLogger("treadle")
@@ -93,13 +93,9 @@ class Agent:
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
         self._lease = NodeLease(root, lease_s, member)
-        self._unconfirmed = ""  # why the cluster did not confirm it, when it was asked last
+        self._doubts = LeaseDoubts(root, node_name)
         self._epoch = self._read_epoch()
         self._session: Session | None = None
-        # Why the lease is not renewed, or why the one before was not.
-        self._trouble = ""
-        with suppress(OSError):
-            self._trouble = kept_value.read(self._departure) or ""
         # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
         self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
         self._taking = asyncio.Lock()
@@ -132,23 +128,16 @@ class Agent:
         try:
             lasted = self._lease.renew(asked_at)
         except OSError as error:
-            trouble = f"node {self.node.name} cannot renew its lease: {why_refused(error)}"
-            if trouble != self._trouble:
-                logger.error("%s (%s)", trouble, error)  # noqa: TRY400
-            self._trouble = trouble
-            self.doubt(trouble)
+            self._doubts.not_written(error)
             return
-        self._unconfirmed = ""
-        if not lasted and self._session is not None:
-            self._session.over = "the lease of the node had run out"
-        elif self._trouble and self._session is not None and not self._session.over:
-            self._trouble = ""
-            with suppress(OSError):
-                self._departure.unlink(missing_ok=True)
+        session = self._session
+        if not lasted and session is not None:
+            session.over = "the lease of the node had run out"
+        self._doubts.confirmed(lasts=lasted and session is not None and not session.over)
 
     def doubt(self, why: str) -> None:
         """The cluster did not confirm this node when it was asked: a sentence why."""
-        self._unconfirmed = why
+        self._doubts.doubt(why)
 
     async def call(self, verb: str, document: bytes) -> bytes:
         """Carry out a call of the controller. It never raises: errors are answers too."""
@@ -187,11 +176,7 @@ class Agent:
 
     def note_departure(self) -> None:
         """This agent is ended on purpose: the next one says so of what was lost with it."""
-        kept_value.write(self._departure, DEPARTED)
-
-    @property
-    def _departure(self) -> Path:
-        return self.root / "departure"
+        self._doubts.depart()
 
     def has_file(self, path: str) -> bool:
         """Whether there is something at a path on this node."""
@@ -262,7 +247,7 @@ class Agent:
         async with self._taking:
             self._enter(asked.epoch)
             if self._lease.is_over:
-                raise messages.UnconfirmedError(self._why_unconfirmed())
+                raise messages.UnconfirmedError(self._doubts.why)
             await self._end_session()
             await self._relay.open()
             # In a thread: the lease is renewed meanwhile, though that folder may not answer.
@@ -299,7 +284,9 @@ class Agent:
         around = with_fields(
             Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
         )
-        controls = NodeControls(self.root, lambda: self._relay.address, lambda: self._trouble)
+        controls = NodeControls(
+            self.root, lambda: self._relay.address, lambda: self._doubts.trouble
+        )
         engine = LocalEngine(
             EngineContext(
                 controls=controls, clock=AgentClock(), root=self.root, options=self._options
@@ -322,12 +309,9 @@ class Agent:
             session, self._session = self._session, None
             await session.engine.close()
 
-    def _why_unconfirmed(self) -> str:
-        return self._unconfirmed or f"the cluster does not confirm node {self.node.name}"
-
     def _doubt(self) -> messages.Doubt | None:
         for_s = self._lease.unconfirmed_s()
-        return None if for_s is None else messages.Doubt(why=self._why_unconfirmed(), for_s=for_s)
+        return None if for_s is None else messages.Doubt(why=self._doubts.why, for_s=for_s)
 
     def _enter(self, epoch: int) -> None:
         self._refuse_older(epoch)
@@ -400,7 +384,7 @@ class Agent:
     async def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
         engine = self._of(asked.session).engine
         if self._doubt() is not None:
-            return messages.Prepared(free=False, objection=self._why_unconfirmed())
+            return messages.Prepared(free=False, objection=self._doubts.why)
         order = Start(asked.order, asked.job, asked.allocation)
         give_up_at = fence.now() + asked.wait_s
         while engine.in_the_way(order):
@@ -437,7 +421,7 @@ class Agent:
         return messages.FactsGiven(
             facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
             upto=outbox.upto,
-            view=with_fields(view, warning=self._trouble),
+            view=with_fields(view, warning=self._doubts.trouble),
             measurements=tuple(session.engine.measurements()),
             now=fence.now(),
             reports=reports,
