@@ -148,6 +148,8 @@ class Schedule:
     # An immutable value that the next snapshot hands back, so that a policy can remember and stay
     # pure. It is not in the journal: a policy must be able to do without.
     memory: object = None
+    # For whom each job is stopped or shrunk, where the policy knows.
+    for_whom: Mapping[JobId, JobId] = field(default_factory=dict)
 
     @classmethod
     def whole(

@@ -76,6 +76,7 @@ WRAPPERS: Mapping[str, str] = {
     "dedicated": "treadle.policies.wrappers.dedicated:dedicated",
     "defrag": "treadle.policies.wrappers.defrag:defrag",
     "try-small": "treadle.policies.wrappers.trial:try_small",
+    "live": "treadle.policies.live.decide:live",
     "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
     "few": "treadle.policies.wrappers.few:few",
     "suitable": "treadle.policies.wrappers.suitable:suitable",
@@ -106,6 +107,8 @@ _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
     first, *around = _PLUS.split(text)
+    if "live" in wrappers_in(text):
+        placement = placement.in_parts()
     twice = [name for name, count in Counter(wrappers_in(text)).items() if count > 1]
     if twice:
         raise InvalidInputError(f"policy {first} is wrapped in {twice[0]} twice; once is enough")

@@ -12,7 +12,7 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.scaling import ScalingModel
-from treadle.policies.wrappers.hosts import Cores, Group, Hosts, Terms
+from treadle.policies.live.hosts import Cores, Group, Hosts, Terms
 
 TERMS = Terms(1.15, 0.5, 4)
 

@@ -25,7 +25,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.wrappers.hosts import Group
+from treadle.policies.live.hosts import Group
 from treadle.policies.wrappers.reservation import reservations
 from treadle.testing.builders import job, policy
 

@@ -25,6 +25,31 @@ class Placement(Protocol):
         """
         return 1
 
+    def in_parts(self) -> "Placement":
+        """The same, but what is larger than a node may have parts of as few nodes as it needs."""
+        return InParts(self)
+
+
+class InParts(Placement):
+    """Another placement; what is larger than a node may have parts of as few nodes as it needs.
+
+    Whole nodes come first. Otherwise a job of one device on each of the nodes would keep a large
+    job off all of them, though its ranks have to cross nodes in any case.
+    """
+
+    def __init__(self, inner: Placement) -> None:
+        self._inner = inner
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        found = self._inner.place(free, size)
+        return found if found is not None or size <= free.largest else on_few(free, size)
+
+    def grain(self, size: int, free: FreeDevices) -> int:
+        return self._inner.grain(size, free) if size <= free.largest else 1
+
+    def in_parts(self) -> Placement:
+        return self
+
 
 class Count(Placement):
     """Devices are a counter: any free ones will do, on as few nodes as that allows."""

@@ -9,7 +9,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.policies.wrappers.pays import UNKNOWN_S
-from treadle.policies.wrappers.pools import Pool
+from treadle.policies.live.pools import Pool
 
 FASTER = 1.02  # a job is not moved for less
 COSTS = 3.0  # restarts that a move must save: how fast it is on that type may not be known

@@ -38,7 +38,7 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import named_jobs, several, sizes
 from treadle.policies.base.companions import GROUP_MAX, SharingBelief
 from treadle.policies.base.placement import Placement
-from treadle.policies.wrappers.hosts import TURNS, Cores, Group, Hosts, Terms
+from treadle.policies.live.hosts import TURNS, Cores, Group, Hosts, Terms
 from treadle.policies.wrappers.ousted import awaited, run_again, without_company
 from treadle.policies.wrappers.passed_over import Passed, Room
 from treadle.policies.wrappers.reservation import reservations

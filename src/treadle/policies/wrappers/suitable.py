@@ -42,7 +42,7 @@ from treadle.policies.base.suited import (
     words_of,
 )
 from treadle.policies.wrappers.outgrown import FASTER, outgrown
-from treadle.policies.wrappers.pools import Pool, Types, members_of, merged, narrowed
+from treadle.policies.live.pools import Pool, Types, members_of, merged, narrowed
 from treadle.policies.wrappers.unsuitable import bound, lacking, never_suits
 from treadle.policies.wrappers.views import Changes, free_after, let_go, starts
 from treadle.policies.wrappers.wrapper import Note, Remembering

@@ -6,7 +6,7 @@ so that a long queue beside many running jobs costs little.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -23,6 +23,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.companions import SharingBelief
 from treadle.policies.base.suited import places, within
+from treadle.policies.live.eligibility import Level
 from treadle.policies.wrappers.views import Changes
 
 TURNS = 8
@@ -71,7 +72,7 @@ class _Alike(NamedTuple):
     size: int
     device_gib: float
     cores: float
-    priority: int  # the highest of a member
+    level: Level  # the highest of a member
     kinds: _Kinds
 
 
@@ -100,17 +101,6 @@ class Cores:
     def suffice(self, spec: JobSpec, devices: Sequence[Device]) -> bool:
         return self._short_node(spec, devices) is None
 
-    def lack(self, spec: JobSpec, devices: Sequence[Device]) -> str | None:
-        """Why there are too few cores for the job beside these devices, or None."""
-        short = self._short_node(spec, devices)
-        if short is None:
-            return None
-        node, cores = short
-        return (
-            f"it would use {cores:.3g} cores, and {self._used.get(node, 0.0):.3g} of "
-            f"{self._all[node]} cores of {node} are in use"
-        )
-
     def _short_node(self, spec: JobSpec, devices: Sequence[Device]) -> tuple[str, float] | None:
         """A node that has too few cores for the job, and how many it would use there."""
         for node, cores in _cores_of(spec, devices):
@@ -125,9 +115,15 @@ class Hosts:
     """Groups that jobs join one after another."""
 
     def __init__(
-        self, groups: Iterable[Group], belief: SharingBelief, terms: Terms, cores: Cores
+        self,
+        groups: Iterable[Group],
+        belief: SharingBelief,
+        terms: Terms,
+        cores: Cores,
+        level_of: Callable[[Job], Level],
     ) -> None:
         self._belief, self._terms, self._cores = belief, terms, cores
+        self._level_of = level_of
         self._numbers: dict[object, int] = {}  # of kinds
         self._alike: dict[_Alike, list[Group]] = {}  # those with room for one more; no empty list
         self._gains: dict[tuple[int, _Alike], float] = {}  # by the newcomer's kind
@@ -140,7 +136,7 @@ class Hosts:
             (gain, alike)
             for alike in self._alike
             if job.spec.runs_on(alike.size)
-            and alike.priority <= job.spec.priority
+            and alike.level >= self._level_of(job)
             and (gain := self._gain(job, alike)) > 0.0
         ]
         gains.sort(key=itemgetter(0), reverse=True)
@@ -178,7 +174,7 @@ class Hosts:
             len(group.devices),
             group.device_gib,
             group.cores,
-            max(spec.priority for spec in group.specs),
+            min(self._level_of(job) for job in group.members.values()),
             tuple(map(self._kind, group.specs)),
         )
 

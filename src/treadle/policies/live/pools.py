@@ -1,14 +1,20 @@
-"""Pools of devices: which types are in one, which jobs are decided about there, what is seen."""
+"""Pools of devices: a policy is asked about each type of device as a cluster of its own.
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+Policies count devices as if all were alike. Two types are one pool while a job needs devices of
+both. A policy that tells GPUs from CPU slots has both in one pool while a job may have both; while
+one needs both, all devices there look alike to it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
-from treadle.core.device_types import Nodes
-from treadle.core.job import Job, JobId
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import Nodes, devices_on, needs_both, says_any
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import Policy
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.suited import places
+from treadle.models.workers import says_slots
+from treadle.policies.base.suited import places, usable_by
 
 Types = tuple[str, ...]
 
@@ -29,13 +35,51 @@ class Pool:
     def nodes(self) -> Nodes:
         return self.cluster.names
 
-    def has(self, given: Allocation) -> bool:
-        """Whether all these devices are of this pool."""
-        return self.nodes.issuperset(given.nodes())
-
     def is_open(self, job: Job, cluster: Cluster) -> bool:
         """Whether a waiting job may be started there."""
         return any(place <= self.nodes for place in places(job, cluster))
+
+
+def pools_of(snapshot: Snapshot, policy: Policy) -> list[tuple[Pool, dict[JobId, None] | None]]:
+    """The pools of a cluster with their jobs; None: all jobs, as where there is but one type."""
+    cluster = snapshot.cluster
+    types = tuple(cluster.by_type)
+    if len(types) < 2:
+        return [(Pool(types, cluster), None)]
+    pools = [Pool.of(each, cluster) for each in merged(types, _joined(snapshot, policy))]
+    return list(zip(pools, members_of(snapshot, pools), strict=True))
+
+
+def shown(cluster: Cluster, specs: Iterable[JobSpec], policy: Policy) -> Cluster:
+    """Devices without kinds, if the policy tells kinds apart and one of these jobs needs both."""
+    if not policy.knows_slots or CPU not in cluster.by_type or len(cluster.by_type) < 2:
+        return cluster
+    both = (
+        needs_both(spec.sizes[0], usable_by(spec, cluster), cluster)
+        for spec in specs
+        if says_slots(spec)
+    )
+    return cluster.alike if any(both) else cluster
+
+
+def _joined(snapshot: Snapshot, policy: Policy) -> list[Set[str]]:
+    """Types that are one pool now."""
+    cluster = snapshot.cluster
+    kind = {node.name: node.device_type for node in cluster.nodes}
+    together: dict[Nodes | tuple[str, ...], None] = {}  # Most jobs are like others.
+    mixes = False
+    for job in (*snapshot.holding(), *snapshot.waiting()):
+        if job.allocation is not None:
+            together[job.allocation.nodes()] = None
+        elif len(own := places(job, cluster)) == 1:
+            together[own[0]] = None
+        mixes = mixes or says_any(job.spec.device_types)
+    found = {frozenset(kind[each] for each in nodes if each in kind): None for nodes in together}
+    others = [each for each in cluster.by_type if each != CPU]
+    if mixes and policy.knows_slots and 0 < len(others) < len(cluster.by_type):
+        sizes = {each: devices_on(cluster.by_type[each], cluster) for each in others}
+        found[frozenset({CPU, max(others, key=sizes.__getitem__)})] = None
+    return [types for types in found if len(types) > 1]
 
 
 def merged(types: Types, joined: Iterable[Set[str]]) -> list[Types]:
@@ -106,19 +150,3 @@ class _Choice:
         self._left[found] -= size
         self._busy[found] += size
         return found
-
-
-def narrowed(snapshot: Snapshot, cluster: Cluster, names: Collection[JobId]) -> Snapshot:
-    """These nodes as a cluster of their own, with these jobs to decide about."""
-    own = cluster.names
-    return snapshot._replace(
-        cluster=cluster,
-        jobs={
-            name: row
-            for name, row in snapshot.jobs.items()
-            if name in names or row.allocation is None or not own.isdisjoint(row.allocation.nodes())
-        },
-        free=snapshot.free.only(own),
-        tenants={device: each for device, each in snapshot.tenants.items() if device.node in own},
-        ranking=snapshot.ranking.only(names),
-    )

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 
 from treadle.core.cluster import CPU, Cluster
 from treadle.core.device_types import GPU, Nodes, devices_on, named, too_small
-from treadle.core.job import Job, JobSpec
-from treadle.core.snapshot import Reason, Snapshot
+from treadle.core.job import JobSpec
 from treadle.core.wording import are, devices, gib_text, listed, several
-from treadle.policies.base.suited import free_for, usable_by, words_of
+from treadle.policies.base.suited import usable_by, words_of
 
-_NAMED_MAX = 3
 _TYPES_MAX = 8
 
 
@@ -70,58 +68,3 @@ def wanted(count: int, words: Sequence[str]) -> str:
     if [word.lower() for word in words] == [CPU]:
         return several(count, "CPU slot")
     return f"{devices(count)} of type {' or '.join(words)}" if words else devices(count)
-
-
-def bound(snapshot: Snapshot, row: Job) -> Reason | None:
-    """That its files bind a waiting job to nodes; None if they do not."""
-    if not row.only_on:
-        return None
-    here = [name for name in row.only_on if name in snapshot.cluster.names]
-    free = len([device for device in snapshot.free if device.node in row.only_on])
-    state = f"{free} {are(free)} free there" if here else "they are not in use now"
-    if here and not usable_by(row.spec, snapshot.cluster, row.only_on):
-        state = "none there is a device that it may have"
-    needs = f"it needs {devices(row.spec.sizes[0])}, and {state}"
-    return Reason("devices", f"{only_there(row)}; {needs}")
-
-
-def only_there(job: Job) -> str:
-    """That a job is bound to its nodes, and why."""
-    where, have = listed(job.only_on, _NAMED_MAX), "has" if len(job.only_on) == 1 else "have"
-    if job.only_on == job.spec.nodes:
-        return f"it can run only on {where}, where its shell is"
-    why = job.only_because or "they cannot be copied to other nodes"
-    return f"it can run only on {where}, which {have} its files: {why}"
-
-
-def short_of(row: Job, cluster: Cluster, free: int) -> str:
-    """How many of the devices that a job may use are there and free; empty if it may use all."""
-    words = words_of(row.spec, cluster)
-    small = too_small(row.spec.device_memory_gib, cluster)
-    if len(cluster.by_type) < 2 and words in ((), (GPU,)) and not small:
-        return ""
-    there = devices_on(usable_by(row.spec, cluster, row.only_on), cluster)
-    needs = asked_for(row.spec, row.spec.sizes[0], cluster)
-    return f"it needs {needs}; {there:,} {are(there)} there, {free:,} free"
-
-
-def lacking(snapshot: Snapshot, row: Job, places: Sequence[Nodes]) -> str:
-    """That too few of the devices that a waiting job may use are free; empty if there are enough.
-
-    Where all devices are alike and it asks for no type, its policy says that.
-    """
-    cluster, least = snapshot.cluster, row.spec.sizes[0]
-    if any(free_for(nodes, snapshot.free, cluster).total >= least for nodes in places):
-        return ""
-    usable = usable_by(row.spec, cluster, row.only_on)
-    free = free_for(usable, snapshot.free, cluster)
-    text = short_of(row, cluster, free.total)
-    if not text or free.total < least:
-        return text
-    words = words_of(row.spec, cluster)
-    types = [
-        f"{count} of {each}"
-        for each in named(words, cluster)
-        if (count := free.only(cluster.by_type[each] & usable).total)
-    ]
-    return f"{text}, but not of one type: {', '.join(types)}"

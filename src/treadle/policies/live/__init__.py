@@ -1,0 +1,1 @@
+"""The one decision around every live policy: eligible jobs, what pays, patience, quotas, sharing."""

@@ -1,0 +1,186 @@
+"""Asking a policy: about one level of jobs and one pool of devices at a time."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
+
+from treadle.core.cluster import Device
+from treadle.core.job import Job, JobId
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.live.costs import Part
+from treadle.policies.live.eligibility import Eligibility, Level, LevelOf, lingers
+from treadle.policies.live.plan import Plan
+from treadle.policies.live.pools import Pool, Types, pools_of, shown
+from treadle.policies.live.sharing import short_of_cores
+from treadle.policies.live.views import view
+
+Key = tuple[Level, Types]  # what a policy is asked about at once
+
+
+class Asking:
+    """The policy's answers in one decision, and what it wants to remember."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        plan: Plan,
+        eligible: Eligibility,
+        level_of: LevelOf,
+        notes: Mapping[Key, object],
+        quiet: Mapping[Key, object],
+    ) -> None:
+        self._policy, self._plan, self._eligible = policy, plan, eligible
+        self._snapshot = plan.snapshot
+        self._notes, self._quiet = notes, quiet
+        self.until = inf
+        self._holding = list(self._snapshot.holding())
+        self._waiting = [job for job in self._snapshot.waiting() if job.id not in eligible.hidden]
+        self._levels = {job.id: level_of(job) for job in (*self._holding, *self._waiting)}
+        self._pools = pools_of(self._snapshot, policy)
+        self._aside: set[JobId] = set()
+        # What is remembered of jobs that are out of sight for now is kept for them.
+        rows = {level_of(job) for job in self._snapshot.jobs.values()} if notes else set()
+        self.notes = {key: note for key, note in notes.items() if key[0] in rows}
+        self.quiet: dict[Key, object] = {}
+
+    def leave_out(self, jobs: Iterable[JobId]) -> None:
+        """Do not show these jobs."""
+        self._aside.update(jobs)
+
+    def levels(self) -> list[Level]:
+        """Those that a job has which is shown, the first first."""
+        return sorted({level for name, level in self._levels.items() if name not in self._aside})
+
+    def ask(self, level: Level) -> None:
+        """Settle what the policy decides about a level, on what higher ones left."""
+        for pool, members in self._pools:
+            mine = self._shown(level, members)
+            if not mine:
+                continue
+            key = (level, pool.types)
+            self._ask(key, pool, mine, lower=())
+            stuck = {job.id for job in self._waiting if self._waits(job.id) and job.id in mine}
+            lower = self._lower(level) if stuck else ()
+            if lower and self._could_gain(stuck, pool):
+                self._ask(key, pool, stuck, lower=lower)
+        if len(self._pools) > 1 and not self._policy.in_order:
+            self._start_elsewhere(level)
+
+    def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
+        """Whom to leave aside, if others could then have what is free."""
+        if not self._plan.room.free.total:
+            return set()
+        waits = any(
+            self._waits(job.id) and job.id not in self._plan.dropped for job in self._waiting
+        )
+        found = {name for part in refused for name in part.jobs}
+        starts = any(self._snapshot.jobs[name].allocation is None for name in found)
+        held = {name for name in found if self._snapshot.jobs[name].allocation is not None}
+        aside = {*self._plan.dropped} if waits else set()
+        return aside | held if starts else aside
+
+    # -- one question -----------------------------------------------------------------------------
+
+    def _ask(self, key: Key, pool: Pool, mine: set[JobId], lower: Iterable[JobId]) -> None:
+        seen = view(self._plan, mine, lower, pool.cluster, self._withheld(mine))
+        seen = seen._replace(
+            memory=self._note(key),
+            cluster=shown(seen.cluster, (seen.jobs[name].spec for name in mine), self._policy),
+        )
+        sight = _sight(seen)
+        if not lower and len(self._levels_known()) * len(self._pools) > 1:
+            known = self._quiet.get(key)
+            if known is not None and known[0] == sight and self._snapshot.now < known[1]:
+                self.quiet[key], self.until = known, min(self.until, known[1])
+                return
+        schedule = self._policy.decide(seen)
+        self.notes[key] = schedule.memory
+        self.until = min(self.until, schedule.valid_until)
+        changes = dict(schedule.changes)
+        if self._policy.shares:
+            for name in short_of_cores(self._plan, changes):
+                del changes[name]
+        if not changes and not lower:
+            self.quiet[key] = (sight, schedule.valid_until)
+        self._plan.settle(changes, set(lower))
+
+    def _levels_known(self) -> set[Level]:
+        return set(self._levels.values())
+
+    def _note(self, key: Key) -> object:
+        """What the policy remembers of this, or of a pool of the same level with these types."""
+        if key in self.notes:
+            return self.notes[key]
+        level, types = key
+        near = [one for one in self._notes if one[0] == level and not set(one[1]).isdisjoint(types)]
+        best = max(near, key=lambda one: len(set(one[1]) & set(types)), default=None)
+        return None if best is None else self._notes[best]
+
+    def _shown(self, level: Level, members: Mapping[JobId, None] | None) -> set[JobId]:
+        """Jobs of a level and a pool that the policy may start, stop or change."""
+        found = {
+            job.id
+            for job in (*self._holding, *self._waiting)
+            if self._levels[job.id] == level
+            and (members is None or job.id in members)
+            and job.id not in self._aside
+            and job.id not in self._eligible.fixed
+        }
+        return found if self._policy.shares else found - self._grouped(found)
+
+    def _grouped(self, names: set[JobId]) -> set[JobId]:
+        """Those that share devices; a policy that does not share cannot go on with groups."""
+        tenants, rows = self._snapshot.tenants, self._snapshot.jobs
+        return {
+            name
+            for name in names
+            if (held := rows[name].allocation) is not None
+            and any(len(tenants.get(device, ())) > 1 for device in held.devices)
+        }
+
+    def _lower(self, level: Level) -> set[JobId]:
+        """Running jobs of lower levels that make way."""
+        now, fixed = self._snapshot.now, self._eligible.fixed
+        return {
+            job.id
+            for job in self._holding
+            if self._levels[job.id] > level
+            and (job.id not in fixed or lingers(job, now))
+            and self._plan.has(job.id) is not None
+        }
+
+    def _could_gain(self, stuck: set[JobId], pool: Pool) -> bool:
+        """Whether a job that waits is in the policy's reach at all."""
+        least = min(self._snapshot.jobs[name].spec.sizes[0] for name in stuck)
+        return least <= pool.cluster.device_count
+
+    def _waits(self, name: JobId) -> bool:
+        return self._plan.has(name) is None
+
+    def _withheld(self, mine: set[JobId]) -> list[Device]:
+        """Reserved devices that none of these jobs may be lent."""
+        waiting = [job for job in self._waiting if job.id in mine and self._waits(job.id)]
+        reserved: set[Device] | None = None
+        for job in waiting:
+            own = self._plan.room.not_lent(job)
+            reserved = set(own) if reserved is None else reserved.intersection(own)
+            if not reserved:
+                return []
+        return sorted(reserved or ())
+
+    def _start_elsewhere(self, level: Level) -> None:
+        """Start jobs that their own pool had no room for on what is left in others."""
+        for job in self._waiting:
+            if self._levels[job.id] != level or not self._waits(job.id) or job.id in self._aside:
+                continue
+            self._plan.start_somewhere(job)
+
+
+def _sight(seen: Snapshot) -> object:
+    """All that the policy's answer depends on but for time."""
+    return (
+        tuple(row[2] for row in seen.ranking.queue),
+        tuple((job.id, job.action, job.phase, job.spec) for job in seen.holding()),
+        tuple(seen.free),
+        tuple(seen.jobs[row[2]].spec for row in seen.ranking.queue),
+    )

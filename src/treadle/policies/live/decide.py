@@ -1,0 +1,202 @@
+"""The one decision around every live policy: who may run, who goes first, what it costs.
+
+`treadle up` and `treadle simulate --live` run this. The policy decides about the jobs that it is
+shown, as if there were nothing else: who, how many devices, under which plan, with whom. What it
+decides is made on devices that suit each job (plan.py), as far as it pays (costs.py).
+"""
+
+from collections.abc import Mapping, Set
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.cluster import Cluster
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.quotas import Quotas
+from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.live.asking import Asking, Key
+from treadle.policies.live.costs import Part, parts
+from treadle.policies.live.eligibility import Eligibility, Level, LevelOf
+from treadle.policies.live.fits import never_fits
+from treadle.policies.live.patience import (
+    Patience,
+    Patient,
+    Reserving,
+    look_again_at,
+    reserved_from,
+    turn_ends_at,
+)
+from treadle.policies.live.plan import Plan
+from treadle.policies.live.quotas import LENT, OWED, Entitlements
+from treadle.policies.live.sharing import Joining, run_again
+from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
+
+ROUNDS_MAX = 4  # the policy is asked again without what it could not have
+_AGAIN_S = 60.0  # a policy's own timer does not repeat a refusal sooner, if nothing else happens
+
+
+class Decision(NamedTuple):
+    """What one decision tells the next, and those who ask why."""
+
+    policy: Mapping[Key, object] = {}  # the policy's own memory
+    quiet: Mapping[Key, object] = {}  # what it saw where it changed nothing
+    patience: Patience = Patience()
+    hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
+    refused: tuple[Part, ...] = ()  # changes that do not pay yet
+
+
+def live(
+    inner: Policy,
+    placement: Placement,
+    belief: PerformanceModel,
+    *,
+    quotas: str = "",
+    share: bool = True,
+) -> "Live":
+    """The live decision: what may run, what pays, patience, quotas, sharing.
+
+    quotas: devices that each tenant is entitled to, as a:32/b:16. share: jobs may share devices.
+    """
+    return Live(inner, placement, belief, parse_quotas("live", quotas), share=share)
+
+
+class Live(Wrapper):
+    """The decision, around a policy."""
+
+    def __init__(
+        self,
+        inner: Policy,
+        placement: Placement,
+        belief: PerformanceModel,
+        given: Quotas | None,
+        *,
+        share: bool,
+    ) -> None:
+        super().__init__(inner)
+        self._placement, self._belief, self._quotas = placement.in_parts(), belief, given
+        self._joining = Joining.of(belief) if share else None
+        self.shares = inner.shares or self._joining is not None
+        self.in_order = False  # Priorities and retries let jobs overtake.
+        self.strict = keeps_order(inner)
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        if not snapshot.jobs:
+            return Schedule(memory=snapshot.memory)
+        before, aside = remembered(snapshot.memory), set[JobId]()
+        for _ in range(ROUNDS_MAX):
+            schedule, in_vain = self._decided(snapshot, before, aside)
+            if in_vain <= aside:
+                break
+            aside |= in_vain
+        return schedule
+
+    def _decided(
+        self, snapshot: Snapshot, before: Decision, aside: Set[JobId]
+    ) -> tuple[Schedule, Set[JobId]]:
+        """One round: the schedule, and jobs to leave aside if the policy is asked again.
+
+        aside: waiting jobs that could not have what the policy chose, and running jobs whose
+        change does not pay.
+        """
+        now, level_of, owed = snapshot.now, _by_priority, None
+        if self._quotas is not None:
+            owed = Entitlements(snapshot, self._quotas, self._belief, resizes=self.inner.resizes)
+            level_of = owed.level_of
+
+        # 1 Who may run now, and who may be moved.
+        eligible = Eligibility.of(snapshot, self._placement, level_of, in_order=self.strict)
+        plan = Plan(snapshot, eligible.room)
+        if owed is not None:
+            plan.room.quota = lambda job, size: owed.may_have(plan, job, size)
+
+        # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
+        patient = Patient(snapshot, self._belief, before.patience)
+        reserving = Reserving(plan, self._belief, eligible.fixed.keys())
+        entries = [] if self.strict else patient.entries()
+        reserved = reserving.serve(entries, _outranked(snapshot, level_of, eligible.hidden))
+        plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self._belief, plan)
+        if not reserved:
+            run_again(plan)
+
+        # 3 The policy decides about each level, the highest first, on what is left.
+        in_turn = self._in_turn(snapshot)
+        asking = Asking(self.inner, plan, eligible, level_of, before.policy, before.quiet)
+        asking.leave_out({*aside, *in_turn})
+        for level in asking.levels():
+            asking.ask(level)
+            if owed is not None and level[0] == OWED:
+                owed.enforce(plan, list(snapshot.waiting()), eligible.fixed)
+
+        # 4 Changes that cost more than they gain are not made.
+        if self._joining is not None:
+            self._joining.part(plan)
+        weighed = parts(snapshot, plan.changes, self._belief, plan.urgent)
+        refused = tuple(part for part in weighed if not part.pays)
+        for part in refused:
+            plan.take_back(part.jobs)
+
+        # 5 What still waits may share devices, unless some are reserved.
+        if self._joining is not None and not reserved:
+            self._joining.join(plan, level_of)
+
+        patience = Patience(patient.after(plan.changes), tuple(reserved))
+        memory = Decision(asking.notes, asking.quiet, patience, eligible.hidden, refused)
+        until = min(
+            _after_refusals(asking.until, refused, now),
+            eligible.until,
+            patient.next_at() if not self.strict else inf,
+            look_again_at(reserved, now),
+            *in_turn.values(),
+            *(part.pays_at for part in refused),
+        )
+        schedule = Schedule(plan.made(), until, memory, plan.reasons())
+        return schedule, asking.in_vain(refused)
+
+    def _in_turn(self, snapshot: Snapshot) -> dict[JobId, float]:
+        """Running jobs that waited long, and until when they are not stopped."""
+        if self.strict:
+            return {}
+        now = snapshot.now
+        found = ((job.id, turn_ends_at(job, self._belief, now)) for job in snapshot.holding())
+        return {name: at for name, at in found if at > now}
+
+    # -- what a policy is asked besides -----------------------------------------------------------
+
+    def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
+        return never_fits(self.inner, spec, cluster)
+
+    def take_over(self, memory: object) -> Decision:
+        """Patience outlives a switch of policies, and a restart."""
+        before = remembered(memory)
+        notes = {key: self.inner.take_over(note) for key, note in before.policy.items()}
+        return Decision(policy=notes, patience=before.patience)
+
+    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
+        return self._quotas
+
+
+def remembered(memory: object) -> Decision:
+    """The last decision; an empty one at first and after a restart."""
+    return memory if isinstance(memory, Decision) else Decision()
+
+
+def _by_priority(job: Job) -> Level:
+    return (LENT, -job.spec.priority)
+
+
+def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Reason]) -> Set[JobId]:
+    """Waiting jobs of a lower level than another that could start."""
+    levels = {job.id: level_of(job) for job in snapshot.waiting()}
+    first = min((level for name, level in levels.items() if name not in hidden), default=None)
+    return {name for name, level in levels.items() if first is not None and level > first}
+
+
+def _after_refusals(until: float, refused: tuple[Part, ...], now: float) -> float:
+    """When the policy wants to be asked again; its timers do not repeat what was refused."""
+    if not refused:
+        return until
+    pays_at = min(part.pays_at for part in refused)
+    return max(until, min(pays_at, now + _AGAIN_S))

@@ -1,0 +1,139 @@
+"""Who may run now, and who may be moved.
+
+A policy sees only jobs that could start now and running jobs that could be stopped or changed. A
+waiting job that backs off after a failure, or asks for host memory that no node has left, is kept
+out of its sight, with the reason.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf
+
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Snapshot
+from treadle.policies.base.placement import Placement
+from treadle.policies.live.room import Needs, Room, asks_host
+
+OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
+
+Level = tuple[int, int]  # lower goes first
+LevelOf = Callable[[Job], Level]
+
+
+@dataclass(slots=True)
+class Eligibility:
+    """Who is in the policy's sight, and when that changes by itself."""
+
+    room: Room
+    hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
+    fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
+    until: float = inf
+
+    @classmethod
+    def of(
+        cls,
+        snapshot: Snapshot,
+        placement: Placement,
+        level_of: LevelOf,
+        *,
+        in_order: bool,
+    ) -> "Eligibility":
+        found = cls(Room(snapshot, placement))
+        holding = list(snapshot.holding())
+        found.fixed = {job.id: None for job in holding if not movable(job)}
+        found._back_off(snapshot)
+        found._lack_hosts(snapshot, holding, level_of, in_order=in_order)
+        return found
+
+    def _back_off(self, snapshot: Snapshot) -> None:
+        """Hide jobs that failed a moment ago, unless one of lower priority would pass them."""
+        late = [job for job in snapshot.waiting() if job.ready_at > snapshot.now]
+        if not late:
+            return
+        ready = (job.spec.priority for job in snapshot.waiting() if job.ready_at <= snapshot.now)
+        lowest = min(ready, default=inf)
+        for job in late:
+            if job.spec.priority <= lowest:
+                self.hidden[job.id] = Reason(
+                    "backoff", {"failures": job.failures, "in_s": job.ready_at - snapshot.now}
+                )
+                self.until = min(self.until, job.ready_at)
+
+    def _lack_hosts(
+        self,
+        snapshot: Snapshot,
+        holding: Iterable[Job],
+        level_of: LevelOf,
+        *,
+        in_order: bool,
+    ) -> None:
+        """Hide jobs for whose host memory and cores no node has room, and what they hold up."""
+        asking = [job for job in snapshot.waiting() if asks_host(job.spec)]
+        if not asking:
+            return
+        known: dict[tuple[Needs, int, Level], bool] = {}
+        without: dict[Level, Room] = {}
+        stuck: list[JobId] = []
+        for job in asking:
+            needs, level = self.room.needs(job), level_of(job)
+            assert needs is not None, "it asks for something"
+            key = (needs, job.spec.sizes[0], level)
+            if key not in known:
+                if level not in without:
+                    without[level] = self._without_lower(holding, level, level_of)
+                known[key] = _fits(snapshot, without[level], needs, job.spec.sizes[0])
+            if not known[key] and job.id not in self.hidden:
+                self.hidden[job.id] = Reason("host", {})
+                stuck.append(job.id)
+        if in_order and stuck:
+            self._hold_up(snapshot, stuck)
+
+    def _without_lower(self, holding: Iterable[Job], level: Level, level_of: LevelOf) -> Room:
+        """The room if jobs of lower levels made way."""
+        room = self.room.copy()
+        for job in holding:
+            lower = job.id not in self.fixed and level_of(job) > level
+            if lower and asks_host(job.spec) and job.allocation is not None:
+                room.release(job, job.allocation)
+        return room
+
+    def _hold_up(self, snapshot: Snapshot, stuck: Iterable[JobId]) -> None:
+        """Under a policy that lets no job overtake, all behind wait too."""
+        names, first = set(stuck), None
+        for job in snapshot.waiting():
+            if first is None and job.id in names:
+                first = job
+            elif first is not None and job.id not in self.hidden:
+                self.hidden[job.id] = Reason("order", {"first": first.id})
+
+
+def _fits(snapshot: Snapshot, room: Room, needs: Needs, size: int) -> bool:
+    """Whether nodes with what it needs could hold so many devices, were they free."""
+    counts = snapshot.cluster.counts
+    return any(sum(counts[name] for name in nodes) >= size for nodes in room.hosts(needs))
+
+
+def movable(job: Job) -> bool:
+    """Whether a running job may be stopped or changed.
+
+    One that cannot resume would lose its work; one that starts or stops is on its way; one whose
+    training is over ends by itself.
+    """
+    return job.spec.resumable and job.phase is Phase.RUNNING and job.over_at is None
+
+
+def lingers(job: Job, now: float) -> bool:
+    """Whether its training ended so long ago that an urgent job need not wait for it."""
+    runs = job.spec.resumable and job.phase is Phase.RUNNING
+    return runs and job.over_at is not None and now >= job.over_at + OVER_S
+
+
+def host_reason(job: Job, room: Room, nodes: Mapping[str, tuple[float, float]]) -> Reason:
+    """The host memory and cores that a job asks for, and what its nodes have left."""
+    needs = room.needs(job)
+    where = [name for places in (() if needs is None else needs.places) for name in sorted(places)]
+    left = tuple((name, *room.left_on(name), *nodes[name]) for name in where)
+    asks = {"memory_gib": job.spec.host_memory_gib, "cores": job.spec.host_cores}
+    return Reason("host", {**asks, "nodes": left})

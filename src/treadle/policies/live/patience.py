@@ -1,0 +1,326 @@
+"""One patience: how long any job can be passed over, and the devices that are reserved then.
+
+A job has waited long enough once its waits add up to
+
+    WAIT_S + LENGTHS x its length + AGAIN x the time that it has run.
+
+A job that asks for several devices, or for host memory, and never ran, also has if OVERTAKES later
+jobs for each device that it may use have started before it: what it needs comes free in pieces, and
+small jobs take every piece.
+
+Such jobs are served in order, one at a time. The first starts as soon as there is room. If there is
+none, the devices are reserved that are expected to be free together first, and the moment is noted:
+
+- until then only jobs start there that are expected to be gone, or can make way after WORTH_S;
+- then jobs that can resume make way;
+- if others are still there, the devices are chosen again. A job that outlived the first moment is
+  expected to stay for as long as that is past, and nothing starts there in the last quarter.
+
+A job that ran because of its patience is not stopped before it has run for TURN of its last wait.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from heapq import nsmallest
+from math import inf
+from typing import NamedTuple
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.device_types import devices_on
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.ports import PerformanceModel
+from treadle.core.snapshot import Snapshot
+from treadle.policies.base.suited import usable_by
+from treadle.policies.live.costs import left_s
+from treadle.policies.live.eligibility import LevelOf
+from treadle.policies.live.plan import Plan
+from treadle.policies.live.room import asks_host
+from treadle.policies.wrappers.views import Changes, taking_free
+
+WAIT_S = 28_800.0
+LENGTHS = 4.0
+AGAIN = 4.0
+OVERTAKES = 2.0
+TURN = 0.25
+WORTH_S = 300.0  # a job is not started to be stopped again sooner
+_UNLENT = 0.25  # of a moment that was set again: so long nothing starts there
+_LEAST_S = 1.0
+_COUNTED_MAX = 64  # jobs of which overtakings are counted, those that came first
+_MOMENT_S = 1e-3
+
+
+class Reservation(NamedTuple):
+    """Devices that are set aside for a job."""
+
+    job: JobId
+    since_at: float
+    by_at: float = inf  # when all of them are expected to be free
+    devices: tuple[Device, ...] = ()
+    due_at: float = inf  # the first such moment, if it was missed
+    lent_until_at: float = inf  # nothing starts there after that
+
+
+class Count(NamedTuple):
+    """How often a job was overtaken."""
+
+    times: int
+    since_at: float  # since when it waits; a job that was on hold is counted from its release
+
+
+class Patience(NamedTuple):
+    """What one decision tells the next."""
+
+    overtaken: Mapping[JobId, Count] = {}
+    reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
+
+
+def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
+    """When a waiting job has waited long enough, whoever overtook it."""
+    return job.since_at + max(0.0, _patience_s(job, belief, job.held_at(now)) - job.waited_s)
+
+
+def turn_ends_at(job: Job, belief: PerformanceModel, now: float) -> float:
+    """Until when a running job is not stopped because it waited long; 0: it did not."""
+    before_s = job.held_at(now) - (now - job.begun_at)
+    if job.waited_s < _patience_s(job, belief, before_s) - _MOMENT_S:
+        return 0.0
+    return job.begun_at + TURN * job.last_wait_s
+
+
+def _patience_s(job: Job, belief: PerformanceModel, held_s: float) -> float:
+    length_s = job.spec.iterations / belief.alone(job.spec, job.spec.asked)
+    return WAIT_S + LENGTHS * length_s + AGAIN * held_s
+
+
+def overtakes_most(job: Job, snapshot: Snapshot) -> int:
+    """How many later jobs may start before one that what it needs comes free for in pieces."""
+    usable = usable_by(job.spec, snapshot.cluster, job.only_on)
+    return max(1, int(OVERTAKES * devices_on(usable, snapshot.cluster)))
+
+
+def counted(job: Job, before: Mapping[JobId, Count]) -> int:
+    """How often a job was overtaken since it waits."""
+    count = before.get(job.id)
+    return count.times if count is not None and count.since_at == job.since_at else 0
+
+
+def _in_pieces(job: Job) -> bool:
+    """Whether what it needs may come free without ever being free together."""
+    return not job.starts and (job.spec.sizes[0] > 1 or asks_host(job.spec))
+
+
+class Patient:
+    """The waiting jobs of one decision whose patience is counted."""
+
+    def __init__(self, snapshot: Snapshot, belief: PerformanceModel, before: Patience) -> None:
+        self._snapshot, self._belief, self._before = snapshot, belief, before
+        self._waiting = [
+            job
+            for job in snapshot.waiting()
+            if DATA_PARALLEL in job.spec.plans and job.ready_at <= snapshot.now and not job.avoid
+        ]
+        pieces = [job for job in self._waiting if _in_pieces(job)]
+        self._pieces = nsmallest(_COUNTED_MAX, pieces, key=lambda job: job.sequence)
+
+    def entries(self) -> list[Reservation]:
+        """Those whose patience is over: who had a reservation first, then as they came."""
+        now = self._snapshot.now
+        names = {job.id for job in self._waiting}
+        found = [entry for entry in self._before.reserved if entry.job in names]
+        known = {entry.job for entry in found}
+        often = {
+            job.id
+            for job in self._pieces
+            if counted(job, self._before.overtaken) >= overtakes_most(job, self._snapshot)
+        }
+        late = [
+            job
+            for job in self._waiting
+            if job.id not in known
+            and (job.id in often or due_at(job, self._belief, now) <= now + _MOMENT_S)
+        ]
+        late.sort(key=lambda job: job.sequence)
+        return [*found, *(Reservation(job.id, now) for job in late)]
+
+    def next_at(self) -> float:
+        """When the next job has waited long enough."""
+        now = self._snapshot.now
+        moments = (due_at(job, self._belief, now) for job in self._waiting)
+        return min((at for at in moments if at > now + _MOMENT_S), default=inf)
+
+    def after(self, changes: Changes) -> dict[JobId, Count]:
+        """How often jobs were overtaken once these changes are made."""
+        snapshot, before = self._snapshot, self._before.overtaken
+        begun = [snapshot.jobs[name] for name in taking_free(snapshot, changes)]
+        first = [(job, new.nodes()) for job in begun if not job.starts and (new := changes[job.id])]
+        found = {}
+        for job in self._pieces:
+            if changes.get(job.id) is not None:
+                continue
+            usable = usable_by(job.spec, snapshot.cluster, job.only_on) if first else frozenset()
+            more = sum(
+                other.sequence > job.sequence
+                and other.spec.priority <= job.spec.priority
+                and not usable.isdisjoint(nodes)
+                for other, nodes in first
+            )
+            found[job.id] = Count(counted(job, before) + more, job.since_at)
+        return found | self._out_of_sight(found)
+
+    def _out_of_sight(self, found: Mapping[JobId, Count]) -> dict[JobId, Count]:
+        """The counts of jobs that wait for nodes to come back."""
+        rows = self._snapshot.jobs
+        return {
+            name: count
+            for name, count in self._before.overtaken.items()
+            if name not in found
+            and name in rows
+            and rows[name].phase is Phase.WAITING
+            and name not in self._snapshot.ranking
+        }
+
+
+class Reserving:
+    """Serves the jobs whose patience is over, on the plan of one decision."""
+
+    def __init__(self, plan: Plan, belief: PerformanceModel, fixed: Set[JobId]) -> None:
+        self._plan, self._belief, self._fixed = plan, belief, fixed
+        self._now = plan.snapshot.now
+
+    def serve(self, entries: Iterable[Reservation], outranked: Set[JobId]) -> list[Reservation]:
+        """Start those for which there is room, and reserve devices for the first that is left.
+
+        outranked: jobs that wait while a more urgent one does; nothing is reserved for them now.
+        """
+        left: list[Reservation] = []
+        head = False
+        for entry in entries:
+            job = self._plan.snapshot.jobs[entry.job]
+            if entry.job in outranked or head:
+                left.append(Reservation(entry.job, entry.since_at))
+                continue
+            found = self._plan.room.place(job, job.spec.sizes[0])
+            if found is not None:
+                self._plan.give(job, Allocation(found))
+                continue
+            chosen = self._with_devices(entry, job)
+            if chosen is None:
+                left.append(Reservation(entry.job, entry.since_at))
+            elif self._now >= chosen.by_at and self._takes(chosen, job):
+                continue
+            else:
+                left.append(chosen)
+                head = True
+        return left
+
+    def _takes(self, entry: Reservation, job: Job) -> bool:
+        """Start a job on the devices reserved for it, if those that are there make way."""
+        holders = self._holders(entry.devices)
+        if any(other.id in self._fixed for other in holders):
+            return False
+        held = {other.id: own for other in holders if (own := self._plan.has(other.id))}
+        for other in holders:
+            self._plan.stop(other, job.id)
+        if not self._plan.room.allows(job, entry.devices):
+            for other in holders:
+                self._plan.give(other, held[other.id])
+            return False
+        self._plan.give(job, Allocation(entry.devices))
+        self._plan.urgent.add(job.id)
+        return True
+
+    def _with_devices(self, entry: Reservation, job: Job) -> Reservation | None:
+        """The reservation with devices: those it has, or those that are free together first."""
+        seen = self._plan.snapshot
+        known = bool(entry.devices) and seen.free.knows(entry.devices)
+        if known and all(d in seen.tenants or seen.free.holds((d,)) for d in entry.devices):
+            late = [other for other in self._holders(entry.devices) if other.id in self._fixed]
+            if self._now < entry.by_at or not late:
+                return entry
+            return self._again(entry, job, late)
+        return self._chosen(entry, job, {})
+
+    def _again(self, entry: Reservation, job: Job, late: Iterable[Job]) -> Reservation | None:
+        """The reservation after a moment that these jobs made it miss."""
+        first_at = min(entry.due_at, entry.by_at)
+        outlived_s = max(_LEAST_S, self._now - first_at)
+        found = self._chosen(entry, job, {other.id: outlived_s for other in late})
+        if found is None:
+            return None
+        in_s = max(outlived_s, found.by_at - self._now)
+        lent_s = (1.0 - _UNLENT) * in_s
+        return found._replace(
+            due_at=first_at, by_at=self._now + in_s, lent_until_at=self._now + lent_s
+        )
+
+    def _chosen(
+        self, entry: Reservation, job: Job, stay_s: Mapping[JobId, float]
+    ) -> Reservation | None:
+        """With the devices that are free together first. stay_s: how long jobs stay at least."""
+        room, size = self._plan.room.copy(), job.spec.sizes[0]
+        for in_s, other, held in self._ends(stay_s):
+            room.release(other, held)
+            found = room.place(job, size)
+            if found is not None:
+                return entry._replace(
+                    by_at=self._now + in_s, devices=found, lent_until_at=inf, due_at=inf
+                )
+        return None
+
+    def _ends(self, stay_s: Mapping[JobId, float]) -> list[tuple[float, Job, Allocation]]:
+        """Running jobs with the seconds until they are gone, or can make way."""
+        found = []
+        for other in self._plan.snapshot.holding():
+            held = self._plan.has(other.id)
+            if held is None or other.allocation is None:
+                continue
+            in_s = left_s(other, self._belief, self._now)
+            if other.id not in self._fixed:
+                in_s = min(in_s, WORTH_S)
+            found.append((max(in_s, stay_s.get(other.id, 0.0)), other, held))
+        return sorted(found, key=lambda each: (each[0], each[1].sequence))
+
+    def _holders(self, devices: Sequence[Device]) -> list[Job]:
+        rows, tenants = self._plan.snapshot.jobs, self._plan.snapshot.tenants
+        names = {job for device in devices for job in tenants.get(device, {}).values()}
+        return [rows[name] for name in sorted(names) if self._plan.has(name) is not None]
+
+
+def reserved_from(
+    job: Job,
+    entries: Sequence[Reservation],
+    level_of: LevelOf,
+    belief: PerformanceModel,
+    plan: Plan,
+) -> frozenset[Device]:
+    """The devices that are reserved for others, and not lent to this job."""
+    head = next((entry for entry in entries if entry.devices), None)
+    if head is None or head.job == job.id:
+        return frozenset()
+    higher = level_of(job) < level_of(plan.snapshot.jobs[head.job])
+    if higher or _gone_by(job, head, belief, plan.snapshot.now):
+        return frozenset()
+    return frozenset(head.devices)
+
+
+def _gone_by(job: Job, head: Reservation, belief: PerformanceModel, now: float) -> bool:
+    """Whether a job would leave reserved devices in time, and gain by having them until then."""
+    room_s = head.by_at - now
+    if now >= head.lent_until_at:
+        return False
+    if job.spec.resumable and room_s >= WORTH_S:
+        return True
+    return job.remaining_at(now) / belief.alone(job.spec, job.spec.asked) <= room_s
+
+
+def look_again_at(entries: Iterable[Reservation], now: float) -> float:
+    """When reservations are to be looked at again."""
+    found = [
+        max(at, now + max(_LEAST_S, _UNLENT * (now - at))) if at <= now else at
+        for entry in entries
+        if entry.devices
+        for at in (entry.by_at, entry.lent_until_at)
+    ]
+    return min(found, default=inf)

@@ -1,0 +1,218 @@
+"""The plan of one decision: what each job is to have, and what is then left for others.
+
+A policy says who, how many, under which plan and with whom; `settle` sees to it that the devices
+are ones that the job may have. A start on others is moved to devices that suit it, or dropped.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import Job, JobId
+from treadle.core.plan import DATA_PARALLEL
+from treadle.core.snapshot import Snapshot
+from treadle.policies.live.room import Room
+
+Unit = tuple[list[tuple[Job, Allocation]], tuple[Device, ...]]
+
+
+class Plan:
+    """Changes so far, and the room that they leave."""
+
+    def __init__(self, snapshot: Snapshot, room: Room) -> None:
+        self.snapshot = snapshot
+        self.room = room
+        self.changes: dict[JobId, Allocation | None] = {}
+        self.urgent: set[JobId] = set()  # what they cost others is not asked
+        self.dropped: dict[JobId, None] = {}  # the policy would have started them
+        self.for_whom: dict[JobId, JobId] = {}  # of those that are stopped
+
+    def has(self, name: JobId) -> Allocation | None:
+        """What a job is to have, as far as is known."""
+        if name in self.changes:
+            return self.changes[name]
+        return self.snapshot.jobs[name].allocation
+
+    def give(self, job: Job, new: Allocation) -> None:
+        self._let_go(job)
+        self.room.take(job, new.devices)
+        self.changes[job.id] = new
+        if new == job.allocation:
+            del self.changes[job.id]
+
+    def stop(self, job: Job, for_whom: JobId = "") -> None:
+        self._let_go(job)
+        self.changes[job.id] = None
+        if for_whom:
+            self.for_whom[job.id] = for_whom
+
+    def _let_go(self, job: Job) -> None:
+        held = self.has(job.id)
+        if held is not None:
+            self.room.release(job, held)
+
+    def take_back(self, names: Iterable[JobId]) -> None:
+        """Leave these jobs as they are: their changes depend on no others."""
+        for name in names:
+            if self.changes.get(name) is not None:
+                self._let_go(self.snapshot.jobs[name])
+                self.changes[name] = None
+        for name in names:
+            held = self.snapshot.jobs[name].allocation
+            del self.changes[name]
+            if held is not None:
+                self.room.take(self.snapshot.jobs[name], held.devices)
+
+    def start_somewhere(self, job: Job) -> None:
+        """Start a waiting job on any devices that suit it, on as many of those it asks for."""
+        sizes = [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
+        for size in sizes if DATA_PARALLEL in job.spec.plans else ():
+            found = self.room.place(job, size)
+            if found is not None:
+                self.give(job, Allocation(found))
+                return
+
+    def made(self) -> dict[JobId, Allocation | None]:
+        """The changes, those that only release devices first."""
+        rows = self.snapshot.jobs
+        real = {name: new for name, new in self.changes.items() if new != rows[name].allocation}
+        return dict(sorted(real.items(), key=lambda each: each[1] is not None))
+
+    def reasons(self) -> dict[JobId, JobId]:
+        """For whom each job is stopped or shrunk."""
+        rows = self.snapshot.jobs
+        given = {
+            device: name
+            for name, new in self.changes.items()
+            if new is not None
+            for device in new.devices
+        }
+        found = {}
+        for name, new in self.changes.items():
+            held = rows[name].allocation
+            if held is None or (new is not None and new.size >= held.size):
+                continue
+            lost = [d for d in held.devices if new is None or d not in new.devices]
+            who = self.for_whom.get(name) or next((given[d] for d in lost if d in given), "")
+            if who and who != name:
+                found[name] = who
+        return found
+
+    # -- what a policy wants ----------------------------------------------------------------------
+
+    def settle(
+        self, changes: Mapping[JobId, Allocation | None], lower: Collection[JobId] = ()
+    ) -> None:
+        """Make a policy's changes, on devices that suit each job.
+
+        lower: running jobs that make way for these.
+        """
+        rows = self.snapshot.jobs
+        before = {name: self.has(name) for name in changes}
+        for name in changes:
+            if before[name] is not None:
+                self.stop(rows[name])
+        for members, devices in self._units(changes):
+            if not self._settled(members, devices, lower):
+                for job, _ in members:
+                    self._stays(job, before[job.id])
+
+    def _units(self, changes: Mapping[JobId, Allocation | None]) -> Iterator[Unit]:
+        """Jobs by the devices that they are to have, so that those that share stay together."""
+        units: dict[tuple[Device, ...], list[tuple[Job, Allocation]]] = {}
+        for name, new in changes.items():
+            if new is not None:
+                units.setdefault(new.devices, []).append((self.snapshot.jobs[name], new))
+        return ((members, devices) for devices, members in units.items())
+
+    def _settled(
+        self,
+        members: Sequence[tuple[Job, Allocation]],
+        devices: tuple[Device, ...],
+        lower: Collection[JobId],
+    ) -> bool:
+        """Whether these jobs were given what the policy chose, or as much elsewhere."""
+        gone = self._make_way(devices, lower, members[0][0].id)
+        for number, (job, new) in enumerate(members):
+            if not self.room.allows(job, devices):
+                for other, _ in members[:number]:
+                    self._undo(other)
+                break
+            self.give(job, new)
+        else:
+            return True
+        for job in gone:
+            assert job.allocation is not None, "it was in the way"
+            self._stays(job, job.allocation)
+        return len(members) == 1 and self._elsewhere(*members[0], lower)
+
+    def _undo(self, job: Job) -> None:
+        self._let_go(job)
+        del self.changes[job.id]
+
+    def _elsewhere(self, job: Job, new: Allocation, lower: Collection[JobId]) -> bool:
+        """Give a job as many other devices, or fewer if it can use them."""
+        sizes = [new.size]
+        if new.plan == DATA_PARALLEL:
+            sizes += [size for size in reversed(job.spec.sizes) if size < new.size]
+        for size in sizes:
+            found = self.room.place(job, size)
+            if found is None and lower:
+                found = self.make_room(job, size, lower)
+            if found is not None:
+                self.give(job, Allocation(found, new.plan))
+                return True
+        return False
+
+    def _stays(self, job: Job, held: Allocation | None) -> None:
+        """Leave a job with what it had, if that is still free; one that waits was dropped."""
+        if held is not None and self.room.is_free(held.devices):
+            self.give(job, held)
+        elif job.allocation is None:
+            self.dropped[job.id] = None
+
+    # -- making way -------------------------------------------------------------------------------
+
+    def _make_way(
+        self, devices: Iterable[Device], lower: Collection[JobId], starter: JobId
+    ) -> list[Job]:
+        """Stop those of the jobs that are on these devices."""
+        gone: list[Job] = []
+        for device in devices if lower else ():
+            for name in self.snapshot.tenants.get(device, {}).values():
+                held = self.has(name)
+                if name in lower and held is not None and device in held.devices:
+                    gone.append(self.snapshot.jobs[name])
+                    self.stop(gone[-1], starter)
+                    self.urgent.add(starter)
+        return gone
+
+    def make_room(
+        self, job: Job, size: int, victims: Collection[JobId]
+    ) -> tuple[Device, ...] | None:
+        """Stop as few of the victims as let so many devices be had; none if all are too few.
+
+        Those that began last go first.
+        """
+        rows = self.snapshot.jobs
+        held = [rows[name] for name in victims if self.has(name) is not None]
+        held.sort(key=lambda each: (-each.begun_at, each.id))
+        before = {each.id: self.has(each.id) for each in held}
+        found, gone = None, list[Job]()
+        for each in held:
+            self.stop(each, job.id)
+            gone.append(each)
+            found = self.room.place(job, size)
+            if found is not None:
+                break
+        for each in reversed(gone):  # Those that turn out not to be in the way stay.
+            own = before[each.id]
+            assert own is not None, "it held devices"
+            if found is not None and not set(found).isdisjoint(own.devices):
+                continue
+            self.give(each, own)
+            if found is not None and not self.room.allows(job, found):
+                self.stop(each, job.id)
+        if found is not None:
+            self.urgent.add(job.id)
+        return found

@@ -1,0 +1,148 @@
+"""Quotas bind every policy the same way: what a tenant is entitled to, it gets.
+
+A guaranteed job is within its tenant's quota if the quota suffices for it beside those before it.
+Such jobs are decided about first, and may take what others were lent. All other jobs run on loans.
+A loan goes only to a job that can give it back: one that can resume, or ends within LENT_S. What
+the quotas of all tenants together leave of the cluster is not a loan and goes to any job.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import Job, JobId
+from treadle.core.ports import PerformanceModel
+from treadle.core.snapshot import Snapshot
+from treadle.policies.base.quotas import Quotas
+from treadle.policies.base.shares import kept
+from treadle.policies.live.costs import left_s
+from treadle.policies.live.eligibility import Level
+from treadle.policies.live.plan import Plan
+
+OWED, LENT = 0, 1  # the tiers of jobs
+LENT_S = 10.0
+
+
+class Entitlements:
+    """Which jobs are within their tenants' quotas at one decision."""
+
+    def __init__(
+        self, snapshot: Snapshot, quotas: Quotas, belief: PerformanceModel, *, resizes: bool
+    ) -> None:
+        self._snapshot, self._belief, self._quotas = snapshot, belief, quotas
+        self._resizes = resizes
+        self._left = dict(quotas)
+        self.tiers: dict[JobId, int] = {}
+        for job in self._in_order():
+            size, tenant = self._least(job), job.spec.tenant
+            owed = job.spec.guaranteed and size <= self._left.get(tenant, 0.0)
+            self.tiers[job.id] = OWED if owed else LENT
+            if owed:
+                self._left[tenant] -= size
+
+    def level_of(self, job: Job) -> Level:
+        """Owed jobs first, then by priority."""
+        return (self.tiers.get(job.id, LENT), -job.spec.priority)
+
+    def _in_order(self) -> Iterable[Job]:
+        """Jobs as they are counted: by priority, those that run before those that wait."""
+        seen = {job.id for job in self._snapshot.waiting()}
+        running = [
+            job
+            for job in self._snapshot.jobs.values()
+            if job.allocation is not None and job.id not in seen
+        ]
+        running.sort(key=lambda job: (job.begun_at, job.sequence))
+        both = [*running, *self._snapshot.waiting()]
+        return sorted(both, key=lambda job: -job.spec.priority)
+
+    def _least(self, job: Job) -> int:
+        """How much of the quota a job needs: what the policy must give it."""
+        if self._resizes:
+            return job.spec.sizes[0]
+        return job.size or job.spec.asked
+
+    def used(self, plan: Plan) -> dict[str, int]:
+        """Devices of each tenant once a plan is made."""
+        found = dict.fromkeys(self._quotas, 0)
+        for job in self._snapshot.jobs.values():
+            held = plan.has(job.id)
+            if held is not None:
+                found[job.spec.tenant] = found.get(job.spec.tenant, 0) + held.size
+        return found
+
+    def may_have(self, plan: Plan, job: Job, size: int) -> bool:
+        """Whether a job may be started with so many devices: it could give back what is lent."""
+        if job.spec.resumable or self._ends_soon(job):
+            return True
+        if self.tiers.get(job.id) == OWED and size <= self._own(plan, job):
+            return True
+        spare = self._snapshot.supply - sum(self._quotas.values())
+        return size <= spare - self._not_returned(plan)
+
+    def _own(self, plan: Plan, job: Job) -> float:
+        """What is left of its tenant's quota for the job."""
+        others = sum(
+            held.size
+            for other in self._snapshot.jobs.values()
+            if other.spec.tenant == job.spec.tenant
+            and other.id != job.id
+            and self.tiers.get(other.id) == OWED
+            and (held := plan.has(other.id)) is not None
+        )
+        return self._quotas.get(job.spec.tenant, 0.0) - others
+
+    def _not_returned(self, plan: Plan) -> int:
+        """Devices that jobs beyond quotas have and cannot give back."""
+        return sum(
+            held.size
+            for job in self._snapshot.jobs.values()
+            if self.tiers.get(job.id) == LENT
+            and not job.spec.resumable
+            and (held := plan.has(job.id)) is not None
+        )
+
+    def _ends_soon(self, job: Job) -> bool:
+        known = not job.spec.order_work
+        return known and left_s(job, self._belief, self._snapshot.now) <= LENT_S
+
+    def enforce(self, plan: Plan, waiting: Sequence[Job], fixed: Mapping[JobId, None]) -> None:
+        """Start owed jobs that a policy left waiting, with what elastic jobs have beyond quotas."""
+        for job in waiting:
+            if self.tiers.get(job.id) != OWED or plan.has(job.id) is not None:
+                continue
+            size = self._least(job)
+            surplus = self._surplus(plan, fixed)
+            shrunk: list[tuple[Job, Allocation]] = []
+            found = plan.room.place(job, size)
+            while found is None and surplus:
+                other, least = surplus.pop()
+                held = plan.has(other.id)
+                assert held is not None, "it has a surplus"
+                shrunk.append((other, held))
+                plan.stop(other)
+                plan.give(other, Allocation(kept(plan.room.free, held.devices, least), held.plan))
+                found = plan.room.place(job, size)
+            if found is None:
+                for other, held in reversed(shrunk):
+                    plan.give(other, held)
+                continue
+            plan.give(job, Allocation(found))
+            if shrunk:
+                plan.urgent.add(job.id)
+
+    def _surplus(self, plan: Plan, fixed: Mapping[JobId, None]) -> list[tuple[Job, int]]:
+        """Elastic jobs of tenants that have more than their quota, with the size that is left to
+        them; the largest surplus last.
+        """
+        used = self.used(plan)
+        found = []
+        for job in self._snapshot.holding():
+            held = plan.has(job.id)
+            over = used[job.spec.tenant] - self._quotas.get(job.spec.tenant, 0.0)
+            if held is None or over <= 0 or job.id in fixed:
+                continue
+            least = max(held.size - over, job.spec.sizes[0])
+            fewer = [size for size in job.spec.sizes if least <= size < held.size]
+            if fewer:
+                found.append((held.size - fewer[0], job.sequence, job, fewer[0]))
+        return [(job, size) for _, _, job, size in sorted(found, key=lambda each: each[:2])]

@@ -1,0 +1,194 @@
+"""What is left for jobs while a plan grows: devices, and the memory and cores of their hosts.
+
+A job may use a node that has its type of device, its files and enough device memory, on which it
+did not fail a moment ago, and which has the host memory and cores that it asks for left. `place`
+answers with such devices only, `allows` checks devices that somebody else chose, and `take` and
+`release` keep the count. A job that asks for nothing may use every node, and costs nothing here.
+"""
+
+from collections.abc import Callable, Iterable, Sequence, Set
+from math import inf
+from typing import NamedTuple, Self
+
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
+from treadle.core.device_types import Nodes
+from treadle.core.free import FreeDevices
+from treadle.core.job import Job, JobSpec
+from treadle.core.snapshot import Snapshot
+from treadle.policies.base.placement import Placement
+from treadle.policies.base.suited import places
+
+AVOIDED_S = 600.0  # how long a job that failed waits for other nodes than those suspected
+_ROUNDING = 1e-6  # sums of requests that should be equal to what a node has
+
+Lends = Callable[[Job], Set[Device]]  # devices that are reserved, and not lent to the job
+
+
+class Needs(NamedTuple):
+    """What a job asks of nodes besides devices. Jobs with equal needs are placed alike."""
+
+    places: tuple[Nodes, ...]  # sets of nodes, tried in this order; a job is within one of them
+    memory_gib: float = 0.0
+    cores: float = 0.0
+    avoid: tuple[str, ...] = ()  # nodes and devices on which it failed
+
+
+def asks_host(spec: JobSpec) -> bool:
+    """Whether it asks for memory or cores of its nodes."""
+    return bool(spec.host_memory_gib or spec.host_cores)
+
+
+def needs_of(job: Job, cluster: Cluster, now: float) -> Needs | None:
+    """What a job asks of nodes; None: any node will do."""
+    spec = job.spec
+    where = places(job, cluster)
+    avoid = (*job.avoid,) if job.avoid and now < avoided_until(job) else ()
+    if where == (cluster.names,) and not asks_host(spec) and not avoid and not job.failed_on:
+        return None
+    return Needs(where, spec.host_memory_gib, spec.host_cores, avoid)
+
+
+def avoided_until(job: Job) -> float:
+    """Until when a job that failed waits for other nodes than those that are suspected."""
+    return max(job.since_at, job.ready_at) + AVOIDED_S
+
+
+class Room:
+    """Free devices, host memory and cores, used up as a plan grows."""
+
+    def __init__(self, snapshot: Snapshot, placement: Placement) -> None:
+        self._cluster, self._now = snapshot.cluster, snapshot.now
+        self._placement = placement
+        self._holders = {device: len(own) for device, own in snapshot.tenants.items()}
+        self.free: FreeDevices = snapshot.free.copy()
+        self._memory = {n.name: n.memory_gib or inf for n in snapshot.cluster.nodes}
+        self._cores = {n.name: float(n.cores) or inf for n in snapshot.cluster.nodes}
+        self.not_lent: Lends = lambda _: frozenset()
+        self.quota: Callable[[Job, int], bool] = lambda *_: True
+        for job in snapshot.jobs.values():
+            if job.allocation is not None and asks_host(job.spec):
+                self._debit(job.spec, job.allocation.nodes(), -1.0)
+
+    def copy(self) -> Self:
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.free = self.free.copy()
+        twin._holders = self._holders.copy()
+        twin._memory, twin._cores = self._memory.copy(), self._cores.copy()
+        return twin
+
+    # -- what a job may have ----------------------------------------------------------------------
+
+    def needs(self, job: Job) -> Needs | None:
+        return needs_of(job, self._cluster, self._now)
+
+    def place(self, job: Job, size: int) -> tuple[Device, ...] | None:
+        """So many free devices that the job may have, or None."""
+        if size > self.free.total or not self.quota(job, size):
+            return None
+        needs, reserved = self.needs(job), self.not_lent(job)
+        free = self._without(self.free, reserved) if reserved else self.free
+        if needs is None:
+            return self._placement.place(free, size)
+        suspected = [d for d in free if _is_in(d, needs.avoid)] if needs.avoid else []
+        if suspected and self._has_others(needs, size):
+            free = free.withholding(suspected)
+        failed = [d for d in free if _is_in(d, job.failed_on)] if job.failed_on else []
+        for some in (free.withholding(failed), free) if failed else (free,):
+            for nodes in self.hosts(needs):
+                found = self._placement.place(_on(nodes, some, self._cluster), size)
+                if found is not None:
+                    return found
+        return None
+
+    def allows(self, job: Job, devices: Sequence[Device]) -> bool:
+        """Whether the job may have exactly these, if they are free."""
+        if job.allocation is None and not self.quota(job, len(devices)):
+            return False
+        reserved = self.not_lent(job)
+        if reserved and not reserved.isdisjoint(devices):
+            return False
+        needs = self.needs(job)
+        if needs is None:
+            return True
+        nodes = {device.node for device in devices}
+        if not any(there.issuperset(nodes) for there in self.hosts(needs)):
+            return False
+        if job.allocation is not None:
+            return True  # It was there when it did not fail.
+        suspect = any(_is_in(device, needs.avoid) for device in devices)
+        return not (suspect and self._has_others(needs, len(devices)))
+
+    def hosts(self, needs: Needs) -> list[Nodes]:
+        """Its places, with the nodes that have the memory and cores it asks for left."""
+        if not needs.memory_gib and not needs.cores:
+            return list(needs.places)
+        memory, cores = needs.memory_gib - _ROUNDING, needs.cores - _ROUNDING
+        enough = Nodes(
+            name
+            for name, left in self._memory.items()
+            if left >= memory and self._cores[name] >= cores
+        )
+        return [both for nodes in needs.places if (both := nodes & enough)]
+
+    def left_on(self, node: str) -> tuple[float, float]:
+        """Host memory and cores that are left on a node."""
+        return self._memory[node], self._cores[node]
+
+    def is_free(self, devices: Iterable[Device]) -> bool:
+        return self.free.holds(devices)
+
+    # -- what a plan gives and takes --------------------------------------------------------------
+
+    def take(self, job: Job, devices: Sequence[Device]) -> None:
+        """Give devices to a job, perhaps beside others that hold them."""
+        taken = []
+        for device in devices:
+            self._holders[device] = count = self._holders.get(device, 0) + 1
+            if count == 1:
+                taken.append(device)
+        if taken:
+            self.free.take(taken)
+        if asks_host(job.spec):
+            self._debit(job.spec, {device.node for device in devices}, -1.0)
+
+    def release(self, job: Job, held: Allocation) -> None:
+        """Take from a job what it holds."""
+        given = []
+        for device in held.devices:
+            self._holders[device] = count = self._holders[device] - 1
+            if not count:
+                given.append(device)
+        if given:
+            self.free.give(given)
+        if asks_host(job.spec):
+            self._debit(job.spec, held.nodes(), 1.0)
+
+    def _debit(self, spec: JobSpec, nodes: Iterable[str], sign: float) -> None:
+        for name in nodes:
+            if name in self._memory:  # Not drained.
+                self._memory[name] += sign * spec.host_memory_gib
+                self._cores[name] += sign * spec.host_cores
+
+    def _has_others(self, needs: Needs, size: int) -> bool:
+        """Whether other devices than those suspected would do, if no job held any."""
+        everything = self.free.emptied()
+        others = self._without(everything, [d for d in everything if _is_in(d, needs.avoid)])
+        found = (
+            self._placement.place(_on(nodes, others, self._cluster), size) for nodes in needs.places
+        )
+        return any(devices is not None for devices in found)
+
+    @staticmethod
+    def _without(free: FreeDevices, devices: Iterable[Device]) -> FreeDevices:
+        left = [device for device in devices if free.knows((device,))]
+        return free.withholding(left) if left else free
+
+
+def _is_in(device: Device, names: Sequence[str]) -> bool:
+    return device.node in names or str(device) in names
+
+
+def _on(nodes: Nodes, free: FreeDevices, cluster: Cluster) -> FreeDevices:
+    return free if nodes is cluster.names else free.only(nodes)
