@@ -40,7 +40,6 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple, TextIO
 
-from treadle.control.loop import live_policy as live
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.models.learning.expectation import COVERAGE, remaining
@@ -51,6 +50,7 @@ from treadle.models.learning.start_errors import Range
 from treadle.models.lengths.coverage import AGES_S
 from treadle.models.lengths.distribution import SHORT_SHARES, Span
 from treadle.models.scaling import ScalingModel
+from treadle.policies.live import naming as live
 from treadle.traces.load import GENERATE, load
 
 # Started as a file, this folder is not a package.

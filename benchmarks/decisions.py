@@ -9,12 +9,13 @@ wrappers as live.
 import sys
 import time
 
-from treadle.control.loop import PLACEMENT, PolicyInCharge, belief_on
+from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import Event, JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
+from treadle.policies.live.naming import PLACEMENT
 from treadle.policies.registry import BUILT_IN
 
 QUEUED = 10_000

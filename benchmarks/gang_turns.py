@@ -9,9 +9,9 @@ device come at even gaps: one every 14 s, which is more than four devices can do
 
 import argparse
 
-from treadle.control.loop import live_policy as live
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
+from treadle.policies.live import naming as live
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload

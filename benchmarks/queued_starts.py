@@ -25,7 +25,6 @@ from treadle.control.api.start_draws import (
     steps_of,
 )
 from treadle.control.loop import worked_for
-from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Action, Start
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobFinished, JobSubmitted
@@ -35,6 +34,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.models.learning.kinds import Kind
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
+from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import parts, policy
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.hidden_lengths import LearningEngine, LengthLearner

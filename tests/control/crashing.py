@@ -21,7 +21,7 @@ from pathlib import Path
 from treadle.control.api import LiveService, LiveSettings, Wanted, retention
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.learning import PROFILES_MAX
-from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.control.loop import PolicyInCharge
 from treadle.core.scheduler import Scheduler
 from treadle.engines.local.engine import LocalEngine
 from treadle.engines.node.devices import CpuSlots
@@ -29,6 +29,7 @@ from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read, replay
+from treadle.policies.live.naming import PLACEMENT
 from treadle.store.rows import JobFilter
 from treadle.store.store import Store
 from treadle.wire.jobs import JobRequest

@@ -11,10 +11,10 @@ import pytest
 from tests.control.asking import LONG, end_all, runs, told, waits
 from tests.control.living import ME, bash, ended, export, living, until, view_of
 from treadle.control.api import LiveService
-from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Change, Start, Stop
 from treadle.failures.failure_history import Patience
 from treadle.journal.journal import read
+from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import BUILT_IN
 from treadle.testing.checks import check
 from treadle.wire.jobs import JobChange, State

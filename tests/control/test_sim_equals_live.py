@@ -8,10 +8,11 @@ import pytest
 
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
 from tests.control.recorded_run import orders_again, recorded_orders
-from treadle.control.loop import PLACEMENT, PolicyInCharge, belief_on
+from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
 from treadle.journal.journal import read
+from treadle.policies.live.naming import PLACEMENT
 from treadle.wire.problems import ConflictError
 
 POLICIES = (

@@ -11,12 +11,13 @@ from tests.control.living import ME, bash, ended, export, local, until
 from treadle.control.api import LiveService
 from treadle.control.api import retention as retention_module
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
-from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.control.loop import PolicyInCharge
 from treadle.core.job_report import Report
 from treadle.core.scheduler import Scheduler
 from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
+from treadle.policies.live.naming import PLACEMENT
 from treadle.store.rows import JobFilter
 from treadle.study.record import replayed
 from treadle.wire.job_orders import JobsOrder, Verb

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import (
@@ -28,6 +27,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
+from treadle.policies.live.naming import wrapped
 from treadle.testing.builders import job
 from treadle.testing.checks import check
 from treadle.testing.strategies import workloads

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.control.loop import belief_on, worked_for, wrapped
+from treadle.control.loop import belief_on, worked_for
 from treadle.core.actions import Action, Stop
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
@@ -25,6 +25,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
 from treadle.core.wording import named_jobs, several
 from treadle.policies.base.placement import placement
+from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import policy
 from treadle.sim.run import Simulation
 from treadle.sim.start_estimate import LiveStateEngine, World

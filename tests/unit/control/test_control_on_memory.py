@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.control.memory import ME, OTHER, PATIENCE, Bench, play, play_on
 from treadle.control.jobs import Rebuilt, first_cluster, record_of
-from treadle.control.loop import PLACEMENT, PolicyInCharge
+from treadle.control.loop import PolicyInCharge
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
@@ -18,6 +18,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.engines.memory_world import MemoryWorld
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped
+from treadle.policies.live.naming import PLACEMENT
 from treadle.store.rows import JobFilter
 from treadle.wire.jobs import Estimate, JobChange, JobRequest, State
 from treadle.wire.machine import Role, Who

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tests.unit.stories import Told
 from treadle.control.loop import PolicyInCharge, belief_on
-from treadle.control.loop.live_policy import wrapped
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
@@ -32,6 +31,7 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
+from treadle.policies.live.naming import wrapped
 from treadle.policies.wrappers import share
 from treadle.policies.wrappers.passed_over import Passed
 from treadle.policies.wrappers.reservation import Lines, Reservation

@@ -31,8 +31,6 @@ from treadle.control.jobs import (
 )
 from treadle.control.learning import PROFILES_MAX, JobLearner, ProgressWatch
 from treadle.control.loop import (
-    DEFAULT,
-    PLACEMENT,
     Commit,
     Committed,
     Condition,
@@ -57,6 +55,7 @@ from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import RuleTable, shipped
 from treadle.journal.facts import CodeChanged
 from treadle.models.company.record import CompanyRecord
+from treadle.policies.live.naming import DEFAULT, PLACEMENT
 from treadle.store.bond import folder_identity
 from treadle.store.seal import Seal
 from treadle.store.store import Store

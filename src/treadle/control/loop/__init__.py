@@ -7,21 +7,16 @@ from treadle.control.loop.controller import Controller
 from treadle.control.loop.engine_link import EngineLink
 from treadle.control.loop.inbox import Inbox
 from treadle.control.loop.live_policy import (
-    DEFAULT,
-    PLACEMENT,
     LiveBelief,
     PolicyInCharge,
     Resting,
     belief_on,
     following_nodes,
-    wrapped,
 )
 from treadle.control.loop.off_loop import DaemonThreads, StoreReads
 from treadle.control.loop.patience import check_store, on_disk
 
 __all__ = [
-    "DEFAULT",
-    "PLACEMENT",
     "Commit",
     "Committed",
     "Condition",
@@ -44,5 +39,4 @@ __all__ = [
     "on_disk",
     "wall",
     "worked_for",
-    "wrapped",
 ]

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from treadle.control.loop.clock import wall
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, NodeJoined
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
 from treadle.core.scheduler import Observer, Scheduler
 from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
-from treadle.core.wording import did_you_mean
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
 from treadle.models.learning.spread import DOUBT
@@ -21,21 +19,9 @@ from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import Planner
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
-from treadle.policies.registry import factory, names, parameters, parts, policy
+from treadle.policies.live.naming import shares, wrapped
+from treadle.policies.registry import policy
 from treadle.policies.wrappers.wrapper import Wrapper
-
-DEFAULT = "weave-l"
-PLACEMENT = "consolidate"
-# Around every policy, the innermost first: jobs larger than a node on parts of few nodes; devices
-# that suit each job; priorities; failed jobs
-# later and elsewhere; no change that does not pay before its job ends; no thrashing; gangs in turn;
-# joining running jobs; host memory and cores of all that would start. Within `suitable` a policy,
-# and the wrappers that its user names, see devices of one type. A job that backs off must see which
-# jobs of lower priority would overtake it, so `elsewhere` comes outside of `priority`. `pays` and
-# `steady` hide running jobs, which `reserve` and `share` must see.
-AROUND = ("few", "suitable", "priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
-_SHARE_OFF = "share=off"
-_SHARE_ON = "share=on"
 
 
 @dataclass(slots=True)
@@ -71,7 +57,7 @@ class PolicyInCharge:
 
     def prepare(self, text: str, place: str, belief: InterleavingModel) -> Policy:
         """The policy of that name, not yet in charge."""
-        if not _shares(text) and isinstance(belief, CompanyBelief):
+        if not shares(text) and isinstance(belief, CompanyBelief):
             belief = belief.apart()
         return Guarded(policy(wrapped(text), placement(place), belief), self)
 
@@ -81,46 +67,6 @@ class PolicyInCharge:
         self.since_at = wall()
         self.error = self.trouble = ""
         self.last_s = self.worked_s = self.longest_s = 0.0
-
-
-def wrapped(text: str) -> str:
-    """The policy's name with the wrappers that it has live.
-
-    Wrappers that the user named keep their parameters. Those of AROUND come outside of all others,
-    in their order, so that the order of words cannot cost a job its work. `share=off` behind the
-    policy's name is for all policies, and not one's own parameter.
-    """
-    first, *wrappers = parts(text)
-    name, _, query = first.partition("?")
-    own = [pair for pair in query.split("&") if pair and pair not in (_SHARE_OFF, _SHARE_ON)]
-    _check_own(name, own)
-    first = f"{name}?{'&'.join(own)}" if own else name
-    named = {wrapper.partition("?")[0]: wrapper for wrapper in wrappers}
-    if len(named) < len(wrappers):
-        return text  # One is named twice, which is refused when the policy is made.
-    others = [wrapper for name, wrapper in named.items() if name not in AROUND]
-    around = [name for name in AROUND if name != "share" or _shares(text)]
-    return "+".join([first, *others, *(named.get(name, name) for name in around)])
-
-
-def _check_own(name: str, own: Sequence[str]) -> None:
-    """Refuse parameters that neither the policy has nor every live policy, naming both."""
-    if not own or name not in names():
-        return  # An unknown policy is refused when it is made.
-    known = [*parameters(factory(name)), "share"]
-    for key, _, value in (pair.partition("=") for pair in own):
-        if key == "share":
-            raise InvalidInputError(f"policy {name} parameter share takes on or off, not {value!r}")
-        if key not in known:
-            raise InvalidInputError(
-                f"policy {name} has no parameter {key!r} (it takes {', '.join(known)})"
-                f"{did_you_mean(key, known)}"
-            )
-
-
-def _shares(text: str) -> bool:
-    """Whether jobs may share devices under the policy of this name."""
-    return _SHARE_OFF not in parts(text)[0].partition("?")[2].split("&")
 
 
 class LiveBelief(CompanyBelief):
