@@ -162,6 +162,18 @@ def test_an_option_of_every_workload_can_be_overridden(place: Path) -> None:
     assert "--restart-cost 600" in json.loads(dear.stdout)["workloads"][0]["options"]
 
 
+def test_policies_are_compared_as_they_decide_live(place: Path) -> None:
+    words = ("--policies", "afs", "--seeds", "1", "--set", "elastic=0.05", "--json", "-")
+    bare, off, live = (
+        treadle(place, *words, *more)
+        for more in ((), ("--set", "live=false"), ("--set", "live=true"))
+    )
+    assert rows(bare)["afs"]["mean_s"] == rows(off)["afs"]["mean_s"]
+    assert rows(bare)["afs"]["mean_s"] != rows(live)["afs"]["mean_s"]
+    options = [json.loads(one.stdout)["workloads"][0]["options"] for one in (bare, off, live)]
+    assert ["--live" in one.split() for one in options] == [False, False, True]
+
+
 def test_a_policy_is_set_against_the_others_under_a_doubt(place: Path) -> None:
     words = ("--policies", "muri-l,afs", "--seeds", "1", "--one-class", "--against", "muri-l")
     plain = json.loads(treadle(place, *words, "--json", "-").stdout)
@@ -227,6 +239,7 @@ def test_a_workload_without_its_trace_is_skipped_by_name(place: Path) -> None:
         (("--policies", "fifo", "--against", "las"), "--against las is not one of the policies"),
         (("--set", "colour=red"), "expected OPTION=VALUE with one of placement"),
         (("--set", "elastic=much"), "expected a number"),
+        (("--set", "live=maybe"), "expected true or false"),
     ],
 )
 def test_what_is_wrong_is_refused_before_anything_runs(

@@ -47,6 +47,13 @@ def test_what_varies_is_a_column_of_the_table_and_of_the_rows() -> None:
     assert rows[0]["jct_mean_s"] < rows[1]["jct_mean_s"]
 
 
+def test_the_live_decision_can_vary() -> None:
+    words = ("--cluster", "1x4", "--policies", "afs", "--elastic", "0.05", "--restart-cost", "30")
+    rows = json.loads(treadle(*words, "--vary", "live=false,true", "--json").output)
+    assert [row["live"] for row in rows] == [False, True]
+    assert rows[0]["jct_mean_s"] != rows[1]["jct_mean_s"]
+
+
 @pytest.mark.slow
 def test_the_mean_completion_time_is_drawn_against_every_number(tmp_path: Path) -> None:
     words = ("--policies", "afs,srtf", "--vary", "length-error=0,1", "--seeds", "0..1")

@@ -55,6 +55,7 @@ OPTIONS: Mapping[str, tuple[type, ...]] = {
     "elastic": (int, float),
     "retries": (int,),
     "retry": (str,),
+    "live": (bool,),
 }
 _FAULTS: Mapping[str, str] = {
     "job_failures": "job_failures",
@@ -150,14 +151,14 @@ class LeagueWorkload:
 
     def command(self) -> str:
         """Its options as `treadle simulate` takes them; sampling has no such option."""
-        chosen = {**HONEST, **self.options}
+        chosen = {k: v for k, v in {**HONEST, **self.options}.items() if v is not False}
         hours = {"node_mtbf_s": "node_mtbf", "node_repair_s": "node_repair"}
         words = []
         for key, value in chosen.items():
             number = isinstance(value, int | float)
             shown = f"{value / 3600:g}" if key in hours and number else str(value)  # type: ignore[operator]
             name = hours.get(key, key.removesuffix("_s")).replace("_", "-")
-            words.append(f"--{name} {shown}")
+            words.append(f"--{name}" if value is True else f"--{name} {shown}")
         return " ".join(words)
 
 
@@ -224,6 +225,14 @@ def chosen(workloads: Sequence[LeagueWorkload], names: Sequence[str]) -> list[Le
     return list(found.values()) or list(workloads)
 
 
+def option(key: str, text: str) -> object:
+    """The value of an option as a person types it; raises ValueError if it is none."""
+    kinds = OPTIONS[key]
+    if bool in kinds:
+        return ("false", "true").index(text.lower()) == 1
+    return text if str in kinds else kinds[-1](text)
+
+
 def _record(table: Mapping[str, Any], source: str) -> LeagueWorkload:
     if not isinstance(table, dict):
         raise InvalidInputError(f"{source} has {table!r} for a workload; expected a table")
@@ -241,8 +250,8 @@ def _record(table: Mapping[str, Any], source: str) -> LeagueWorkload:
                 f"{where} has no option {key!r}{did_you_mean(key, known)} "
                 f"(known: {', '.join(known)})"
             )
-        if not isinstance(value, kinds) or isinstance(value, bool):
-            raise InvalidInputError(f"{where} has {key} {value!r}; expected {_words(kinds)}")
+        if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
+            raise InvalidInputError(f"{where} has {key} {value!r}; expected {words(kinds)}")
         if isinstance(value, float) and not -inf < value < inf:
             raise InvalidInputError(f"{where} has {key} {value!r}; expected a finite number")
         if key not in _OWN:
@@ -261,7 +270,8 @@ def _kinds(key: str) -> tuple[type, ...] | None:
     return (str,) if key in _OWN else None
 
 
-def _words(kinds: tuple[type, ...]) -> str:
-    if str in kinds:
-        return "a text"
+def words(kinds: tuple[type, ...]) -> str:
+    """What to call a value of these types."""
+    if str in kinds or bool in kinds:
+        return "a text" if str in kinds else "true or false"
     return "a number" if float in kinds else "a whole number"

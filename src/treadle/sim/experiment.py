@@ -18,6 +18,7 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import devices, several
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
+from treadle.policies.live.naming import wrapped
 from treadle.policies.registry import policy, wrappers_in
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
@@ -182,7 +183,7 @@ def prepare(
     elif settings.lengths not in {"auto", "known"}:
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
-    chosen = made or policy(_policy_text(settings), placement(settings.placement), belief)
+    chosen = made or policy(policy_text(settings), placement(settings.placement), belief)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
     if kind is None:
@@ -213,9 +214,9 @@ def prepare(
     return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs)
 
 
-def _policy_text(settings: Settings) -> str:
-    """The policy, wrapped by what classified retries need."""
-    text = settings.policy
+def policy_text(settings: Settings) -> str:
+    """The policy's whole name: with what is around it live, and what classified retries need."""
+    text = wrapped(settings.policy) if settings.live else settings.policy
     if settings.retry == "classified" and "elsewhere" not in wrappers_in(text):
         text += "+elsewhere"
     return text

@@ -79,6 +79,7 @@ class Settings:
     """Everything that a run depends on, except the trace and the cluster."""
 
     policy: str = "fifo"
+    live: bool = False  # with all that the policy has around it in a daemon
     placement: str = "consolidate"
     time: str = "event"  # event, or rounds:SECONDS
     restart_cost: str = "none"  # none, seconds, profile, measured, or a CSV file

@@ -170,6 +170,7 @@ def _workload(path: Path, journal: Journal) -> Workload:
 
 def _settings(path: Path, written: Mapping[str, object]) -> Settings:
     """The settings of the run; unknown keys are ignored."""
+    written = {**written, "live": False}  # The policy's name has what is around it already.
     faults = written.get("faults")
     if isinstance(faults, Mapping):  # JSON has no infinity, and no setting of faults may be empty.
         whole = {key: inf if value is None else value for key, value in faults.items()}

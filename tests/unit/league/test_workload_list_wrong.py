@@ -13,6 +13,8 @@ RIGHT = 'name = "w"\ntrace = "generate:poisson"\ncluster = "1x4"\nwhy = "x"\n'
     [
         ("workload = [3]\n", "expected a table"),
         (f"[[workload]]\n{RIGHT}seed = -5\n", "seed -5; expected 0 or more"),
+        (f"[[workload]]\n{RIGHT}live = 1\n", "live 1; expected true or false"),
+        (f"[[workload]]\n{RIGHT}elastic = true\n", "elastic True; expected a number"),
     ],
 )
 def test_what_is_no_workload_is_refused(text: str, said: str) -> None:

@@ -122,6 +122,8 @@ def notes(workload: Workload, cluster: Cluster, base: Settings) -> list[str]:
         f"placement {base.placement}, time {base.time}, seed {base.seed}",
         f"a restart costs {base.restart_cost}, charged to {base.restart_charge}",
     ]
+    if base.live:
+        lines.append("every policy decides as in a daemon (--live)")
     if base.effects != "none":
         lines.append(f"placement effects on speed: {base.effects}")
     if base.elastic is not None:

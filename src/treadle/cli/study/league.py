@@ -33,7 +33,9 @@ from treadle.league.workload_list import (
     chosen,
     from_file,
     joined,
+    option,
     standard,
+    words,
 )
 from treadle.models.scaling import ScalingModel
 from treadle.policies import registry
@@ -154,8 +156,8 @@ def league(
 ) -> None:
     """Run policies on the league's workloads and rank them beside lower bounds."""
     listed = joined(standard(), *map(from_file, add))
-    words = _words(workloads, "--workloads", "tenants")
-    wanted = [_overridden(one, overrides) for one in chosen(listed, words)]
+    patterns = _words(workloads, "--workloads", "tenants")
+    wanted = [_overridden(one, overrides) for one in chosen(listed, patterns)]
     wanted = wanted if doubt is None else [doubted(one, doubt) for one in wanted]
     printing = json_file is not None and str(json_file) == "-"
     if as_list:
@@ -226,15 +228,15 @@ def _overridden(one: LeagueWorkload, overrides: Sequence[str]) -> LeagueWorkload
     options = dict(one.options)
     for text in overrides:
         key, equals, value = text.partition("=")
-        kinds = OPTIONS.get(key)
-        if kinds is None or not equals:
+        if key not in OPTIONS or not equals:
             raise InvalidInputError(
                 f"--set {text} is invalid; expected OPTION=VALUE with one of {', '.join(OPTIONS)}"
             )
         try:
-            options[key] = value if str in kinds else kinds[-1](value)
+            options[key] = option(key, value)
         except ValueError:
-            raise InvalidInputError(f"--set {text} is invalid; expected a number") from None
+            expected = words(OPTIONS[key])
+            raise InvalidInputError(f"--set {text} is invalid; expected {expected}") from None
     changed = replace(one, options=options)
     changed.check()
     return changed

@@ -44,6 +44,12 @@ policy_option = policy_choice("fifo")
 
 _RUN_OPTIONS = (
     click.option(
+        "--live",
+        is_flag=True,
+        help="Decide as the daemon does: with priorities, host memory and cores, device types, "
+        "reservations and sharing around the policy.",
+    ),
+    click.option(
         "--placement",
         shell_complete=_beginning(lambda: PLACEMENTS),
         default="consolidate",
@@ -226,6 +232,7 @@ def settings(policy: str, options: dict[str, Any]) -> Settings:
     mtbf_h: float | None = options["node_mtbf"]
     return Settings(
         policy=policy,
+        live=options["live"],
         placement=options["placement"],
         time=options["time_text"],
         restart_cost=options["restart_cost"],

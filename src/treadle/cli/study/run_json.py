@@ -11,6 +11,7 @@ def facts(
     settings = experiment.settings
     return {
         **summary.as_dict(),
+        "live": settings.live,
         "placement": settings.placement,
         "time": settings.time,
         "seed": settings.seed,

@@ -44,6 +44,7 @@ _AXES: "Mapping[str, click.ParamType[Any]]" = {
     "effects": click.STRING,
     "sharing": click.STRING,
     "elastic": Number(min=0, max=1),
+    "live": click.BOOL,
 }
 _COLUMNS = ("policy", "placement", "time", *_AXES, "seed")  # the options that distinguish runs
 _FIGURES = ("finished", "JCT mean", "p99", "queue", "makespan")
