@@ -1,13 +1,27 @@
 """Every error in a trace is one sentence with the file, the line, and what was expected."""
 
+import csv
 import gzip
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
+from treadle.cli.main import run
 from treadle.core.errors import InvalidInputError
 from treadle.traces.convert import write
+from treadle.traces.csv_columns import (
+    COLUMNS,
+    CURVE,
+    FACTORS,
+    FLAG,
+    LIST,
+    PLANS,
+    SIZES,
+    TEXT,
+    WORDS,
+)
 from treadle.traces.formats import BARE_FORMATS, FORMATS
 from treadle.traces.load import load
 
@@ -256,14 +270,71 @@ def test_a_pollux_application_without_a_speed_is_refused(written):
 @pytest.mark.parametrize(
     ("cells", "message"),
     [
-        ("4 2,0", "sizes is '4 2'; expected ascending whole numbers from 1, such as 1 2 4"),
-        ("1 x,0", "sizes is '1 x'; expected ascending whole numbers from 1, such as 1 2 4"),
+        ("4 2,0", f"sizes is '4 2'; expected {SIZES.expected}"),
+        ("1 x,0", f"sizes is '1 x'; expected {SIZES.expected}"),
+        ("8..2,0", f"sizes is '8..2'; expected {SIZES.expected}"),
+        ("..8,0", f"sizes is '..8'; expected {SIZES.expected}"),
+        ("1..5000,0", f"sizes is '1..5000'; expected {SIZES.expected} (a range goes up to 4,096)"),
+        (",0", f"sizes is missing; expected {SIZES.expected}"),
         ("1 2,3", "asked is 3; expected one of the sizes (1, 2)"),
     ],
 )
 def test_a_treadle_trace_checks_its_sizes(written, cells, message):
     text = f"id,submit_s,iterations,sizes,asked\na,0,5,{cells}\n"
     assert complaint(written(text)) == f"trace.csv line 2: {message}"
+
+
+# What no column of a kind takes, beside what every column would.
+WRONG = {
+    TEXT: (),
+    SIZES: ("1 2 2", "0 1", "-1"),
+    CURVE: ("1:x", "1:0", "2:1 1:1", "1"),
+    WORDS: ("a100||h200", "|"),
+    FACTORS: ("a100", "a100:fast", "a100:0", ":1"),
+    LIST: ("python", "{}", "[1]", "[" * 100_000),
+    PLANS: ("[1]", '[{"x": 1}]', '[{"tensor": 0}]', "5", "[" * 100_000),
+    FLAG: ("maybe", "2", "-1"),
+}
+NUMBERS = ("-1", "x", "nan", "1e999")
+
+
+WRONG_CELLS = [
+    pytest.param(column, cell, id=f"{column.name}-{cell[:12]}")
+    for column in COLUMNS
+    for cell in WRONG.get(column.kind, NUMBERS)
+    if (column.name, cell) != ("priority", "-1")
+]
+
+
+@pytest.mark.parametrize(("column", "cell"), WRONG_CELLS)
+def test_a_bad_cell_of_any_column_is_one_sentence_with_line_and_column(written, column, cell):
+    """1. The first line is right. 2. The second has one bad cell."""
+    good = {"id": "a", "submit_s": "0", "sizes": "4", "iterations": "5"}
+    text = StringIO()
+    table = csv.DictWriter(text, [*good, *({column.name} - good.keys())], lineterminator="\n")
+    table.writeheader()
+    table.writerows([good, {**good, "id": "b", column.name: cell}])
+    message = complaint(written(text.getvalue()))
+    found = repr(cell if len(cell) <= 60 else cell[:60] + "...")
+    assert message.startswith(
+        f"trace.csv line 3: {column.name} is {found}; expected {column.kind.expected}"
+    )
+    assert len(message.splitlines()) == 1
+
+
+@pytest.mark.parametrize("column", [column for column in COLUMNS if column.required])
+def test_a_cell_that_is_needed_is_missed(written, column):
+    good = {"id": "a", "submit_s": "0", "sizes": "4", "iterations": "5", column.name: ""}
+    message = complaint(written(f"{','.join(good)}\n{','.join(good.values())}\n"))
+    assert message.startswith(f"trace.csv line 2: {column.name} is missing; expected ")
+
+
+def test_a_bad_cell_ends_the_command_with_code_2(written, capsys):
+    path = written("id,submit_s,sizes,iterations,host_memory_gib\na,0,1,5,lots\n")
+    assert run(["simulate", path]) == 2
+    assert capsys.readouterr().err == (
+        "treadle: trace.csv line 2: host_memory_gib is 'lots'; expected GiB from 0\n"
+    )
 
 
 def test_a_treadle_trace_without_any_stage_time_is_refused(written):

@@ -58,8 +58,8 @@ def test_convert_does_not_overwrite_without_force(small):
 def test_convert_to_a_dash_is_the_standard_output(small):
     lines = run("convert", small, "-").output.splitlines()
     assert lines[0] == "# one iteration is one second at the asked size"
-    assert lines[1].startswith("id,submit_s,sizes,asked,iterations,")
-    assert lines[2].startswith("a,0,1,1,60,")
+    assert lines[1].startswith("id,submit_s,sizes,iterations,")
+    assert lines[2].startswith("a,0,1,60,")
     assert len(lines) == 4
 
 

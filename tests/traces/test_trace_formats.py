@@ -7,6 +7,7 @@ import re
 import pytest
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.traces.load import load
 
@@ -289,3 +290,56 @@ def test_a_hand_written_treadle_trace_needs_four_columns(written):
     job, workload = one(written, "id,submit_s,sizes,iterations\na,5,1 2 4,60\n")
     assert (job.sizes, job.asked, job.iterations, job.profile.size) == ((1, 2, 4), 4, 60.0, 4)
     assert workload.format == "treadle"
+
+
+def test_empty_cells_of_a_treadle_trace_are_defaults(written):
+    header = "id,submit_s,sizes,iterations,host_memory_gib,asked,compute_s,deadline_s,tenant\n"
+    job, _ = one(written, header + "a,5,1..3,60,,,,,\n")
+    profile = Profile(size=3)
+    assert job == JobSpec("a", 60.0, sizes=(1, 2, 3), submit_at=5.0, profile=profile)
+
+
+def test_a_treadle_trace_with_every_column_of_before_reads_as_before(written):
+    header = (
+        "id,submit_s,sizes,asked,iterations,load_s,prepare_s,compute_s,sync_s,alone_s,"
+        "measured_size,serial,restart_s,memory_gib,model,curve,owner,tenant,guaranteed,priority,"
+        "deadline_s,retries,estimate_s,plans,command,status\n"
+    )
+    row = (
+        "7,9,4 8,4,90,0.5,0,1,0,0,2,0.1,30,8,bert,2:2.5 4:1.3,"
+        'ada,vc1,0,-2,500,1,80,,"[""x""]",killed\n'
+    )
+    job, workload = one(written, header + row)
+    assert job == JobSpec(
+        "7",
+        90.0,
+        sizes=(4, 8),
+        asked=4,
+        profile=Profile(
+            load_s=0.5,
+            size=2,
+            serial=0.1,
+            restart_s=30.0,
+            memory_gib=8.0,
+            model="bert",
+            curve=((2, 2.5), (4, 1.3)),
+        ),
+        submit_at=9.0,
+        owner="ada",
+        tenant="vc1",
+        guaranteed=False,
+        priority=-2,
+        deadline_at=500.0,
+        retries=1,
+        estimate_s=80.0,
+        command=("x",),
+    )
+    assert workload.statuses == {"7": "killed"}
+    assert workload.notes == ()
+
+
+def test_a_column_that_a_treadle_trace_does_not_know_is_named(written):
+    _, workload = one(written, "id,submit_s,sizes,iterations,host_memory\na,5,1,60,9\n")
+    (note,) = workload.notes
+    assert "'host_memory'" in note
+    assert "host_memory_gib" in note

@@ -1,6 +1,7 @@
 """What `convert` writes, `load` reads back as the same jobs."""
 
 import gzip
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,19 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.traces.convert import write
+from treadle.traces.csv_columns import COLUMNS, STATUS
 from treadle.traces.load import load
 from treadle.traces.workload import Workload
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+# A device type or a node as it may be called; a cell has several, with | between them.
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9 ._+()/:-]{0,6}[a-z0-9])?", fullmatch=True)
+SEVERAL = st.lists(NAMES, max_size=3, unique=True).map(tuple)
+TEXTS = st.lists(WORDS, max_size=2).map(tuple)
 LENGTHS = st.floats(1e-9, 1e4)
 STAGES = st.floats(0, 1e5)  # together with LENGTHS below a hundred years
 FROM_ZERO = st.floats(0, 1e12)
+MAYBE = st.none() | FROM_ZERO
 SIZES = st.sets(st.integers(1, 4096), min_size=1, max_size=4).map(lambda s: tuple(sorted(s)))
 PROFILES = st.builds(
     Profile,
@@ -25,11 +32,22 @@ PROFILES = st.builds(
     prepare_s=STAGES,
     compute_s=LENGTHS,
     sync_s=STAGES,
+    alone_s=st.just(0.0) | LENGTHS,
     size=st.integers(1, 4096),
     serial=st.floats(0, 1),
     restart_s=FROM_ZERO,
     memory_gib=FROM_ZERO,
     model=WORDS,
+    curve=st.dictionaries(st.integers(1, 4096), LENGTHS, max_size=3).map(
+        lambda points: tuple(sorted(points.items()))
+    ),
+    measured=st.just(()) | SIZES,
+    busy=MAYBE,
+    memory_busy=MAYBE,
+    cores=MAYBE,
+    across_nodes=FROM_ZERO,
+    across_racks=FROM_ZERO,
+    by_type=st.dictionaries(NAMES, LENGTHS, max_size=3).map(lambda found: tuple(found.items())),
 )
 PLANS = st.builds(
     Plan,
@@ -41,27 +59,50 @@ PLANS = st.builds(
     recompute=st.booleans(),
     accumulate=st.integers(1, 8),
 )
+FIELDS = {
+    "id": WORDS.filter(bool),
+    "iterations": LENGTHS,
+    "sizes": SIZES,
+    "profile": PROFILES,
+    "plans": st.lists(PLANS.filter(DATA_PARALLEL.__ne__), max_size=2).map(
+        lambda plans: (*plans, DATA_PARALLEL)
+    ),
+    "submit_at": FROM_ZERO,
+    "owner": WORDS,
+    "tenant": WORDS,
+    "guaranteed": st.booleans(),
+    "priority": st.integers(-1000, 1000),
+    "deadline_at": MAYBE,
+    "retries": st.integers(0, 9),
+    "retry_unknown": st.none() | st.booleans(),
+    "order_work": FROM_ZERO,
+    "estimate_s": FROM_ZERO,
+    "command": TEXTS,
+    "kind": WORDS,
+    "trial": st.booleans(),
+    "resumable": st.booleans(),
+    "host_memory_gib": FROM_ZERO,
+    "host_cores": FROM_ZERO,
+    "device_memory_gib": FROM_ZERO,
+    "exclusive": st.booleans(),
+    "ousted_by": TEXTS,
+    "device_types": SEVERAL,
+    "nodes": SEVERAL,
+}
 
 
 @st.composite
 def jobs(draw):
-    sizes = draw(SIZES)
-    return JobSpec(
-        draw(WORDS.filter(bool)),
-        draw(LENGTHS),
-        sizes=sizes,
-        asked=draw(st.sampled_from(sizes)),
-        profile=draw(PROFILES),
-        plans=(*draw(st.lists(PLANS.filter(DATA_PARALLEL.__ne__), max_size=2)), DATA_PARALLEL),
-        submit_at=draw(FROM_ZERO),
-        owner=draw(WORDS),
-        tenant=draw(WORDS),
-        guaranteed=draw(st.booleans()),
-        priority=draw(st.integers(-1000, 1000)),
-        deadline_at=draw(st.none() | FROM_ZERO),
-        retries=draw(st.integers(0, 9)),
-        command=tuple(draw(st.lists(WORDS, max_size=2))),
-    )
+    drawn = draw(st.fixed_dictionaries(FIELDS))
+    return JobSpec(**drawn, asked=draw(st.sampled_from(drawn["sizes"])))
+
+
+def test_every_field_of_a_job_is_drawn_and_has_a_column():
+    in_profile = {f"profile.{field.name}" for field in fields(Profile)}
+    assert {field.name for field in fields(JobSpec)} == {*FIELDS, "asked"}
+    assert {column.field for column in COLUMNS} == {*FIELDS, "asked", STATUS} - {
+        "profile"
+    } | in_profile
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
