@@ -1,13 +1,15 @@
 """Why a job waits, or has what it has: a code and its numbers, never a sentence.
 
-Sentences are made in one place (sentences.py), from these.
+The decision leaves them behind, or they follow from it and the state without another decision.
+Sentences are made from them in one place (sentences.py); no code reads a sentence.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Union
 
-Number = float | str | bool | tuple["Number", ...]
+Number = Union[float, str, bool, tuple["Number", ...]]  # noqa: UP007  # it names itself
 
 _NONE: Mapping[str, Number] = MappingProxyType({})
 
@@ -18,3 +20,32 @@ class Reason:
 
     code: str
     numbers: Mapping[str, Number] = field(default_factory=lambda: _NONE)
+
+
+# Every code of a decision, with the names of its numbers. Names of jobs end in `job` or `jobs`.
+CODES: Mapping[str, tuple[str, ...]] = {
+    # A job that waits: what waiting cannot solve, what others must do, then what the decision did.
+    "never-fits": ("because",),
+    "hold": ("reasons",),
+    "backoff": ("failures", "in_s"),
+    "host": ("memory_gib", "cores", "nodes"),  # nodes: (name, left GiB, left cores, GiB, cores)
+    "avoids": ("nodes", "in_s"),  # it failed there, and waits for others
+    "type": ("words", "asked", "free", "total"),  # too few free of the devices that it may use
+    "bound": ("nodes", "asked", "free"),  # its files or its shell are there
+    "quota": ("tenant", "quota", "used", "asked"),
+    "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
+    "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
+    "priority": ("count", "priority"),  # so many jobs of a higher priority wait
+    "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first
+    "fragmentation": ("asked", "free", "most"),  # most: free on one node
+    "devices": ("asked", "free", "total", "holders"),
+    "cost": ("jobs", "cost_s", "gain_s", "in_s"),  # stopping or shrinking these does not pay yet
+    "rank": ("ahead",),  # the policy starts others first
+    "preempted": ("for_job", "since_s"),
+    # A job that holds devices.
+    "starting": ("size",),
+    "running": ("size", "least", "most", "asked"),
+    "shares": ("size", "jobs"),
+    "shrunk": ("size", "for_job"),
+    "could-grow": ("size", "next", "free", "cost_s", "gain_s", "in_s"),
+}

@@ -77,15 +77,6 @@ WRAPPERS: Mapping[str, str] = {
     "defrag": "treadle.policies.wrappers.defrag:defrag",
     "try-small": "treadle.policies.wrappers.trial:try_small",
     "live": "treadle.policies.live.decide:live",
-    "elsewhere": "treadle.policies.wrappers.retry_elsewhere:elsewhere",
-    "few": "treadle.policies.wrappers.few:few",
-    "suitable": "treadle.policies.wrappers.suitable:suitable",
-    "priority": "treadle.policies.wrappers.priority:priority",
-    "pays": "treadle.policies.wrappers.pays:pays",
-    "steady": "treadle.policies.wrappers.steady:steady",
-    "reserve": "treadle.policies.wrappers.reserve:reserve",
-    "share": "treadle.policies.wrappers.share:share",
-    "host": "treadle.policies.wrappers.host_requests:host",
 }
 
 

@@ -32,7 +32,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import several
 from treadle.journal.codec import encode
-from treadle.policies.wrappers.reservation import reservations
+from treadle.policies.live.decide import remembered
 from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
 from treadle.wire.problems import UnavailableError
 
@@ -120,7 +120,7 @@ class Decisions:
         else:
             self._others += 1
         self._policy = self._context.charge.policy
-        kept = reservations(scheduler.state.memory)
+        kept = remembered(scheduler.state.memory).patience.reserved
         self._reserved = frozenset(entry.job for entry in kept)
         self._events.clear()
         self._let_go.clear()

@@ -3,17 +3,12 @@
 from collections.abc import Sequence
 
 from treadle.control.api.context import Context
-from treadle.control.api.job_progress import GAIN_MIN, speed_at
-from treadle.control.api.queue_order import free_devices, free_elsewhere, free_text
+from treadle.control.api.queue_order import free_devices, free_text
 from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
-from treadle.core.wording import are, devices, named_jobs, several, span
+from treadle.core.wording import devices, several
 from treadle.policies.rubick.rubick import Rubick
-from treadle.policies.wrappers.outgrown import COSTS, saves_enough
-from treadle.policies.wrappers.pays import on_probe, why_no_larger
-from treadle.policies.wrappers.reservation import reservations
-from treadle.policies.wrappers.steady import left_alone_s
 from treadle.policies.wrappers.wrapper import innermost
 
 NAMED_MAX = 3
@@ -38,36 +33,10 @@ def why_small(context: Context, row: Job) -> str:
 
 
 def _elsewhere(context: Context, row: Job) -> str:
-    """Why it does not go on with more devices of another type; empty if too few are free."""
-    for kind, free in free_elsewhere(context.scheduler, row).items():
-        fits = [size for size in row.spec.sizes if row.size < size <= free]
-        if fits:
-            said = f"{free} of type {kind} {are(free)} free"
-            if not context.scheduler.policy.resizes:
-                return f"{said}, where {context.charge.policy} does not move it"
-            if not saves_enough(row, fits[-1], context.clock.now(), context.belief):
-                return f"{said}: a move there would not save {COSTS:g} times what a restart costs"
-            return f"{said}: {_why_none_of(context, row, fits)}"
     return ""
 
 
 def _why_none_of(context: Context, row: Job, fits: Sequence[int]) -> str:
-    """Why a running job has none of these larger sizes, for which enough is free."""
-    spec = row.spec
-    fastest = max(speed_at(context, spec, size) for size in fits)
-    if fastest < GAIN_MIN * speed_at(context, spec, row.size):
-        return "more of them are not expected to make it faster"
-    policy, now = context.scheduler.policy, context.clock.now()
-    if (wrong := why_no_larger(policy, row, fits, now)) is not None:
-        return wrong
-    if (left_s := left_alone_s(policy, row, now)) > 0:
-        record = context.jobs.records.get(row.id)
-        what = "its last change of size" if record and record.resizes else "its start"
-        return f"it is left alone for a while after {what}; that is over in {span(left_s)}"
-    if (other := on_probe(policy, context.scheduler.jobs.values(), row, now)) is not None:
-        return f"job {other} is trying a size that was not measured, and only one does at a time"
-    if kept := reservations(context.scheduler.snapshot(now).memory):
-        return f"free devices are kept for {named_jobs([entry.job for entry in kept], NAMED_MAX)}"
     return _by_the_policy(context, row)
 
 

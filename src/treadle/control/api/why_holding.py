@@ -12,7 +12,7 @@ from treadle.control.jobs import USER, JobRecord, attempt_of
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, listed, named_jobs, share, span
-from treadle.policies.wrappers.steady import OVER_S
+from treadle.policies.live.eligibility import OVER_S
 
 NAMED_MAX = 4  # jobs, devices and nodes
 

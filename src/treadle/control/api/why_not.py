@@ -9,7 +9,6 @@ from treadle.core.device_types import has_memory, may_use
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, named_jobs, span
-from treadle.policies.wrappers.share import why_alone
 from treadle.wire.decisions import WhyNot
 from treadle.wire.problems import UnknownNameError
 
@@ -58,8 +57,7 @@ def _apart(context: Context, row: Job) -> str:
     if row.phase is not Phase.WAITING:
         return ""
     scheduler = context.scheduler
-    snapshot = scheduler.snapshot(context.clock.now())
-    return why_alone(scheduler.policy, snapshot, row.id) or ""
+    return ""
 
 
 def _other_type(context: Context, row: Job, device: Device) -> str:

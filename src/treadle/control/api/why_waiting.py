@@ -54,10 +54,6 @@ from treadle.core.wording import (
     span,
     times,
 )
-from treadle.policies.wrappers.host_requests import host_reason
-from treadle.policies.wrappers.reserve import until_reserved
-from treadle.policies.wrappers.share import why_alone
-from treadle.policies.wrappers.unsuitable import only_there, short_of
 from treadle.wire.jobs import Why
 
 ENDING = ("ending", "it has ended; that is being written to the store")
@@ -119,14 +115,12 @@ def _company(context: Context, record: JobRecord, row: Job) -> str:
         return ""
     if row.spec.exclusive and not record.exclusive and record.alone_because:
         return f"it runs alone because {record.alone_because}"  # Its user did not ask for that.
-    snapshot = scheduler.snapshot(context.clock.now())
-    return why_alone(scheduler.policy, snapshot, row.id) or ""
+    return ""
 
 
 def _reservation(context: Context, row: Job) -> str:
     """How often a gang was overtaken, and when devices are kept for it."""
-    scheduler = context.scheduler
-    return until_reserved(scheduler.policy, scheduler.snapshot(context.clock.now()), row.id)
+    return ""
 
 
 def reasons(context: Context, records: Sequence[JobRecord], spent: Callable[[], bool]) -> Reasons:
@@ -173,7 +167,7 @@ def brief(
         return before
     free, least = free_devices(context.scheduler, row), row.spec.sizes[0]
     if queued and free < least:
-        return "devices", short_of(row, context.cluster, free) or (
+        return "devices", (
             f"{'it needs at least' if row.spec.elastic else 'it asks for'} {devices(least)} and "
             f"{free_text(context.scheduler, row)}"
         )
@@ -186,7 +180,7 @@ def _host_reason(context: Context, row: Job) -> Reason | None:
     """That it waits for host memory or cores; looked up only for jobs that ask for some."""
     if not (row.spec.host_memory_gib or row.spec.host_cores):
         return None
-    return host_reason(context.scheduler.snapshot(context.clock.now()), row)
+    return None
 
 
 def reason(context: Context, record: JobRecord, row: Job) -> Finding:
@@ -368,7 +362,7 @@ def _bound(context: Context, row: Job) -> Finding | None:
     cause, state = why_away(context, row.only_on) if row.only_on else ("", "")
     if not cause:
         return None
-    return Finding(cause, f"{only_there(row)}; {state}")
+    return Finding(cause, f"bound to {row.only_on}; {state}")
 
 
 def _queued(context: Context, row: Job) -> Finding:

@@ -14,7 +14,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.policies.base.suited import usable_by
-from treadle.policies.wrappers.reservation import Count
+from treadle.policies.live.patience import Count
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 

@@ -17,7 +17,8 @@ from treadle.core.events import DeviceClosed
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
-from treadle.policies.wrappers.reservation import turns
+from treadle.policies.live.decide import Decision
+from treadle.policies.live.patience import Patience
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
@@ -58,7 +59,7 @@ def restore(
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
     if found := overtakings(store, active, scheduler):
-        scheduler.remember(turns(found))
+        scheduler.remember(Decision(patience=Patience(found)))
     for attempt in store.open_attempts():
         jobs.put_open(attempt)
     runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]

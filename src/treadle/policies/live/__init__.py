@@ -1,1 +1,1 @@
-"""The one decision around every live policy: eligible jobs, what pays, patience, quotas, sharing."""
+"""The one decision around every live policy: what may run, what pays, who goes first."""

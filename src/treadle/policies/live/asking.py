@@ -1,12 +1,12 @@
 """Asking a policy: about one level of jobs and one pool of devices at a time."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from treadle.core.cluster import Device
-from treadle.core.job import Job, JobId
+from treadle.core.job import JobId
 from treadle.core.ports import Policy
-from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.snapshot import Snapshot
 from treadle.policies.live.costs import Part
 from treadle.policies.live.eligibility import Eligibility, Level, LevelOf, lingers
 from treadle.policies.live.plan import Plan
@@ -15,6 +15,7 @@ from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
 Key = tuple[Level, Types]  # what a policy is asked about at once
+Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
 class Asking:
@@ -27,7 +28,7 @@ class Asking:
         eligible: Eligibility,
         level_of: LevelOf,
         notes: Mapping[Key, object],
-        quiet: Mapping[Key, object],
+        quiet: Mapping[Key, Quiet],
     ) -> None:
         self._policy, self._plan, self._eligible = policy, plan, eligible
         self._snapshot = plan.snapshot
@@ -41,7 +42,7 @@ class Asking:
         # What is remembered of jobs that are out of sight for now is kept for them.
         rows = {level_of(job) for job in self._snapshot.jobs.values()} if notes else set()
         self.notes = {key: note for key, note in notes.items() if key[0] in rows}
-        self.quiet: dict[Key, object] = {}
+        self.quiet: dict[Key, Quiet] = {}
 
     def leave_out(self, jobs: Iterable[JobId]) -> None:
         """Do not show these jobs."""
@@ -81,7 +82,7 @@ class Asking:
 
     # -- one question -----------------------------------------------------------------------------
 
-    def _ask(self, key: Key, pool: Pool, mine: set[JobId], lower: Iterable[JobId]) -> None:
+    def _ask(self, key: Key, pool: Pool, mine: set[JobId], lower: Collection[JobId]) -> None:
         seen = view(self._plan, mine, lower, pool.cluster, self._withheld(mine))
         seen = seen._replace(
             memory=self._note(key),

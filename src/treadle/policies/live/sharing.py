@@ -71,14 +71,14 @@ class Joining:
     def _able(self, plan: Plan) -> Iterator[Job]:
         for job in plan.snapshot.waiting():
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
-            if ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans:
-                if self._belief.may_share(job.spec) is None:
-                    yield job
+            waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
+            if waits and self._belief.may_share(job.spec) is None:
+                yield job
 
 
 def run_again(plan: Plan) -> None:
     """Start jobs again that ran out of device memory beside others, on free devices or theirs."""
-    ousted = [job for job in _ousted(plan)]
+    ousted = list(_ousted(plan))
     highest = max((job.spec.priority for job in plan.snapshot.waiting()), default=0)
     for job in ousted:
         if job.spec.priority < highest or DATA_PARALLEL not in job.spec.plans:
