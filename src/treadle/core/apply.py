@@ -80,6 +80,10 @@ def _released(state: SchedulerState, event: facts.JobReleased, now: float) -> No
         return
     del state.blocked[event.job]
     job = state.rows[event.job]
+    held = job.allocation
+    if held is not None and state.cluster.names.issuperset(held.nodes()):
+        # It was put on hold and released at once: nothing else stops it.
+        state.must_stop = [name for name in state.must_stop if name != job.id]
     if job.phase is Phase.WAITING:
         job = state.rows[job.id] = job._replace(since_at=now)  # It could not start before.
         state.enqueue(job, now)

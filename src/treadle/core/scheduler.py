@@ -154,6 +154,7 @@ class Scheduler:
             )
         actions: list[Action] = []
         if schedule.changes:
+            self._check_not_held(schedule.changes)
             actions = difference(
                 state.rows, state.tenancy.tenants, schedule.changes, state.next_action
             )
@@ -177,7 +178,11 @@ class Scheduler:
         free, tenants = state.tenancy.free, state.tenancy.tenants
         if state.leaving:
             free = free.leaving(self._being_left())
-        seen = Snapshot(now, state.cluster, state.jobs, free, tenants, state.ranking, state.memory)
+        jobs: Mapping[JobId, Job] = state.jobs
+        if state.blocked:  # A policy is not to name one, so it sees none.
+            blocked = state.blocked
+            jobs = {name: job for name, job in state.rows.items() if _in_sight(job, blocked)}
+        seen = Snapshot(now, state.cluster, jobs, free, tenants, state.ranking, state.memory)
         return self._without_closed(seen) if state.closed else seen
 
     def why(self, identity: JobId, now: float) -> Reason:
@@ -279,6 +284,11 @@ class Scheduler:
         kept = seen.keeping([self.state.rows[identity] for identity in sorted(on_them)])
         return kept.withholding([device for device in closed if device not in seen.tenants])
 
+    def _check_not_held(self, changes: Mapping[JobId, Allocation | None]) -> None:
+        for identity in self.blocked.keys() & changes.keys() if self.blocked else ():
+            if changes[identity] is not None:
+                raise PolicyError(f"job {identity} is on hold and cannot be scheduled")
+
     def _check_devices(self, actions: Iterable[Action]) -> None:
         knows, closed = self.tenancy.free.knows, self.closed
         for action in actions:
@@ -367,7 +377,24 @@ class Scheduler:
                     old.turn == allocation.turn or self._apart(job, other, old, device.node)
                 ):
                     found[other] = None
+        spec = self.state.rows[job].spec
+        if spec.host_memory_gib or spec.host_cores:
+            found |= dict.fromkeys(self._on_hosts(job, allocation, leavers))
         return list(found)
+
+    def _on_hosts(self, job: JobId, allocation: Allocation, leavers: _Leavers) -> list[JobId]:
+        """Jobs that are leaving a node of which this one asks memory or cores, as they do."""
+        nodes, rows = set(allocation.nodes()), self.state.rows
+        return [
+            other
+            for device, leaving in leavers.items()
+            if device.node in nodes
+            for other, old in leaving
+            if other != job
+            and other in rows
+            and (rows[other].spec.host_memory_gib or rows[other].spec.host_cores)
+            and rows[other].allocation in (None, old)
+        ]
 
     def _apart(self, job: JobId, leaver: JobId, old: Allocation, node: str) -> bool:
         """Whether a job may not begin in another turn either while a leaver is still there.
@@ -381,6 +408,10 @@ class Scheduler:
         specs = [rows[name].spec for name in (job, leaver) if name in rows]
         limited = any(n.name == node and n.device_memory_gib for n in self.cluster.nodes)
         return limited or any(spec.exclusive for spec in specs)
+
+
+def _in_sight(job: Job, blocked: Mapping[JobId, tuple[str, ...]]) -> bool:
+    return job.allocation is not None or job.spec.id not in blocked
 
 
 # Called after every step of a loop: the moment, the facts, the orders, and the scheduler as it then

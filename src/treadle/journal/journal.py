@@ -130,9 +130,9 @@ def _out_of_order(steps: list[Step], now: float, value: object) -> str:
 
 def _append(steps: list[Step], now: float, value: object, number: int) -> None:
     """A step is events, then the decision, then orders; an event after those starts a new step."""
-    if isinstance(value, AttemptEnded):
-        value = value.meaning
-    if value is None or isinstance(value, Noted | RecordFact):
+    if isinstance(value, AttemptEnded) and value.meaning is None and not value.only_on:
+        return
+    if isinstance(value, Noted | RecordFact):
         return
     last = steps[-1] if steps else None
     is_action = isinstance(value, orders.Start | orders.Change | orders.Stop)

@@ -19,6 +19,7 @@ from treadle.core.wording import devices, several
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
+from treadle.policies.live.retrying import Retrying
 from treadle.policies.registry import policy, wrappers_in
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
@@ -183,7 +184,10 @@ def prepare(
     elif settings.lengths not in {"auto", "known"}:
         lengths = forecasts(jobs, settings)
         belief, announced = forecasting(belief, lengths), lengths.announced
-    chosen = made or policy(policy_text(settings), placement(settings.placement), belief)
+    places = placement(settings.placement)
+    chosen = made or policy(policy_text(settings), places, belief)
+    if settings.retry == "classified" and not settings.live:
+        chosen = Retrying(chosen, places)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
     if kind is None:
@@ -215,11 +219,8 @@ def prepare(
 
 
 def policy_text(settings: Settings) -> str:
-    """The policy's whole name: with what is around it live, and what classified retries need."""
-    text = wrapped(settings.policy) if settings.live else settings.policy
-    if settings.retry == "classified" and "elsewhere" not in wrappers_in(text):
-        text += "+elsewhere"
-    return text
+    """The policy's whole name: with what is around it live."""
+    return wrapped(settings.policy) if settings.live else settings.policy
 
 
 def _by_id(jobs: Iterable[JobSpec]) -> dict[JobId, JobSpec]:

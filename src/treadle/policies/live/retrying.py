@@ -1,0 +1,40 @@
+"""Try a failed job again later, and on other nodes: that part of the live decision alone.
+
+Exact simulations with classified retries have it around their policy.
+"""
+
+from math import inf
+
+from treadle.core.job import Job
+from treadle.core.ports import Policy
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.base.placement import Placement
+from treadle.policies.live.eligibility import Eligibility, Level
+from treadle.policies.live.plan import Plan
+from treadle.policies.live.room import avoided_until
+from treadle.policies.wrappers.wrapper import Wrapper
+
+
+class Retrying(Wrapper):
+    """A policy that keeps what a retry rule asked for."""
+
+    def __init__(self, inner: Policy, placement: Placement) -> None:
+        super().__init__(inner)
+        self.in_order = False  # While a job is kept back, others start.
+        self._placement = placement
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        failed = [job for job in snapshot.waiting() if job.failures]
+        if not failed:
+            return self.inner.decide(snapshot)
+        eligible = Eligibility.of(snapshot, self._placement, _all_alike, in_order=False)
+        schedule = self.inner.decide(snapshot.hiding(eligible.hidden))
+        plan = Plan(snapshot, eligible.room)
+        plan.settle(schedule.changes)
+        later = (avoided_until(job) for job in failed if job.avoid and job.id in plan.dropped)
+        until = min(schedule.valid_until, eligible.until, min(later, default=inf))
+        return Schedule(plan.made(), until, schedule.memory)
+
+
+def _all_alike(_: Job) -> Level:
+    return (0, 0)
