@@ -44,7 +44,7 @@ def test_presets_have_the_published_machines_in_racks_of_eighteen(name, nodes, d
     assert preset.nodes[18].rack == "r1"
 
 
-def test_yaml_names_counts_types_and_racks(written):
+def test_yaml_has_every_field_of_a_node(written):
     text = """
 nodes:
   - count: 2
@@ -53,13 +53,14 @@ nodes:
     cores: 96
     memory_gib: 512.5
     rack: r0
+    device_memory_gib: 31.7
   - {name: big, devices: 16}
   - {name: pair, count: 2, devices: 4}
   - devices: 1
 """
     assert cluster(written(text, "c.yaml")).nodes == (
-        Node("n0", 8, "v100", 96, 512.5, "r0"),
-        Node("n1", 8, "v100", 96, 512.5, "r0"),
+        Node("n0", 8, "v100", 96, 512.5, "r0", 31.7),
+        Node("n1", 8, "v100", 96, 512.5, "r0", 31.7),
         Node("big", 16),
         Node("pair-0", 4),
         Node("pair-1", 4),
@@ -74,14 +75,14 @@ nodes:
             "nodes:\n  - count: 2\n    device: 8\n",
             (
                 "c.yaml line 3: unknown key 'device'; did you mean devices? "
-                "(known: name, count, devices, type, cores, memory_gib, rack)"
+                "(known: name, count, devices, type, device_memory_gib, cores, memory_gib, rack)"
             ),
         ),
         (
             "nodes:\n  - {colour: red}\n",
             (
                 "c.yaml line 2: unknown key 'colour' "
-                "(known: name, count, devices, type, cores, memory_gib, rack)"
+                "(known: name, count, devices, type, device_memory_gib, cores, memory_gib, rack)"
             ),
         ),
         ("node:\n  - devices: 2\n", "c.yaml line 1: unknown key 'node'; expected nodes"),
@@ -108,6 +109,23 @@ nodes:
             "nodes:\n  - {devices: 1, memory_gib: inf}\n",
             "c.yaml line 2: memory_gib is inf; expected 0",
         ),
+        (
+            "nodes:\n  - {devices: 1, device_memory_gib: -8}\n",
+            "c.yaml line 2: device_memory_gib is -8; expected 0",
+        ),
+        (
+            "nodes:\n  - {devices: 1, device_memory_gib: 8G}\n",
+            "c.yaml line 2: device_memory_gib is '8G'; expected a number",
+        ),
+        (
+            "nodes:\n  - {devices: 1, rack: [a, b]}\n",
+            "c.yaml line 2: rack has several values; expected a name",
+        ),
+        (
+            f"nodes:\n  - {{devices: 1, cores: {'9' * 400}}}\n",
+            f"c.yaml line 2: cores is {'9' * 40}; expected 0",
+        ),
+        ("nodes:\n  - {[a]: 1}\n", "c.yaml line 2: unknown key "),
         (
             "nodes:\n  - {devices: 1}\nfoo: 1\n",
             "c.yaml line 3: unknown key 'foo'; expected nodes",

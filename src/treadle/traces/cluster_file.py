@@ -3,9 +3,10 @@
     nodes:                       # in the order in which first-fit looks at them
       - count: 8                 # number of equal nodes; default 1
         devices: 8               # devices on each; the only required key
-        type: v100               # default gpu
-        cores: 96                # 0 or omitted: unknown
-        memory_gib: 1600
+        type: v100               # default gpu; cpu for CPU slots
+        device_memory_gib: 32    # of each device; 0 or omitted: unknown, as below
+        cores: 96                # of each node
+        memory_gib: 1600         # of each node
         rack: r0
       - name: big                # one node big; with a count, big-0, big-1, ...
         devices: 16
@@ -14,26 +15,37 @@ Nodes without a name are called n0, n1, ... by their position in the whole list.
 """
 
 from collections.abc import Iterator
-from math import inf
+from typing import Any, NamedTuple
 
 import yaml
 
 from treadle.core.cluster import Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
+from treadle.traces.table import AMOUNT_MAX
+
+
+class _Key(NamedTuple):
+    """What stands behind a key of an entry."""
+
+    field: str  # of a Node
+    kind: type[str] | type[int] | type[float]
+    amount: bool = False  # 0 or more, and 0 where it is unknown
+
 
 _KEYS = {
-    "name": str,
-    "count": int,
-    "devices": int,
-    "type": str,
-    "cores": int,
-    "memory_gib": float,
-    "rack": str,
+    "name": _Key("name", str),
+    "count": _Key("", int),
+    "devices": _Key("device_count", int),
+    "type": _Key("device_type", str),
+    "device_memory_gib": _Key("device_memory_gib", float, amount=True),
+    "cores": _Key("cores", int, amount=True),
+    "memory_gib": _Key("memory_gib", float, amount=True),
+    "rack": _Key("rack", str),
 }
 _KINDS = {str: "a name", int: "a whole number", float: "a number"}
-_AMOUNTS = ("cores", "memory_gib")
 _TEXT_MAX = 16 << 20
+_SHOWN = 40  # characters of a bad value that an error quotes
 
 Entry = dict[str, str | int | float]
 
@@ -94,39 +106,42 @@ def _entry(name: str, item: yaml.Node) -> Entry:
     entry: Entry = {}
     for key, value in item.value:
         where = f"{name} line {key.start_mark.line + 1}"
-        if key.value not in _KEYS:
+        word = key.value if isinstance(key, yaml.ScalarNode) else "[...]"
+        if word not in _KEYS:
             raise InvalidInputError(
-                f"{where}: unknown key {key.value!r}{did_you_mean(str(key.value), _KEYS)} "
+                f"{where}: unknown key {word!r}{did_you_mean(word, _KEYS)} "
                 f"(known: {', '.join(_KEYS)})"
             )
-        if key.value in entry:
-            raise InvalidInputError(f"{where}: {key.value} is given twice; keep one")
-        kind = _KEYS[key.value]
-        try:
-            entry[key.value] = kind(value.value)
-        except (TypeError, ValueError):
-            raise InvalidInputError(
-                f"{where}: {key.value} is {value.value!r}; expected {_KINDS[kind]}"
-            ) from None
-        if key.value in _AMOUNTS and not 0 <= float(entry[key.value]) < inf:
-            raise InvalidInputError(
-                f"{where}: {key.value} is {value.value}; expected 0 or more, and 0 where unknown"
-            )
+        if word in entry:
+            raise InvalidInputError(f"{where}: {word} is given twice; keep one")
+        entry[word] = _value(where, word, value)
     return entry
 
 
-def _node(where: str, entry: Entry, *, place: int, number: int) -> Node:
-    name = str(entry.get("name", f"n{number}"))
-    if "name" in entry and "count" in entry:
-        name = f"{name}-{place}"
+def _value(where: str, word: str, node: yaml.Node) -> str | int | float:
+    key = _KEYS[word]
+    if not isinstance(node, yaml.ScalarNode):
+        raise InvalidInputError(f"{where}: {word} has several values; expected {_KINDS[key.kind]}")
     try:
-        return Node(
-            name,
-            int(entry["devices"]),
-            device_type=str(entry.get("type", "gpu")),
-            cores=int(entry.get("cores", 0)),
-            memory_gib=float(entry.get("memory_gib", 0.0)),
-            rack=str(entry.get("rack", "")),
+        value = key.kind(node.value)
+    except ValueError:
+        raise InvalidInputError(
+            f"{where}: {word} is {node.value!r}; expected {_KINDS[key.kind]}"
+        ) from None
+    if key.amount and not 0 <= value < AMOUNT_MAX:  # type: ignore[operator]  # no amount is text
+        raise InvalidInputError(
+            f"{where}: {word} is {node.value[:_SHOWN]}; expected 0 or more, and 0 where unknown"
         )
+    return value
+
+
+def _node(where: str, entry: Entry, *, place: int, number: int) -> Node:
+    fields: dict[str, Any] = {_KEYS[word].field: value for word, value in entry.items()}
+    counted = fields.pop("", None) is not None
+    name = fields.setdefault("name", f"n{number}")
+    if "name" in entry and counted:
+        fields["name"] = f"{name}-{place}"
+    try:
+        return Node(**fields)
     except InvalidInputError as error:
         raise InvalidInputError(f"{where}: {error}") from None
