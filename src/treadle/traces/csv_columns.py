@@ -1,7 +1,7 @@
 """The columns of Treadle's own CSV: one table, by which files are read, checked and written.
 
 Every field of a JobSpec and of its Profile has a column. An empty cell, like a column that a file
-does not have, stands for the default. docs/trace-csv.md has the same table for people.
+does not have, stands for the default. docs/trace-csv.md has the same table.
 """
 
 import json
@@ -177,7 +177,13 @@ COLUMNS = (
     Column("id", "id", TEXT, "the job's name; no two are equal", required=True),
     Column("submit_s", "submit_at", SECONDS, "when it is submitted", required=True),
     Column("sizes", "sizes", SIZES, "devices; several sizes make it elastic", required=True),
-    Column("iterations", "iterations", WORK, "the work; an iteration takes 1 s", required=True),
+    Column(
+        "iterations",
+        "iterations",
+        WORK,
+        "the work; each takes 1 s unless times say more",
+        required=True,
+    ),
     Column("asked", "asked", COUNT, "the size that its user asks for", as_largest=True),
     # What it needs, and what may be done with it.
     Column("host_memory_gib", "host_memory_gib", GIB, "host memory on each node; 0: any"),
@@ -191,16 +197,16 @@ COLUMNS = (
     # Whose it is.
     Column("owner", "owner", TEXT, "its user"),
     Column("tenant", "tenant", TEXT, "whose quota it counts against"),
-    Column("guaranteed", "guaranteed", FLAG, "it counts against the quota; else best effort"),
+    Column("guaranteed", "guaranteed", FLAG, "0: it may be preempted for guaranteed jobs"),
     Column("priority", "priority", PRIORITY, "higher goes first, with `--live`"),
     Column("deadline_s", "deadline_at", SECONDS, "when it should have ended"),
     Column("retries", "retries", COUNT, "how often it is started again after a failure"),
-    Column("retry_unknown", "retry_unknown", FLAG, "also after a failure of unknown cause"),
+    Column("retry_unknown", "retry_unknown", FLAG, "retry failures of unknown cause too"),
     Column("estimate_s", "estimate_s", SECONDS, "how long its user says it takes; 0: unsaid"),
-    Column("order_work", "order_work", MORE_WORK, "work to rank it by before it ran; 0: all"),
+    Column("order_work", "order_work", MORE_WORK, "work to rank it by before it starts; 0: all"),
     Column("command", "command", LIST, "what it runs"),
     Column("kind", "kind", TEXT, "jobs of one kind are expected to behave alike"),
-    Column("ousted_by", "ousted_by", LIST, "jobs beside which it ran out of device memory"),
+    Column("out_of_memory_with", "ousted_by", LIST, "jobs with which it did not fit a GPU"),
     # How it trains.
     Column("plans", "plans", PLANS, "the execution plans that it can use"),
     Column("load_s", "profile.load_s", SECONDS, "loading data, in one iteration"),
@@ -211,15 +217,15 @@ COLUMNS = (
     Column("measured_size", "profile.size", SIZE, "the size of these times", as_largest=True),
     Column("serial", "profile.serial", SHARE, "the work that more devices do not speed up"),
     Column("curve", "profile.curve", CURVE, "an iteration's seconds at other sizes"),
-    Column("measured", "profile.measured", SIZES, "which sizes of the curve were measured"),
+    Column("measured_sizes", "profile.measured", SIZES, "sizes of the curve that were measured"),
     Column("across_nodes", "profile.across_nodes", FACTOR, "speed across nodes; 0: unknown"),
     Column("across_racks", "profile.across_racks", FACTOR, "speed across racks; 0: unknown"),
-    Column("by_type", "profile.by_type", FACTORS, "speed by device type; 1: the times above"),
+    Column("by_type", "profile.by_type", FACTORS, "speed by device type; the first has 1"),
     Column("restart_s", "profile.restart_s", SECONDS, "a restart, with `--restart-cost profile`"),
     Column("memory_gib", "profile.memory_gib", GIB, "memory used of each GPU; 0: unknown"),
     Column("busy", "profile.busy", SHARE, "time in which its devices work"),
     Column("memory_busy", "profile.memory_busy", SHARE, "time in which their memory is used"),
-    Column("cores", "profile.cores", CORES, "cores used beside each device"),
+    Column("cores_used", "profile.cores", CORES, "cores that it uses for each device"),
     Column("model", "profile.model", TEXT, "the network's name"),
     Column(STATUS, STATUS, TEXT, "how it ended, for statistics"),
 )
