@@ -98,8 +98,6 @@ _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
     first, *around = _PLUS.split(text)
-    if "live" in wrappers_in(text):
-        placement = placement.in_parts()
     twice = [name for name, count in Counter(wrappers_in(text)).items() if count > 1]
     if twice:
         raise InvalidInputError(f"policy {first} is wrapped in {twice[0]} twice; once is enough")

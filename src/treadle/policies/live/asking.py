@@ -64,6 +64,7 @@ class Asking:
             lower = self._lower(level) if stuck else ()
             if lower and self._could_gain(stuck, pool):
                 self._ask(key, pool, stuck, lower=lower)
+        self._start_in_parts(level)
         if len(self._pools) > 1 and not self._policy.in_order:
             self._start_elsewhere(level)
 
@@ -168,6 +169,19 @@ class Asking:
             if not reserved:
                 return []
         return sorted(reserved or ())
+
+    def _start_in_parts(self, level: Level) -> None:
+        """Start those next in line that are larger than a node on parts of as few nodes.
+
+        Placements give such a job whole nodes. It overtakes no job that waits for those.
+        """
+        largest = self._snapshot.cluster.largest_node
+        if not self._plan.room.free.total > largest:
+            return
+        for job in self._waiting:
+            if self._levels[job.id] == level and self._waits(job.id):
+                if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
+                    return
 
     def _start_elsewhere(self, level: Level) -> None:
         """Start jobs that their own pool had no room for on what is left in others."""

@@ -113,8 +113,9 @@ class Live(Wrapper):
             plan.room.quota = lambda job, size: owed.may_have(plan, job, size)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
+        in_turn = self._in_turn(snapshot)
         patient = Patient(snapshot, self._belief, before.patience)
-        reserving = Reserving(plan, self._belief, eligible.fixed.keys())
+        reserving = Reserving(plan, self._belief, eligible.fixed.keys() | in_turn.keys())
         entries = [] if self.strict else patient.entries()
         reserved = reserving.serve(entries, _outranked(snapshot, level_of, eligible.hidden))
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self._belief, plan)
@@ -122,7 +123,6 @@ class Live(Wrapper):
             run_again(plan)
 
         # 3 The policy decides about each level, the highest first, on what is left.
-        in_turn = self._in_turn(snapshot)
         asking = Asking(self.inner, plan, eligible, level_of, before.policy, before.quiet)
         asking.leave_out({*aside, *in_turn})
         for level in asking.levels():

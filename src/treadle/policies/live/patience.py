@@ -16,7 +16,8 @@ none, the devices are reserved that are expected to be free together first, and 
 - if others are still there, the devices are chosen again. A job that outlived the first moment is
   expected to stay for as long as that is past, and nothing starts there in the last quarter.
 
-A job that ran because of its patience is not stopped before it has run for TURN of its last wait.
+A job that ran because of its patience is not stopped before its patience is whole again: until it
+has run for so long that it would have to wait on. One that ran waits for AGAIN_S at least.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -42,8 +43,8 @@ from treadle.policies.wrappers.views import Changes, taking_free
 WAIT_S = 28_800.0
 LENGTHS = 4.0
 AGAIN = 4.0
+AGAIN_S = 3_600.0
 OVERTAKES = 2.0
-TURN = 0.25
 WORTH_S = 300.0  # a job is not started to be stopped again sooner
 _UNLENT = 0.25  # of a moment that was set again: so long nothing starts there
 _LEAST_S = 1.0
@@ -78,15 +79,15 @@ class Patience(NamedTuple):
 
 def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
     """When a waiting job has waited long enough, whoever overtook it."""
-    return job.since_at + max(0.0, _patience_s(job, belief, job.held_at(now)) - job.waited_s)
+    left_s = _patience_s(job, belief, job.held_at(now)) - job.waited_s
+    return job.since_at + max(left_s, AGAIN_S if job.starts else 0.0)
 
 
 def turn_ends_at(job: Job, belief: PerformanceModel, now: float) -> float:
     """Until when a running job is not stopped because it waited long; 0: it did not."""
     before_s = job.held_at(now) - (now - job.begun_at)
-    if job.waited_s < _patience_s(job, belief, before_s) - _MOMENT_S:
-        return 0.0
-    return job.begun_at + TURN * job.last_wait_s
+    over_s = job.waited_s - _patience_s(job, belief, before_s)
+    return job.begun_at + max(over_s, AGAIN_S) / AGAIN if over_s >= -_MOMENT_S else 0.0
 
 
 def _patience_s(job: Job, belief: PerformanceModel, held_s: float) -> float:

@@ -26,6 +26,7 @@ class Plan:
         self.urgent: set[JobId] = set()  # what they cost others is not asked
         self.dropped: dict[JobId, None] = {}  # the policy would have started them
         self.for_whom: dict[JobId, JobId] = {}  # of those that are stopped
+        self._moved: set[Device] = set()  # devices that were given otherwise than chosen
 
     def has(self, name: JobId) -> Allocation | None:
         """What a job is to have, as far as is known."""
@@ -63,14 +64,18 @@ class Plan:
             if held is not None:
                 self.room.take(self.snapshot.jobs[name], held.devices)
 
-    def start_somewhere(self, job: Job) -> None:
-        """Start a waiting job on any devices that suit it, on as many of those it asks for."""
-        sizes = [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
+    def start_somewhere(self, job: Job, above: int = 0) -> bool:
+        """Start a waiting job on any devices that suit it, on as many of those it asks for.
+
+        above: only on more than so many.
+        """
+        sizes = [size for size in reversed(job.spec.sizes) if above < size <= job.spec.asked]
         for size in sizes if DATA_PARALLEL in job.spec.plans else ():
             found = self.room.place(job, size)
             if found is not None:
                 self.give(job, Allocation(found))
-                return
+                return True
+        return False
 
     def made(self) -> dict[JobId, Allocation | None]:
         """The changes, those that only release devices first."""
@@ -109,6 +114,7 @@ class Plan:
         """
         rows = self.snapshot.jobs
         before = {name: self.has(name) for name in changes}
+        self._moved = set[Device]()
         for name in changes:
             if before[name] is not None:
                 self.stop(rows[name])
@@ -132,6 +138,8 @@ class Plan:
         lower: Collection[JobId],
     ) -> bool:
         """Whether these jobs were given what the policy chose, or as much elsewhere."""
+        if not self._moved.isdisjoint(devices):  # One before it was moved there.
+            return len(members) == 1 and self._elsewhere(*members[0], lower)
         gone = self._make_way(devices, lower, members[0][0].id)
         for number, (job, new) in enumerate(members):
             if not self.room.allows(job, devices):
@@ -160,6 +168,7 @@ class Plan:
             if found is None and lower:
                 found = self.make_room(job, size, lower)
             if found is not None:
+                self._moved.update(found)
                 self.give(job, Allocation(found, new.plan))
                 return True
         return False
