@@ -35,7 +35,7 @@ from treadle.policies.live.sharing import Joining, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
-_AGAIN_S = 60.0  # a policy's own timer does not repeat a refusal sooner, if nothing else happens
+_AGAIN_S = 900.0  # what was refused is not weighed again sooner because of a policy's timer
 
 
 class Decision(NamedTuple):
