@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from treadle.core.plan import Plan
     from treadle.core.ports import InterleavingModel, PerformanceModel, Policy
     from treadle.core.ranking import Rank
+    from treadle.core.reasons import Reason
     from treadle.core.scheduler import Scheduler
-    from treadle.core.snapshot import Reason, Schedule, Snapshot
+    from treadle.core.snapshot import Schedule, Snapshot
     from treadle.models.scaling import ScalingModel
     from treadle.policies.base.ordered import Ordered
     from treadle.policies.base.placement import Fit, Placement, placement
@@ -90,7 +91,8 @@ _HOMES = {
     "treadle.core.ports": ("InterleavingModel", "PerformanceModel", "Policy"),
     "treadle.core.ranking": ("Rank",),
     "treadle.core.scheduler": ("Scheduler",),
-    "treadle.core.snapshot": ("Reason", "Schedule", "Snapshot"),
+    "treadle.core.reasons": ("Reason",),
+    "treadle.core.snapshot": ("Schedule", "Snapshot"),
     "treadle.models.scaling": ("ScalingModel",),
     "treadle.policies.base.ordered": ("Ordered",),
     "treadle.policies.base.placement": ("Fit", "Placement", "placement"),

@@ -1,6 +1,6 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -20,12 +20,13 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.why import Place, reason_of
 from treadle.core.wording import too_large
 
 _BY_ARRIVAL = Rank(0.0)
 _NO_JOBS: Mapping[int, int] = MappingProxyType({})
-_NO_NAMES: Set[JobId] = frozenset()
 _NO_DEVICES: Mapping[Device, DeviceClosed] = MappingProxyType({})
 _NO_NODES: Mapping[AttemptId, Collection[str]] = MappingProxyType({})
 
@@ -48,6 +49,8 @@ class Policy(Protocol):
     resizes: bool = False
     # True if it tells CPU slots from GPUs, and gives them only to jobs that can use them.
     knows_slots: bool = False
+    # How it chooses among free devices, for those who ask why a job waits; None: any will do.
+    place: Place | None = None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         """The whole target for now. It must leave the snapshot alone."""
@@ -63,11 +66,9 @@ class Policy(Protocol):
             return too_large(spec.sizes[0], cluster.device_count)
         return None
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        """Why the job waits, or holds what it holds, for people."""
-        if snapshot.jobs[job].allocation is None:
-            return Reason("rank", "it waits for its turn")
-        return Reason("running", "it runs", "it runs")
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        """Why the job waits, or holds what it holds; without another decision."""
+        return reason_of(snapshot, job, self.place, in_order=self.in_order, resizes=self.resizes)
 
     def take_over(self, memory: object) -> object:  # noqa: ARG002
         """What it goes on with of the memory of the policy before it; nothing by default."""
@@ -80,10 +81,6 @@ class Policy(Protocol):
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:  # noqa: ARG002
         """Devices that each tenant is entitled to; None if it has no quotas."""
         return None
-
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:  # noqa: ARG002
-        """Jobs that no other may join, since a quota promises them their devices alone."""
-        return _NO_NAMES
 
 
 class PerformanceModel(Protocol):

@@ -36,14 +36,23 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
     "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
     "priority": ("count", "priority"),  # so many jobs of a higher priority wait
-    "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first
+    "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first, with `asked`
+    "overtaking": ("first_job", "takes_s", "in_s"),  # it would not end before the first can start
     "fragmentation": ("asked", "free", "most"),  # most: free on one node
     "devices": ("asked", "free", "total", "holders"),
+    "dedicated": ("asked", "free", "usable", "large"),  # jobs from `large` devices have whole nodes
+    "locality": ("asked", "nodes", "fewest", "in_s"),  # it waits so long for fewer nodes
+    "tries": ("asked", "tries", "level", "in_s"),  # level: 0 fewest nodes, 1 twice those, 2 any
+    "set-aside": ("asked", "have"),  # devices that are kept for it until it has all
+    "trial-queue": ("asked", "trials", "most", "free"),  # it runs on one device first
     "cost": ("jobs", "cost_s", "gain_s", "in_s"),  # stopping or shrinking these does not pay yet
     "rank": ("ahead",),  # the policy starts others first
     "preempted": ("for_job", "since_s"),
     # A job that holds devices.
     "starting": ("size",),
+    "stopping": ("size",),
+    "cancelling": ("size",),
+    "trial": ("asked", "in_s"),  # on one device, and gets all that it asked for later
     "running": ("size", "least", "most", "asked"),
     "shares": ("size", "jobs"),
     "shrunk": ("size", "for_job"),

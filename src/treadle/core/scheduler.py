@@ -26,8 +26,9 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
+from treadle.core.reasons import Reason
 from treadle.core.retry import RetryRule, fixed
-from treadle.core.snapshot import Reason, Snapshot
+from treadle.core.snapshot import Snapshot
 from treadle.core.state import Counters, Kept, SchedulerState
 from treadle.core.tenancy import Tenancy
 
@@ -186,12 +187,12 @@ class Scheduler:
         return self._without_closed(seen) if state.closed else seen
 
     def why(self, identity: JobId, now: float) -> Reason:
-        """Why a job waits or holds what it holds, in words."""
+        """Why a job waits or holds what it holds."""
         if identity in self.unfit:
-            return Reason("never fits", f"it can never run here: {self.unfit[identity]}")
+            return Reason("never-fits", {"because": self.unfit[identity]})
         if identity in self.blocked:
-            return Reason("held", f"it is held: {', '.join(self.blocked[identity])}")
-        return self.policy.why(self.snapshot(now), identity)
+            return Reason("hold", {"reasons": self.blocked[identity]})
+        return self.policy.reason(self.snapshot(now), identity)
 
     def in_the_way(self, identity: JobId) -> list[JobId]:
         """Jobs that were ordered off devices this job has been given, and are still on them."""

@@ -1,10 +1,10 @@
-"""What a policy may know (Snapshot), and what it answers (Schedule, Reason)."""
+"""What a policy may know (Snapshot), and what it answers (Schedule)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import inf
 from operator import itemgetter
-from typing import Literal, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
@@ -14,35 +14,6 @@ from treadle.core.ranking import Ranking
 from treadle.core.value import value
 
 _IDENTITY = itemgetter(2)  # of an entry of the ranking
-
-Cause = Literal[
-    "never fits",
-    "devices",
-    "fragmentation",
-    "host",
-    "fair share",
-    "order",
-    "rank",
-    "settling",
-    "held",
-    "starting",
-    "running",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """Why a job waits, or holds what it holds: one word to count by, one sentence to read."""
-
-    cause: Cause
-    sentence: str
-    # With what the sentence begins and anyone can see, such as how many devices the job holds.
-    facts: str = field(default="", compare=False)
-
-    @property
-    def choice(self) -> str:
-        """What only the policy knows: the sentence without the facts before it."""
-        return self.sentence.removeprefix(self.facts).removeprefix("; ")
 
 
 class Snapshot(NamedTuple):

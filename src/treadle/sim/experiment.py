@@ -131,10 +131,10 @@ class Spent:
         self.knows_slots = inner.knows_slots
         self.rank = inner.rank
         self.never_fits = inner.never_fits
-        self.why = inner.why
+        self.reason = inner.reason
+        self.place = inner.place
         self.held_back = inner.held_back
         self.quotas = inner.quotas
-        self.unshared = inner.unshared
         self.take_over = inner.take_over
 
     def decide(self, snapshot: Snapshot) -> Schedule:

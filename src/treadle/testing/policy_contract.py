@@ -100,7 +100,7 @@ class _Watched(Policy):
         self._inner = inner
         self.rank = inner.rank  # type: ignore[method-assign]
         self.never_fits = inner.never_fits  # type: ignore[method-assign]
-        self.why = inner.why  # type: ignore[method-assign]
+        self.reason = inner.reason  # type: ignore[method-assign]
         self.held_back = inner.held_back  # type: ignore[method-assign]
 
     def decide(self, snapshot: Snapshot) -> Schedule:

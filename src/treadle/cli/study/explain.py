@@ -16,6 +16,7 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
+from treadle.core.sentences import sentence
 from treadle.core.wording import did_you_mean, duration, listed, several, times
 from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import Experiment, prepare
@@ -77,20 +78,20 @@ def explanation(
         reason = scheduler.why(identity, at_s)
         facts |= {
             "state": str(scheduler.jobs[identity].phase),
-            "cause": reason.cause,
-            "because": reason.sentence,
+            "code": reason.code,
+            "because": sentence(reason),
             "details": _details(experiment, identity, at_s),
         }
     elif identity not in experiment.recorder.histories:
         later = duration(spec.submit_at - at_s)
         facts |= {
             "state": "not submitted",
-            "cause": "not submitted",
+            "code": "not submitted",
             "because": f"it is submitted at {spec.submit_at:g} s, {later} later",
         }
     else:
         story = experiment.recorder.histories[identity]
-        facts |= {"state": story.status, "cause": story.status, "because": _ended(story)}
+        facts |= {"state": story.status, "code": story.status, "because": _ended(story)}
     return facts
 
 

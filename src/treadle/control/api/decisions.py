@@ -30,6 +30,7 @@ from treadle.core.events import Event, JobProgressed
 from treadle.core.job import JobId
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
+from treadle.core.sentences import sentence as reason_text
 from treadle.core.wording import several
 from treadle.journal.codec import encode
 from treadle.policies.live.decide import remembered
@@ -265,7 +266,7 @@ def _asked(context: Context, holds: dict[JobId, Allocation]) -> Reasons:
         if spent():
             break
         if row is not None and row.allocation == allocation:
-            found[job] = context.scheduler.why(job, context.clock.now()).choice
+            found[job] = reason_text(context.scheduler.why(job, context.clock.now()))
     return found
 
 

@@ -155,7 +155,7 @@ def _first(context: Context, free: int) -> JobId | None:
         if spent():
             break
         is_enough = scheduler.jobs[job].spec.sizes[0] <= free
-        if is_enough and scheduler.why(job, now).cause == "fragmentation":
+        if is_enough and scheduler.why(job, now).code == "fragmentation":
             return job
     return None
 

@@ -8,8 +8,6 @@ from treadle.control.jobs import USER
 from treadle.core.events import JobHeld
 from treadle.core.job import Job, JobId
 from treadle.core.wording import devices, several
-from treadle.policies.rubick.rubick import Rubick
-from treadle.policies.wrappers.wrapper import innermost
 
 NAMED_MAX = 3
 TRIED_MAX = 1000  # jobs that a trial does without
@@ -74,11 +72,6 @@ def _by_the_policy(context: Context, row: Job) -> str:
     if waiting and _grows(context, row, without=waiting[:TRIED_MAX]):
         first = several(len(waiting), "job that waits comes", "jobs that wait come")
         return f"{first} first under {context.charge.policy}"
-    asked = innermost(context.scheduler.policy)
-    if isinstance(asked, Rubick):
-        found = asked.why_no_more(context.scheduler.snapshot(context.clock.now()), row.id)
-        if found:
-            return found
     return f"{context.charge.policy} gives it no more"
 
 

@@ -106,8 +106,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Finding:
         text += f"; {drained}"
     if stuck := context.stuck(row.id):
         text += f"; {stuck}"
-    if choice := context.scheduler.why(row.id, now).choice:
-        text += f"; {choice}{scaling_doubt(context, row)}"
+    text += scaling_doubt(context, row)
     return Finding("running", text)
 
 

@@ -23,7 +23,6 @@ from treadle.control.api.queue_order import (
     STOPPING,
     free_devices,
     free_text,
-    idle_devices,
     in_queue,
     position,
 )
@@ -44,10 +43,9 @@ from treadle.control.jobs import (
 )
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
-from treadle.core.snapshot import Reason
+from treadle.core.sentences import sentence
 from treadle.core.wording import (
     devices,
-    free_of,
     listed,
     named_jobs,
     several,
@@ -171,16 +169,7 @@ def brief(
             f"{'it needs at least' if row.spec.elastic else 'it asks for'} {devices(least)} and "
             f"{free_text(context.scheduler, row)}"
         )
-    if host := _host_reason(context, row):
-        return host.cause, host.sentence
     return "rank", f"not asked yet; treadle why {record.id} asks the policy"
-
-
-def _host_reason(context: Context, row: Job) -> Reason | None:
-    """That it waits for host memory or cores; looked up only for jobs that ask for some."""
-    if not (row.spec.host_memory_gib or row.spec.host_cores):
-        return None
-    return None
 
 
 def reason(context: Context, record: JobRecord, row: Job) -> Finding:
@@ -367,10 +356,4 @@ def _bound(context: Context, row: Job) -> Finding | None:
 
 def _queued(context: Context, row: Job) -> Finding:
     found = context.scheduler.why(row.id, context.clock.now())
-    # A policy sees neither closed devices, and takes those that are idle for taken, nor drained
-    # nodes; and it may give away what another job is still leaving.
-    sentence, idle = found.sentence, idle_devices(context.scheduler)
-    for count in dict.fromkeys((0, free_devices(context.scheduler))):
-        seen = free_of(count, context.cluster.device_count)
-        sentence = sentence.replace(seen, free_text(context.scheduler, free=min(count, idle)))
-    return Finding(found.cause, sentence)
+    return Finding(found.code, sentence(found))

@@ -1,6 +1,6 @@
 """The policy in charge: made from its name, with the wrappers that every live policy gets."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from treadle.control.loop.clock import wall
@@ -10,8 +10,10 @@ from treadle.core.events import Event, NodeJoined
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.ranking import Rank, check_rank
+from treadle.core.reasons import Reason
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.core.why import reason_of
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.company.record import CompanyRecord
 from treadle.models.learning.spread import DOUBT
@@ -152,20 +154,11 @@ class Guarded(Wrapper):
         except Exception:  # likewise; nothing is said of them then
             return None
 
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         try:
-            return self.inner.unshared(snapshot)
-        except Exception as error:  # likewise
-            self._note("it cannot say which jobs have their devices alone", error)
-            return frozenset()
-
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        try:
-            return self.inner.why(snapshot, job)
-        except Exception as error:  # likewise
-            if snapshot.jobs[job].allocation is not None:
-                return Reason("running", f"the policy cannot say why ({error})")
-            return Reason("rank", f"it waits for its turn; the policy cannot say more ({error})")
+            return self.inner.reason(snapshot, job)
+        except Exception:  # likewise
+            return reason_of(snapshot, job)
 
     def _note(self, what: str, error: Exception) -> None:
         self._charge.trouble = f"{what}: {error or repr(error)}"

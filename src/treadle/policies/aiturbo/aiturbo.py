@@ -29,7 +29,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only
 from treadle.policies.aiturbo.borda import Ballot, level, raw_level, raw_scores, scores
@@ -122,16 +122,6 @@ class AITurbo(Sharing):
         if full:
             moves.trade(waiting)
         return Schedule(moves.changes, full_at, remembered)
-
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        reason = super().why(snapshot, job)
-        place = _memory(snapshot).places.get(job)
-        if place is None:
-            return reason
-        known = self._lengths.forecast(snapshot.jobs[job], snapshot.now).predictable
-        end = "its end can be predicted" if known else "its end cannot be predicted"
-        sentence = f"{reason.sentence}; level {place.level + 1} of 3, {end}"
-        return Reason(reason.cause, sentence, reason.facts)
 
     def _counted(
         self, active: list[Job], before: Mapping[JobId, Place], now: float

@@ -21,9 +21,8 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
-from treadle.policies.base.why_waiting import why_waiting
 
 Order = Callable[[Job, float], Rank]
 
@@ -42,7 +41,7 @@ class Ordered(Policy):
         quantum_s: float = inf,
     ) -> None:
         self._order = order
-        self._placement = placement
+        self._placement, self.place = placement, placement.place
         self._preemptive = preemptive
         self._repack = repack
         self._quantum_s = quantum_s
@@ -54,9 +53,6 @@ class Ordered(Policy):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         return self._fit.never(spec.asked, cluster)
-
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return why_waiting(snapshot, job, self._placement, in_order=self.in_order)
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.ranking.queue:

@@ -14,9 +14,8 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
-from treadle.policies.base.why_waiting import why_waiting
 
 
 class Sharing(Policy):
@@ -25,16 +24,11 @@ class Sharing(Policy):
     resizes = True
 
     def __init__(self, placement: Placement) -> None:
-        self._placement = placement
+        self._placement, self.place = placement, placement.place
         self._fit = Fit(placement)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         return self._fit.never(spec.sizes[0], cluster)
-
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        spec = snapshot.jobs[job].spec
-        smallest = spec.sizes[0] if spec.elastic else 0
-        return why_waiting(snapshot, job, self._placement, in_order=False, smallest=smallest)
 
     def offers(self, job: Job) -> Sequence[int]:
         """Sizes worth giving to a job, ascending."""

@@ -20,10 +20,9 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
-from treadle.core.snapshot import KEEP, Reason, Schedule, Snapshot
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.turns import add_in_turns
-from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.muri.grouping import Group, Grouping
 
 _Place = tuple[Group, tuple[Device, ...]]
@@ -52,7 +51,7 @@ class Muri(Policy):
         lengths_known: bool,
         autopack: bool,
     ) -> None:
-        self._placement = placement
+        self._placement, self.place = placement, placement.place
         self._belief = belief.ordered("best") if isinstance(belief, Orderable) else belief
         self._grouping = grouping
         self._lengths_known = lengths_known
@@ -61,9 +60,6 @@ class Muri(Policy):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         return self._fit.never(spec.asked, cluster)
-
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return why_waiting(snapshot, job, self._placement, in_order=False)
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.jobs:

@@ -14,7 +14,6 @@ from treadle.core.allocation import Allocation
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.core.waiting_by_kind import Line
-from treadle.core.wording import span
 from treadle.policies.base.in_turn import InTurn
 from treadle.policies.base.quotas import Left
 from treadle.policies.base.restarts import Restarts
@@ -481,18 +480,3 @@ class Decision:
             return True
         fresh = job.allocation is not None and job.allocation.host is None
         return fresh and self._rules.moves and self._curves.planned(job.spec)
-
-    def why_no_more(self, job: Job) -> str:
-        """Why a running job is not given free devices, as a clause; empty: another reason."""
-        rules, curve = self._rules, self._curves.of(job.spec)
-        above = curve.above(job.size)
-        if not above:
-            return "more are expected to bring it little"
-        cost = f"a change costs it {span(rules.change_s(job))}"
-        if (gate_s := self.gated_s(job)) > 0.0:
-            kept = f"keeps {rules.gate:.0%} of its time free of changes"
-            return f"{cost}, and rubick {kept}; it may grow in {span(gate_s)}"
-        speed = self._speed(job, self.holdings.held.get(job.id, NOTHING))
-        if not any(self._pays(job, speed, step.speed) for step in above):
-            return f"{cost} and does not pay before it ends"
-        return ""

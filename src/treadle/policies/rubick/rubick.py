@@ -24,14 +24,13 @@ from math import inf
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import JobSpec
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import devices, free_of
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.wording import devices
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
-from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.rubick.curves import Curves
 from treadle.policies.rubick.decision import Decision
 from treadle.policies.rubick.hosts import Hosts
@@ -73,32 +72,6 @@ class Rubick(Policy):
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._rules.quotas
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        row = snapshot.jobs[job]
-        if row.allocation is not None:
-            return why_waiting(snapshot, job, self._placement, in_order=False)
-        self._kinds.on(snapshot.cluster)
-        spec, curve = row.spec, self._curves.of(row.spec)
-        decision = Decision(snapshot, self._kinds, self._rules)
-        needs, wanted = curve.sizes[0][0], "to run at all"
-        if decision.promised(spec):
-            needs, wanted = curve.minimum, "for the speed that it was promised"
-            left = decision.left(snapshot.holding()).of(spec)
-            if needs > left:
-                whose = "the cluster" if self._rules.quotas is None else f"tenant {spec.tenant!r}"
-                return Reason(
-                    "fair share",
-                    f"it needs {devices(needs)} {wanted}, and the promises of {whose} leave "
-                    f"{max(left, 0.0):g}",
-                )
-        free = snapshot.free.total
-        return Reason(
-            "devices" if needs > free else "fragmentation",
-            f"it needs {devices(needs)} {wanted}; "
-            f"{free_of(free, snapshot.cluster.device_count)}, and too few can be taken "
-            "from running jobs that gain less from theirs",
-        )
-
     def decide(self, snapshot: Snapshot) -> Schedule:
         self._kinds.on(snapshot.cluster)
         decision = Decision(snapshot, self._kinds, self._rules)
@@ -113,11 +86,6 @@ class Rubick(Policy):
             )
             changes = hosts.settled(changes)
         return Schedule(changes, decision.next_gate_at(), memory=decision.memory(changes))
-
-    def why_no_more(self, snapshot: Snapshot, job: JobId) -> str:
-        """Why a running job is not given free devices, as a clause; empty: another reason."""
-        self._kinds.on(snapshot.cluster)
-        return Decision(snapshot, self._kinds, self._rules).why_no_more(snapshot.jobs[job])
 
 
 def rubick(  # noqa: PLR0913  # one for each thing that a user may set

@@ -31,13 +31,14 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import are, devices, several, too_large
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.why import holders_of, holding
+from treadle.core.wording import several, too_large
 from treadle.policies.base.companions import Companions
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
-from treadle.policies.base.why_waiting import why_waiting
 
 GUARANTEED, OPPORTUNISTIC = range(2)  # turns
 _ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that the two kinds do not mix
@@ -124,40 +125,28 @@ class AntMan(Policy):
                 left.use(job.spec, job.size)
         return left
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
         if row.allocation is not None:
-            return why_waiting(snapshot, job, self._placement, in_order=False)
-        asked = row.spec.asked
+            return holding(snapshot, row)
+        asked, total = row.spec.asked, snapshot.cluster.device_count
+        turn = _turn(row.spec)
         if row.spec.guaranteed:
-            left = self._left(snapshot)
-            if asked > left.of(row.spec):
-                return Reason(
-                    "fair share",
-                    f"it asks for {several(asked, 'guaranteed device')} and tenant "
-                    f"{row.spec.tenant!r} has {left.of(row.spec):g} left of its quota",
-                )
-            wish = f"it is guaranteed and asks for {devices(asked)} without another guaranteed job"
-            return Reason("devices", f"{wish}; {self._set_aside(snapshot, job)}")
-        closed = _closed(snapshot, OPPORTUNISTIC)
-        room = sum(device not in closed for device in snapshot.emptied())
-        that = "that no other opportunistic job uses"
-        such = "no such device" if not room else f"only {several(room, 'such device')}"
-        return Reason(
-            "devices",
-            f"it is opportunistic and needs {devices(asked)} {that}; {such} can be given to it now",
-        )
-
-    def _set_aside(self, snapshot: Snapshot, job: JobId) -> str:
-        """What a guaranteed job that waits could have, as a clause."""
-        if not self._hoard:
-            room = _opened(snapshot, _closed(snapshot, GUARANTEED)).total
-            together = "" if room < snapshot.jobs[job].spec.asked else ", and not as it needs them"
-            return f"{several(room, 'such device')} {are(room)} there{together}"
-        hoard = _memory(snapshot).hoards.get(job, ())
-        nodes = " ".join(dict.fromkeys(device.node for device in hoard))
-        where = f" on {nodes}" if nodes else ""
-        return f"{len(hoard)} {are(len(hoard))} set aside for it{where}"
+            left, tenant = self._left(snapshot).of(row.spec), row.spec.tenant
+            if asked > left:
+                quota = (self._quotas or {}).get(tenant, 0.0)
+                used = {"quota": quota, "used": quota - left}
+                return Reason("quota", {"tenant": tenant, **used, "asked": asked})
+            if self._hoard:
+                have = len(_memory(snapshot).hoards.get(job, ()))
+                return Reason("set-aside", {"asked": asked, "have": have})
+        room = _opened(snapshot, _closed(snapshot, turn))
+        if room.total >= asked and row.spec.guaranteed:
+            most = room.most_on_a_node()
+            return Reason("fragmentation", {"asked": asked, "free": room.total, "most": most})
+        taken = [device for device in snapshot.tenants if not room.holds((device,))]
+        numbers = {"asked": asked, "free": room.total, "total": total}
+        return Reason("devices", {**numbers, "holders": holders_of(snapshot, taken)})
 
 
 class _Decision:

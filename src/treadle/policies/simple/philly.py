@@ -25,11 +25,12 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import are, devices, several, too_large
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.core.why import reason_of, too_few
+from treadle.core.wording import too_large
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.quotas import by_tenant
-from treadle.policies.base.why_waiting import why_waiting
 from treadle.policies.simple.philly_tries import ROUNDING, Memory, Rules, Wait
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
@@ -46,8 +47,6 @@ PHILLY_NODES: Mapping[str, float] = {
     "103959": 8,
     "0e4a51": 32,
 }
-# By level of locality.
-_PUTS_UP = ("as few nodes as it needs", "up to twice the nodes it needs", "any place")
 
 
 def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
@@ -125,28 +124,20 @@ class Philly(Policy):
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float]:
         return Shares(snapshot, self._rules).quotas()
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
         wait = _memory(snapshot).at(snapshot.now, self._rules).get(job)
-        if row.allocation is not None or wait is None:
-            return why_waiting(snapshot, job, self._places.ideal, in_order=False)
         tenant, size = row.spec.tenant, row.spec.asked
+        if row.allocation is not None or wait is None:
+            return reason_of(snapshot, job, self._places.ideal.place)
         if wait.fair_share:
             shares = Shares(snapshot, self._rules)
-            over = "borrow what others want" if shares.allowed(tenant, size) else "hold too many"
-            return Reason(
-                "fair share",
-                f"tenant {tenant or '(none)'} has {devices(shares.used[tenant])} of a quota of "
-                f"{shares.quota(tenant):.4g}; with {size} more it would {over}",
-            )
-        puts_up = _PUTS_UP[self._rules.level(wait.tries)]
-        free = snapshot.free.total
-        return Reason(
-            "devices" if size > free else "fragmentation",
-            f"it asks for {devices(size)} and {free} {are(free)} free; "
-            f"{several(wait.tries, 'try', 'tries')} failed, it now looks for {puts_up} and tries "
-            f"again in {max(wait.next_try_at - snapshot.now, 0.0):g} s",
-        )
+            used, quota = shares.used[tenant], shares.quota(tenant)
+            counts = {"quota": quota, "used": used, "asked": size}
+            return Reason("quota", {"tenant": tenant, **counts})
+        in_s = max(wait.next_try_at - snapshot.now, 0.0)
+        numbers = {"asked": size, "tries": wait.tries, "level": self._rules.level(wait.tries)}
+        return too_few(snapshot, size) or Reason("tries", {**numbers, "in_s": in_s})
 
 
 class Shares:

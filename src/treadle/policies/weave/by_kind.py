@@ -17,7 +17,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.workers import is_cpu_only
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
@@ -25,7 +25,6 @@ from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.kinds import Kind, speeds_on, view
 from treadle.policies.weave.promises import promised_size, within
 from treadle.policies.weave.split import Offer, split
-from treadle.policies.weave.why import Unseen
 from treadle.policies.weave.worth import worths
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
@@ -44,10 +43,6 @@ class OneKind(Policy, Protocol):
     def decide(self, snapshot: Snapshot, others: int = 0) -> Schedule:
         """others: jobs in the system that are not in the snapshot, far back in the queue."""
         ...
-
-    def why(
-        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
-    ) -> Reason: ...
 
     def value(self, job: Job, now: float) -> float:
         """What jobs are ordered by."""
@@ -138,37 +133,9 @@ class ByKind:
         changes = Schedule.whole(snapshot, targets).changes
         return Schedule(changes, until, Memory(tuple(memories)))
 
-    def why(self, snapshot: Snapshot, job: JobId, hidden: Unseen) -> Reason | None:
-        """Why the job waits or holds what it holds, of the kind that it is given; None: it is given
-        none, as a job on a node that is drained."""
-        memory = self._memory(snapshot)
-        choice = self._counted(snapshot, self._choice(snapshot, memory, asked=job))
-        if job not in choice.kinds:
-            return None
-        number, row = choice.kinds[job], snapshot.jobs[job]
-        kind = self._kinds[number]
-        if row.allocation is not None and not kind.part(row.allocation):
-            return Reason(
-                "running", f"it runs, and the next decision would move it to {kind.name}s"
-            )
-        seen = self._view(snapshot, choice, number, memory)
-        reason = self._each[number].why(seen, job, choice.others[number], hidden)
-        where = f"on {kind.name}s: "
-        return Reason(reason.cause, where + reason.sentence, where + reason.facts)
-
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
-        """Jobs that are promised their devices alone, on any kind."""
-        memory = self._memory(snapshot)
-        choice = self._counted(snapshot, self._choice(snapshot, memory))
-        found: set[JobId] = set()
-        for number, policy in enumerate(self._each):
-            found |= policy.unshared(self._view(snapshot, choice, number, memory))
-        return found
-
     # -- kinds ----------------------------------------------------------------------------------
 
-    def _choice(self, snapshot: Snapshot, memory: Memory, asked: JobId | None = None) -> _Choice:
-        """asked: a job that is looked at wherever it is."""
+    def _choice(self, snapshot: Snapshot, memory: Memory) -> _Choice:
         now, none = snapshot.now, [0] * len(self._kinds)
         jobs, rest = self._looked_at(snapshot)
         if not jobs:
@@ -185,7 +152,7 @@ class ByKind:
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
         if not rest:
             return _Choice(kinds, none)
-        for job in self._further(rest, asked):
+        for job in self._further(rest):
             kinds[job.id] = self._cheapest(job, prices)
         unseen = len(jobs) + len(rest) - len(kinds)
         seen = Counter(kinds.values())
@@ -216,14 +183,14 @@ class ByKind:
             count += 1
         return [*jobs, *queue[:count]], queue[count:]
 
-    def _further(self, rest: Sequence[Job], asked: JobId | None) -> list[Job]:
+    def _further(self, rest: Sequence[Job]) -> list[Job]:
         """Those too far back to be weighed that are given a kind nevertheless, in order: ten
         thousand take half a second."""
         if self._quotas is not None or len(rest) <= _FURTHER:
             return list(rest)
         behind = rest[_FURTHER:]
         patient = {job.id for job in nsmallest(_PATIENT, behind, key=_waiting_since)}
-        return [*rest[:_FURTHER], *(job for job in behind if job.id in patient or job.id == asked)]
+        return [*rest[:_FURTHER], *(job for job in behind if job.id in patient)]
 
     def _offers(self, job: Job, now: float) -> Iterator[Offer]:
         """What a job would get done; of a kind on which it is not, less what its move costs."""

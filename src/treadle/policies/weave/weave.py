@@ -13,8 +13,7 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -24,7 +23,7 @@ from treadle.core.company import smallest_device_gib
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
@@ -32,7 +31,7 @@ from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.anew import MANY, Anew
 from treadle.policies.weave.by_kind import ByKind
 from treadle.policies.weave.company import Company
-from treadle.policies.weave.curve import Alone, Curve, Curves
+from treadle.policies.weave.curve import Alone, Curves
 from treadle.policies.weave.decision import Decision, Plan
 from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
 from treadle.policies.weave.levers import Levers, factory
@@ -49,8 +48,6 @@ from treadle.policies.weave.promises import (
     urgency,
 )
 from treadle.policies.weave.racks import WithinRacks
-from treadle.policies.weave.why import JOBS_MAX, Asked, Instead, Unseen, unseen, why_so
-from treadle.policies.weave.why_waits import Waits, why_waits
 from treadle.policies.weave.worth import worths
 
 _FIRST = -1.0  # what jobs are ordered by that have waited too long
@@ -193,15 +190,6 @@ class Weave(Sharing):
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._levers.quotas
 
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
-        if self._levers.quotas is None:
-            return frozenset()
-        snapshot = _without_drained(snapshot)
-        by_kind = self._kinds(snapshot.cluster)
-        if by_kind is not None:
-            return by_kind.unshared(snapshot)
-        return self._owed(snapshot, list(snapshot.holding()), _memory(snapshot)).promised.keys()
-
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)
         return super().never_fits(spec, cluster) if by_kind is None else by_kind.never_fits(spec)
@@ -299,54 +287,6 @@ class Weave(Sharing):
         allocations = place(snapshot, self._near, groups, decision.each_alone())
         return self._plans.named(snapshot.jobs, allocations)
 
-    def why(
-        self, snapshot: Snapshot, job: JobId, others: int = 0, hidden: Unseen | None = None
-    ) -> Reason:
-        """hidden: jobs that are neither in the snapshot nor counted as others."""
-        row = snapshot.jobs[job]
-        hidden = hidden or unseen(snapshot, row)
-        by_kind = self._kinds(snapshot.cluster)
-        reason = None if by_kind is None else by_kind.why(_without_drained(snapshot), job, hidden)
-        if reason is not None:
-            return reason
-        reason = super().why(snapshot, job)
-        snapshot = _without_drained(snapshot)
-        holding = list(snapshot.holding())
-        memory = _memory(snapshot)
-        total = len(holding) + len(snapshot.ranking.queue) + others
-        if row.allocation is None and self._levers.quotas is not None:
-            clause = self._why_waits(snapshot, row, self._levers.quotas, total)
-            return replace(reason, sentence=f"{reason.sentence}; {clause}") if clause else reason
-        if not any(one.id == job for one in holding):
-            return reason
-
-        def decided(spec: JobSpec | None, curve: Curve | None) -> tuple[Decision, Plan]:
-            instead = None if spec is None or curve is None else (spec, curve)
-            decision = self._decision(snapshot, holding, memory, total, instead=instead)
-            return decision, decision.best(snapshot.supply, memory.fold)[1]
-
-        asked = Asked(*(row, snapshot, *decided(None, None), decided, self._restart_s(row), hidden))
-        so = why_so(asked)
-        return Reason(reason.cause, f"{reason.sentence}; {so}", reason.facts)
-
-    def _why_waits(self, snapshot: Snapshot, row: Job, quotas: Quotas, total: int) -> str:
-        holding, memory = list(snapshot.holding()), _memory(snapshot)
-
-        def runs_without() -> bool:
-            if total > JOBS_MAX:
-                return False
-            decision = self._decision(snapshot, holding, memory, total, promises=False)
-            plan = decision.best(snapshot.supply, memory.fold)[1]
-            return decision.group_of(plan, row.id) is not None
-
-        promises = self._owed(snapshot, holding, memory).promised
-        return why_waits(
-            Waits(
-                *(row, snapshot, self._placement, quotas, promises, self._promised_size),
-                runs_without,
-            )
-        )
-
     def _decision(
         self,
         snapshot: Snapshot,
@@ -355,18 +295,14 @@ class Weave(Sharing):
         total: int,
         *,
         grows: bool = True,
-        promises: bool = True,
-        instead: tuple[JobSpec, Curve] | None = None,
     ) -> Decision:
         """The jobs in order: those that hold devices, and as much of the queue as could share.
 
         total: jobs in the system.
         grows: whether jobs may get more than they were promised.
-        promises: whether quotas count.
-        instead: what a job is taken to be; it is then served whatever it is worth.
         """
         now, queue = snapshot.now, snapshot.ranking.queue
-        owed = self._owed(snapshot, holding, memory, promises=promises)
+        owed = self._owed(snapshot, holding, memory)
         overdue, chosen = owed.overdue, owed.names
         rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
         demand = _LOOK * snapshot.supply
@@ -392,28 +328,15 @@ class Weave(Sharing):
         most = snapshot.supply
         worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
         left = [self._to_gain(job, now) for job in jobs]
-        curves = self._curves
-        if instead is not None:
-            spec, curve = instead
-            curves = Instead(curves, spec.id, curve)
-            jobs = [job._replace(spec=spec) if job.id == spec.id else job for job in jobs]
-            owed = owed._replace(overdue=owed.overdue | {spec.id})
         return Decision(
-            *(self._company, self._levers, jobs, worth, left, curves, snapshot.supply, owed)
+            *(self._company, self._levers, jobs, worth, left, self._curves, snapshot.supply, owed)
         )
 
-    def _owed(
-        self,
-        snapshot: Snapshot,
-        holding: Sequence[Job],
-        memory: _Memory,
-        *,
-        promises: bool = True,
-    ) -> Owed:
+    def _owed(self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory) -> Owed:
         """Jobs that have waited too long, and guaranteed ones that get what they were promised."""
         overdue, supply = self._overdue(snapshot, holding), snapshot.supply
         quotas, now = self._levers.quotas, snapshot.now
-        if quotas is None or not promises:
+        if quotas is None:
             return Owed(first(overdue, supply))
         made = promised(
             *(snapshot, self._placement, quotas),

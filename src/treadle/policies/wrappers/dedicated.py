@@ -13,8 +13,8 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import are, several
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import Changes, free_after
 from treadle.policies.wrappers.wrapper import Wrapper
@@ -57,27 +57,18 @@ class Dedicated(Wrapper):
                 return Schedule(changes, schedule.valid_until, schedule.memory)
             shown = shown.hiding(self._held_up(shown, refused))
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked
         free = snapshot.free.total
-        reason = self.inner.why(self.inside(snapshot), job)
-        if row.allocation is not None or size > free or reason.cause == "order":
+        reason = self.inner.reason(self.inside(snapshot), job)
+        if row.allocation is not None or size > free or reason.code == "order":
             return reason
-        if size >= self._large and _empty(snapshot.free, size) is None:
-            return Reason(
-                "fragmentation",
-                f"it asks for {several(size, 'device')} and {free} {are(free)} free, but jobs from "
-                f"{several(self._large, 'device')} on get nodes to themselves, and too few are "
-                "empty",
-            )
-        beside = self._beside_large(snapshot)
-        if size > free - len(beside):
-            return Reason(
-                "fragmentation",
-                f"it asks for {several(size, 'device')}, and {len(beside)} of the {free} free "
-                f"ones are beside jobs that have their nodes to themselves",
-            )
-        return reason
+        usable = free - len(self._beside_large(snapshot))
+        crowded = size >= self._large and _empty(snapshot.free, size) is None
+        if not crowded and size <= usable:
+            return reason
+        numbers = {"asked": size, "free": free, "usable": usable, "large": self._large}
+        return Reason("dedicated", numbers)
 
     def _held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> Iterable[JobId]:
         """The refused, and if jobs never overtake, all behind the first of them."""

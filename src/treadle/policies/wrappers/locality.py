@@ -13,8 +13,8 @@ from treadle.core.allocation import Allocation
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import devices
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Count, Placement, nodes_needed
 from treadle.policies.wrappers.views import free_after, plain, starts
 from treadle.policies.wrappers.wrapper import Refusing
@@ -59,21 +59,16 @@ class Locality(Refusing):
                     refused[identity] = until
         return refused
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked
         until = self._patient_until(row)
         if row.allocation is None and until > snapshot.now and size <= snapshot.free.total:
             found = self._anywhere.place(snapshot.free, size)
             nodes, needed = len({d.node for d in found or ()}), nodes_needed(snapshot.free, size)
             if nodes > needed:
-                return Reason(
-                    "fragmentation",
-                    f"it asks for {devices(size)}, which are free on {nodes} nodes and would fit "
-                    f"on {needed}; it waits for that up to {until - snapshot.now:g} s more, "
-                    f"{100 * self._share:g} % of its predicted run time, then takes any free "
-                    "devices",
-                )
-        return self.inner.why(self.inside(snapshot), job)
+                numbers = {"asked": size, "nodes": nodes, "fewest": needed}
+                return Reason("locality", {**numbers, "in_s": until - snapshot.now})
+        return self.inner.reason(self.inside(snapshot), job)
 
     def _relaxed(self, snapshot: Snapshot, schedule: Schedule) -> Schedule:
         """Start jobs that have waited long enough on any free devices."""

@@ -11,7 +11,8 @@ from math import inf
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.expected import alone_s, releases
 from treadle.policies.wrappers.views import Changes, free_after, starts
@@ -71,20 +72,16 @@ class Overtaking(Refusing):
                 return place
         return len(queue)
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        reason = self.inner.why(self.inside(snapshot), job)
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        reason = self.inner.reason(self.inside(snapshot), job)
         first = next(snapshot.waiting(), None)
-        if reason.cause != "rank" or first is None or first.id == job:
+        if reason.code != "rank" or first is None or first.id == job:
             return reason
         in_s = self.starts_at(snapshot, first, {}) - snapshot.now
         takes_s = self._alone_s(snapshot.jobs[job], snapshot.now)
         if takes_s <= self._limit * in_s:
             return reason
-        return Reason(
-            "order",
-            f"it would take {takes_s:g} s, and job {first.id} ahead of it is estimated to start "
-            f"in {in_s:g} s; only jobs that end before that may overtake",
-        )
+        return Reason("overtaking", {"first_job": first.id, "takes_s": takes_s, "in_s": in_s})
 
     def starts_at(self, snapshot: Snapshot, job: Job, changes: Changes) -> float:
         """When a job could start if these changes were made and no job arrived."""

@@ -16,8 +16,8 @@ from treadle.core.allocation import Allocation
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel, Policy
-from treadle.core.snapshot import Reason, Schedule, Snapshot
-from treadle.core.wording import several
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Placement
 from treadle.policies.wrappers.views import letting_go, plain
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -75,23 +75,16 @@ class TrySmall(Remembering):
         memory = Note(frozenset((*tried, *begun)), schedule.memory)
         return Schedule(changes, min(until, schedule.valid_until), memory)
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, trials = snapshot.jobs[job], self._trials(snapshot)
         asked = row.spec.asked
         if row in trials:
-            left_s = self._ends_at(row) - snapshot.now
-            return Reason(
-                "running",
-                f"it is tried on 1 device for {left_s:g} s more before {asked} are given to it",
-            )
+            return Reason("trial", {"asked": asked, "in_s": self._ends_at(row) - snapshot.now})
         if row.allocation is None and _untried(row):
-            return Reason(
-                "devices",
-                f"it asks for {several(asked, 'device')} and is to be tried on 1 first; "
-                f"{len(trials)} of {self._pool} trials are under way, "
-                f"{several(snapshot.free.total, 'device is', 'devices are')} free",
-            )
-        return self.inner.why(self.inside(snapshot), job)
+            free = snapshot.free.total
+            numbers = {"asked": asked, "trials": len(trials), "most": self._pool, "free": free}
+            return Reason("trial-queue", numbers)
+        return self.inner.reason(self.inside(snapshot), job)
 
     def _trials(self, snapshot: Snapshot) -> list[Job]:
         """Jobs that are being tried now."""

@@ -6,7 +6,7 @@ wrapped again, so each relies only on the contract of a policy.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from math import inf
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +14,8 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.ranking import Rank
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.reasons import Reason
+from treadle.core.snapshot import Schedule, Snapshot
 
 
 class Note(NamedTuple):
@@ -43,8 +44,8 @@ class Wrapper(Policy):
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         return self.inner.never_fits(spec, cluster)
 
-    def why(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return self.inner.why(self.inside(snapshot), job)
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return self.inner.reason(self.inside(snapshot), job)
 
     def take_over(self, memory: object) -> object:
         return self.inner.take_over(memory)
@@ -54,10 +55,6 @@ class Wrapper(Policy):
 
     def quotas(self, snapshot: Snapshot) -> Mapping[str, float] | None:
         return self.inner.quotas(snapshot)
-
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
-        # Not `inside`: a promise holds for jobs that are hidden from the inner policy too.
-        return self.inner.unshared(snapshot)
 
     def inside(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot as the inner policy is to be given it."""
@@ -98,9 +95,6 @@ class Remembering(Wrapper):
     def inside(self, snapshot: Snapshot) -> Snapshot:
         note = snapshot.memory
         return snapshot._replace(memory=note.inner if isinstance(note, Note) else None)
-
-    def unshared(self, snapshot: Snapshot) -> Set[JobId]:
-        return self.inner.unshared(self.inside(snapshot))
 
     def take_over(self, memory: object) -> object:
         return Note(self.own_part(memory), self.inner.take_over(memory))
