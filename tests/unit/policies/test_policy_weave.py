@@ -252,7 +252,7 @@ def test_a_job_that_scales_evenly_runs_on_a_cluster_smaller_than_its_largest_siz
 
 
 def test_gangs_that_find_no_place_do_not_hide_jobs_behind_them() -> None:
-    world = World("weave+steady", 8)
+    world = World("weave+live", 8)
     world.step(0.0, JobSubmitted(JobSpec("fixed", 1e5, resumable=False, profile=COMPUTES)))
     gangs = [submitted(f"gang{n}", 10.0, (8,)) for n in range(12)]
     world.step(100.0, *gangs, *(submitted(f"j{n}", 1e4) for n in range(5)))

@@ -34,6 +34,7 @@ from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only
 from treadle.policies.aiturbo.borda import Ballot, level, raw_level, raw_scores, scores
 from treadle.policies.aiturbo.moves import Moves, Values, cpu_nodes
+from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Count, Fit, Placement
 from treadle.policies.base.shares import Sharing
 
@@ -200,7 +201,7 @@ def aiturbo(
     limits: tuple[float, ...] = (36000.0, 360000.0),
     patience: float = 2.0,
     patience_s: float = 1800.0,
-    restart_s: float = 30.0,
+    restart_s: float = RESTART_S,
 ) -> AITurbo:
     """Least service and best value by a Borda count, in three levels; sizes by marginal value."""
     if fidelity not in {"ours", "raw"}:

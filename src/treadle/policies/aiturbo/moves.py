@@ -24,6 +24,7 @@ from treadle.core.snapshot import Snapshot
 from treadle.models.forecasts import Forecaster
 from treadle.models.workers import is_cpu_only, says_slots, takes_slots
 from treadle.policies.afs.afs import Revisable
+from treadle.policies.base.costs import resize_s
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.shares import kept
 
@@ -130,7 +131,7 @@ class Values:
 
     def pays_s(self, spec: JobSpec) -> float:
         """What a move of a running job must save."""
-        return _PAYS * max(self._restart_s, spec.profile.restart_s)
+        return _PAYS * resize_s(spec, self._restart_s)
 
 
 class _State(NamedTuple):

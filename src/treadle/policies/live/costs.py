@@ -23,13 +23,11 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
+from treadle.policies.base.costs import change_s
 from treadle.policies.live.room import asks_host
 from treadle.policies.wrappers.views import Changes
 
 TIMES = 4.0
-# What is assumed where nothing was measured. A later row of this table is cheaper than a restart:
-# to freeze or suspend a job.
-RESTART_S = 30.0
 SOON_S = 1.0  # a part that does not pay is not looked at again sooner
 
 
@@ -44,26 +42,6 @@ class Part(NamedTuple):
     @property
     def pays(self) -> bool:
         return self.gain_s >= TIMES * self.cost_s
-
-
-def restart_s(job: Job) -> float:
-    """What a stop and a start from the checkpoint cost the job."""
-    return job.spec.profile.restart_s or RESTART_S
-
-
-def change_s(job: Job, new: Allocation | None) -> float:
-    """What it costs a running job to go from what it holds to this."""
-    held, resize_s = job.allocation, job.spec.profile.resize_s
-    if new is None or held is None or not resize_s:
-        return restart_s(job)
-    live = new.size != held.size and new.host == held.host and _nested(held, new)
-    return resize_s if live else restart_s(job)
-
-
-def _nested(held: Allocation, new: Allocation) -> bool:
-    """Whether it only gains or only loses devices: its other ranks go on where they are."""
-    mine, others = set(held.devices), set(new.devices)
-    return mine <= others or others <= mine
 
 
 def left_s(job: Job, belief: PerformanceModel, now: float) -> float:

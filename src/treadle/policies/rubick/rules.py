@@ -6,6 +6,7 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobId
+from treadle.policies.base.costs import restart_s
 from treadle.policies.base.quotas import Quotas
 
 
@@ -21,9 +22,8 @@ class Rules:
     quotas: Quotas | None = None  # None: the whole cluster
 
     def change_s(self, job: Job) -> float:
-        """What a change costs a job: as it was measured, if that is less than is usual."""
-        measured_s = job.spec.profile.restart_s
-        return min(self.restart_s, measured_s) if measured_s > 0 else self.restart_s
+        """What a change costs a job."""
+        return restart_s(job.spec, self.restart_s)
 
 
 class Memory(NamedTuple):

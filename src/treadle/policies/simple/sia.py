@@ -23,6 +23,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.plans.space import shape_of
+from treadle.policies.base.costs import resize_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.restarts import Restarts
 from treadle.policies.base.shares import Sharing
@@ -70,8 +71,8 @@ class Sia(Sharing):
         smallest, slowest = sizes[0]
         factor = 1.0
         if job.allocation is not None:
-            held_s = job.held_at(now)
-            factor = (held_s - restarts * self._restart_s) / (held_s + self._restart_s or 1.0)
+            held_s, change_s = job.held_at(now), resize_s(job.spec, self._restart_s)
+            factor = (held_s - restarts * change_s) / (held_s + change_s or 1.0)
             factor = max(factor, 1e-3)
         return [
             (

@@ -13,6 +13,7 @@ from treadle.core.job import Job
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.base.costs import restart_s
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
 from treadle.policies.rubick.curves import Curves
@@ -33,14 +34,15 @@ class Synergy(Ordered):
     def decide(self, snapshot: Snapshot) -> Schedule:
         schedule = super().decide(snapshot)
         self._curves.on(snapshot.cluster)
-        hosts = Hosts(
-            snapshot, self._curves, change_s=lambda _: self._restart_s, may_change=_always
-        )
+        hosts = Hosts(snapshot, self._curves, change_s=self._change_s, may_change=_always)
         changes = {
             identity: None if new is None else self._as_asked(snapshot.jobs[identity], new)
             for identity, new in schedule.changes.items()
         }
         return replace(schedule, changes=hosts.settled(changes))
+
+    def _change_s(self, job: Job) -> float:
+        return restart_s(job.spec, self._restart_s)
 
     def _as_asked(self, job: Job, allocation: Allocation) -> Allocation:
         """The same under its user's plan, where there is one."""

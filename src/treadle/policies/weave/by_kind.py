@@ -19,6 +19,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.workers import is_cpu_only
+from treadle.policies.base import costs
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.curve import Alone, Curve, Curves
@@ -200,10 +201,10 @@ class ByKind:
             return
         held = [bool(kind.part(job.allocation)) for kind in self._kinds]
         left = max(min(one.left(job, now) for one in self._able(job)), _LEAST)
-        restart_s = job.spec.profile.restart_s or self._restart_s
+        move_s = costs.restart_s(job.spec, self._restart_s)
         for number, devices, rate in offers:
             moves = not held[number]
-            yield Offer(number, devices, rate / (1.0 + restart_s * rate / left) if moves else rate)
+            yield Offer(number, devices, rate / (1.0 + move_s * rate / left) if moves else rate)
 
     def _home(self, job: Job) -> int:
         """The number of the kind on which it runs; -1: on none."""

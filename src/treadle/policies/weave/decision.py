@@ -6,13 +6,14 @@ What runs now is one more plan. With many jobs most decisions only carry it on: 
 changed, and move few jobs.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.policies.base.costs import resize_s, restart_s
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curve, Curves
 from treadle.policies.weave.improve import Search
@@ -64,7 +65,10 @@ class Decision:
         self._places = {job: place for place, job in enumerate(owed.promised)}
         self._curves = [curves.of(job.spec, most) for job in jobs]
         self._held = [job.size for job in jobs]
-        self._costs = [self._cost(i) if held else 0.0 for i, held in enumerate(self._held)]
+        self._costs, self._resizes = (
+            [self._cost(i, each) if held else 0.0 for i, held in enumerate(self._held)]
+            for each in (restart_s, resize_s)
+        )
         self._stops = [(i, self._stop_cost(i)) for i, held in enumerate(self._held) if held]
         self._members: dict[tuple[int, int], Member] = {}
         self._singles: dict[tuple[int, int], Group] = {}
@@ -267,9 +271,10 @@ class Decision:
         for i, (held, curve, worth) in enumerate(
             zip(self._held, self._curves, self._worth, strict=True)
         ):
-            stays = 1.0 + self._levers.keep * self._costs[i]
+            stops = 1.0 + self._levers.keep * self._costs[i]
+            resized = 1.0 + self._levers.keep * self._resizes[i]
             for rung, step in enumerate(curve.steps):
-                value = worth * step.gain
+                value, stays = worth * step.gain, resized if rung else stops
                 if any_owed and rung == 0 and self._is_owed(i):
                     value = inf
                 elif held:
@@ -389,12 +394,11 @@ class Decision:
             for i in group.members
         )
 
-    def _cost(self, i: int) -> float:
-        """What a restart costs a job that runs, as a share of the work that it would do until it
+    def _cost(self, i: int, of: Callable[[JobSpec, float], float]) -> float:
+        """What a change costs a job that runs, as a share of the work that it would do until it
         ends."""
-        job = self._jobs[i]
-        restart_s = job.spec.profile.restart_s or self._levers.restart_s
-        return min(restart_s / max(self._left[i] / self._held[i], 1e-9), 1.0)
+        cost_s = of(self._jobs[i].spec, self._levers.restart_s)
+        return min(cost_s / max(self._left[i] / self._held[i], 1e-9), 1.0)
 
     def _member(self, i: int, size: int) -> Member:
         known = self._members.get((i, size))
@@ -403,9 +407,11 @@ class Decision:
             held = job.allocation
             home = held.devices[0] if held is not None and len(held.devices) == size else None
             value = self._worth[i] * self._curves[i].rates[size]
-            cost = value * min(self._levers.keep * self._costs[i], 1.0) if held is not None else 0.0
-            if held is not None and home is None:  # It would be resized.
-                value, cost = value - cost, 0.0
+            keep, cost = self._levers.keep, 0.0
+            if home is not None:
+                cost = value * min(keep * self._costs[i], 1.0)
+            elif held is not None:  # It would be resized.
+                value -= value * min(keep * self._resizes[i], 1.0)
             known = Member(job.spec, self._company.kind(job.spec), value, home, cost)
             self._members[i, size] = known
         return known

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.policies.base.companions import GROUP_MAX
+from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas, quotas
 
@@ -22,7 +23,7 @@ class Levers(NamedTuple):
     least: float = 1.05  # what company must get done, where one job alone gets 1 done
     stay: float = 0.02  # so much better another fold must be before all is regrouped
     keep: float = 1.0  # weight of restarts
-    restart_s: float = 30.0  # what a restart takes, where it was not measured
+    restart_s: float = RESTART_S  # what a restart takes, where it was not measured
     patience: float = 20.0  # times what it still runs, after which a waiting job goes first; 0: off
     deadline: float = 0.5  # what a job gains in worth that has no time to lose
     quotas: Quotas | None = None

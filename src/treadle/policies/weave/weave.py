@@ -25,6 +25,7 @@ from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
+from treadle.policies.base.costs import restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.shares import Sharing
@@ -158,7 +159,7 @@ class Weave(Sharing):
         return min(self.left(job, now), since_s * job.size) if job.size else inf
 
     def _restart_s(self, job: Job) -> float:
-        return job.spec.profile.restart_s or self._levers.restart_s
+        return restart_s(job.spec, self._levers.restart_s)
 
     def _settles_at(self, job: Job, now: float, *, changed: bool, looks: int) -> float:
         """When another change of the job costs much less than now; inf: it does not.

@@ -1,0 +1,40 @@
+"""What a change costs a running job, in seconds: one table for every policy.
+
+    change                                         as measured          not measured
+    another size, the other ranks go on            profile.resize_s     it restarts
+    another plan, other devices or other cores     profile.restart_s    RESTART_S
+    a stop, and a start later                      profile.restart_s    RESTART_S
+
+To freeze and to suspend a job will be further rows, cheaper than a stop. A policy whose authors
+state what a restart takes has that as its default instead, and a parameter for it.
+"""
+
+from treadle.core.allocation import Allocation
+from treadle.core.job import Job, JobSpec
+
+RESTART_S = 30.0
+
+
+def restart_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
+    """What a stop and a start from the checkpoint cost a job."""
+    return spec.profile.restart_s or default_s
+
+
+def resize_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
+    """What another size costs a job that keeps its devices, or some of them."""
+    return spec.profile.resize_s or restart_s(spec, default_s)
+
+
+def change_s(job: Job, new: Allocation | None) -> float:
+    """What it costs a running job to go from what it holds to this."""
+    held = job.allocation
+    if new is None or held is None:
+        return restart_s(job.spec)
+    live = new.size != held.size and new.host == held.host and _nested(held, new)
+    return resize_s(job.spec) if live else restart_s(job.spec)
+
+
+def _nested(held: Allocation, new: Allocation) -> bool:
+    """Whether it only gains or only loses devices: its other ranks go on where they are."""
+    mine, others = set(held.devices), set(new.devices)
+    return mine <= others or others <= mine

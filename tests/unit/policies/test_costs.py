@@ -1,0 +1,62 @@
+"""The one table of what changes cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.policies.weave_world import World, submitted
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
+from treadle.policies.base.costs import RESTART_S, change_s, resize_s, restart_s
+
+MEASURED = Profile(restart_s=12.0, resize_s=0.05)
+DEVICES = tuple(Device("n0", number) for number in range(4))
+
+
+def running(profile: Profile) -> Job:
+    spec = JobSpec("a", 100.0, sizes=(1, 2, 3, 4), asked=2, profile=profile)
+    return Job(spec, 0, Phase.RUNNING, 0.0, 0.0, Allocation(DEVICES[:2]))
+
+
+@pytest.mark.parametrize(
+    ("new", "cost_s"),
+    [
+        (None, 12.0),
+        (Allocation(DEVICES[:3]), 0.05),
+        (Allocation(DEVICES[:1]), 0.05),
+        (Allocation(DEVICES[1:4]), 12.0),
+        (Allocation(DEVICES[2:]), 12.0),
+    ],
+)
+def test_a_change_of_size_that_keeps_devices_is_cheap(
+    new: Allocation | None, cost_s: float
+) -> None:
+    assert change_s(running(MEASURED), new) == cost_s
+
+
+@pytest.mark.parametrize("new", [None, Allocation(DEVICES[:3]), Allocation(DEVICES[2:])])
+def test_without_a_measurement_every_change_is_a_restart(new: Allocation | None) -> None:
+    assert change_s(running(Profile()), new) == RESTART_S
+
+
+def test_a_parameter_is_the_default_and_never_more() -> None:
+    unknown = running(Profile()).spec
+    assert restart_s(unknown, 78.0) == resize_s(unknown, 78.0) == 78.0
+    known = running(MEASURED).spec
+    assert (restart_s(known, 78.0), resize_s(known, 78.0)) == (12.0, 0.05)
+    only_restarts = replace(known, profile=Profile(restart_s=100.0))
+    assert restart_s(only_restarts, 78.0) == resize_s(only_restarts, 78.0) == 100.0
+
+
+@pytest.mark.parametrize("name", ["weave", "weave-l"])
+@pytest.mark.parametrize(("resize_s", "sizes"), [(0.05, (3, 1)), (0.0, (4, 0))])
+def test_weave_shrinks_a_job_that_just_started_if_that_is_cheap(
+    name: str, resize_s: float, sizes: tuple[int, int]
+) -> None:
+    world = World(f"{name}?group=1", 4)
+    profile = Profile(serial=0.05, resize_s=resize_s)
+    world.step(0.0, submitted("long", 1000.0, (1, 2, 3, 4), profile))
+    world.step(5.0, submitted("short", 6.0, (1,), profile))
+    assert (world.size("long"), world.size("short")) == sizes
