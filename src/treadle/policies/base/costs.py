@@ -25,13 +25,13 @@ def resize_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
     return spec.profile.resize_s or restart_s(spec, default_s)
 
 
-def change_s(job: Job, new: Allocation | None) -> float:
+def change_s(job: Job, new: Allocation | None, default_s: float = RESTART_S) -> float:
     """What it costs a running job to go from what it holds to this."""
     held = job.allocation
     if new is None or held is None:
-        return restart_s(job.spec)
+        return restart_s(job.spec, default_s)
     live = new.size != held.size and new.host == held.host and _nested(held, new)
-    return resize_s(job.spec) if live else restart_s(job.spec)
+    return resize_s(job.spec, default_s) if live else restart_s(job.spec, default_s)
 
 
 def _nested(held: Allocation, new: Allocation) -> bool:

@@ -57,16 +57,23 @@ def surely_left_s(job: Job, belief: PerformanceModel, now: float) -> float:
 
 
 def parts(
-    snapshot: Snapshot, changes: Changes, belief: PerformanceModel, urgent: Set[JobId]
+    snapshot: Snapshot,
+    changes: Changes,
+    belief: PerformanceModel,
+    urgent: Set[JobId],
+    unknown_s: float,
 ) -> list[Part]:
-    """The parts of a plan. Those with an urgent job are made whatever they cost."""
+    """The parts of a plan. Those with an urgent job are made whatever they cost.
+
+    unknown_s: what a restart is assumed to cost a job of which it was not measured.
+    """
     found = []
     for names in _linked(snapshot, changes):
         runs = any(snapshot.jobs[name].allocation is not None for name in names)
         if not runs or not urgent.isdisjoint(names):
             found.append(Part(names, inf, 0.0, snapshot.now))
         else:
-            found.append(_Weighing(snapshot, changes, belief, names).part())
+            found.append(_Weighing(snapshot, changes, belief, names, unknown_s).part())
     return found
 
 
@@ -103,8 +110,10 @@ class _Weighing:
         changes: Changes,
         belief: PerformanceModel,
         names: Sequence[JobId],
+        unknown_s: float,
     ) -> None:
         self._jobs, self._now, self._belief = snapshot.jobs, snapshot.now, belief
+        self._unknown_s = unknown_s
         self._names = tuple(names)
         touched = {
             device
@@ -128,7 +137,7 @@ class _Weighing:
         jobs = [self._jobs[name] for name in self._names]
         running = [job for job in jobs if job.allocation is not None]
         begun = [job for job in jobs if job.allocation is None]
-        cost_s = sum(change_s(job, self._after[job.id]) for job in running)
+        cost_s = sum(change_s(job, self._after[job.id], self._unknown_s) for job in running)
         runs_s = min((self._run_s(job) for job in begun), default=inf)
         gain_s = len(begun) * min(left_s(job, self._belief, self._now) for job in running)
         rate = 0.0  # by which the gain grows each second, while nothing happens
@@ -153,7 +162,8 @@ class _Weighing:
         """What a job that runs on gains, and by how much that grows each second."""
         then = self._speed(job.id)
         share = then / (job.iterations_per_s or then) - 1.0
-        lasts_s = max(self._now - max(job.since_at, job.begun_at), 2.0 * change_s(job, new))
+        cost_s = change_s(job, new, self._unknown_s)
+        lasts_s = max(self._now - max(job.since_at, job.begun_at), 2.0 * cost_s)
         most_s = min(left_s(job, self._belief, self._now), lasts_s)
         if share < 0:
             most_s = min(most_s, runs_s)

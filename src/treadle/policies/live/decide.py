@@ -10,10 +10,12 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
+from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
@@ -55,12 +57,17 @@ def live(
     *,
     quotas: str = "",
     share: bool = True,
+    restart_s: float = RESTART_S,
 ) -> "Live":
     """The live decision: what may run, what pays, patience, quotas, sharing.
 
     quotas: devices that each tenant is entitled to, as a:32/b:16. share: jobs may share devices.
+    restart_s: what a restart is assumed to cost a job of which it was not measured.
     """
-    return Live(inner, placement, belief, parse_quotas("live", quotas), share=share)
+    if not 0 <= restart_s < inf:
+        raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
+    given = parse_quotas("live", quotas)
+    return Live(inner, placement, belief, given, share=share, restart_s=restart_s)
 
 
 class Live(Wrapper):
@@ -74,8 +81,10 @@ class Live(Wrapper):
         given: Quotas | None,
         *,
         share: bool,
+        restart_s: float,
     ) -> None:
         super().__init__(inner)
+        self._restart_s = restart_s
         self._placement, self._belief, self._quotas = placement.in_parts(), belief, given
         self._joining = Joining.of(belief) if share else None
         self.shares = inner.shares or self._joining is not None
@@ -133,7 +142,7 @@ class Live(Wrapper):
         # 4 Changes that cost more than they gain are not made.
         if self._joining is not None:
             self._joining.part(plan)
-        weighed = parts(snapshot, plan.changes, self._belief, plan.urgent)
+        weighed = parts(snapshot, plan.changes, self._belief, plan.urgent, self._restart_s)
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:
             plan.take_back(part.jobs)

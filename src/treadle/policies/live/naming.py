@@ -16,7 +16,8 @@ _GONE = ("few", "suitable", "priority", "elsewhere", "pays", "steady", "reserve"
 def wrapped(text: str) -> str:
     """The policy's name with the live decision around it.
 
-    `quotas` and `share` behind the policy's name are for all policies, and not one's own.
+    `quotas` and `share` behind the policy's name are for all policies, and not one's own; they may
+    also be written behind `+live`, like its other parameters.
     """
     first, *wrappers = parts(text)
     name, _, query = first.partition("?")
@@ -26,6 +27,9 @@ def wrapped(text: str) -> str:
     common = [pair for pair in pairs if pair not in own]
     _check_wrappers(wrappers)
     others = [wrapper for wrapper in wrappers if wrapper.partition("?")[0] != LIVE]
+    for wrapper in wrappers:
+        if wrapper.startswith(f"{LIVE}?"):
+            common += wrapper.partition("?")[2].split("&")
     return "+".join([_with(name, own), *others, _with(LIVE, common)])
 
 
