@@ -43,7 +43,7 @@ from treadle.wire.machine import PolicyChange
 
 pytest.importorskip("torch")
 
-SOON_AGAIN = "pays?unknown_s=0.1+steady?run_s=0.4&rest_s=0.4"
+SOON_AGAIN = "live?restart_s=0.05"
 FIRST = "fifo"  # while the kind of all jobs is seen alone
 RESIZED, STOPPED, SHARED, REPLANNED = "resized", "stopped", "shared", "replanned"
 # What each does with the long jobs below, beside starts.

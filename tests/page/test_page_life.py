@@ -13,7 +13,7 @@ from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
 # Elastic jobs are resized at once.
-UP = ("--devices", "4", "--policy", "afs+steady?run_s=0&rest_s=0")
+UP = ("--devices", "4", "--policy", "afs+live?restart_s=0.05")
 ELASTIC = {"devices": "1..4", "resumable": True}
 
 

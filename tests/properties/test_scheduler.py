@@ -35,7 +35,7 @@ from treadle.testing.builders import job, policy
 from treadle.testing.checks import check
 
 POLICIES = ["fifo", "backfill", "srtf", "las", "tiresias?limits=3:8", "max-min?quantum_s=3"]
-POLICIES += ["afs", "srtf+priority+elsewhere+steady?run_s=2&rest_s=1"]
+POLICIES += ["afs", "srtf+live?restart_s=0.5"]
 REACHABLE = {(start, end) for (start, _), end in TRANSITIONS.items()}
 
 

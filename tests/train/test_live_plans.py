@@ -12,7 +12,7 @@ from treadle.wire.jobs import JobRequest, State
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
-POLICY = "rubick?gate=0&restart_s=0+steady?run_s=1&rest_s=1"
+POLICY = "rubick?gate=0&restart_s=0+live?restart_s=0.05"
 
 
 def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> None:

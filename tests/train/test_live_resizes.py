@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 SCRIPT = str(Path(__file__).with_name("elastic_job.py"))
 EPOCHS = 100  # of 4 steps, which take over a minute until it is told to be fast
 WITHIN_S = 240.0
-STEADY = "+steady?run_s=1&rest_s=1"
+STEADY = "+live?restart_s=0.05"
 POLICY = "afs" + STEADY
 
 

@@ -10,7 +10,7 @@ from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import CARRIED
 
 TRAIN = Path(__file__).with_name("train.py")
-POLICY = "afs+steady?run_s=5&rest_s=5"
+POLICY = "afs+live?restart_s=0.5"
 TWIN_STEPS = 1_000_000  # more than are ever done
 
 

@@ -179,9 +179,10 @@ class Asking:
         if not self._plan.room.free.total > largest:
             return
         for job in self._waiting:
-            if self._levels[job.id] == level and self._waits(job.id):
-                if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
-                    return
+            if self._levels[job.id] != level or not self._waits(job.id):
+                continue
+            if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
+                return
 
     def _start_elsewhere(self, level: Level) -> None:
         """Start jobs that their own pool had no room for on what is left in others."""
