@@ -4,7 +4,8 @@
 they have, so no device ever runs two jobs of one turn, however long a stop takes.
 
 `beside` names the other jobs on those devices once the orders are given. Only a live journal has
-it, for people: an order is the same with and without.
+it, for people: an order is the same with and without. So it is with `for_job`, for which job one is
+stopped or shrunk, where the policy knows.
 """
 
 from dataclasses import field
@@ -32,12 +33,14 @@ class Change:
     allocation: Allocation
     after: tuple[JobId, ...] = ()
     beside: tuple[JobId, ...] = field(default=(), compare=False)
+    for_job: JobId = field(default="", compare=False)
 
 
 @value
 class Stop:
     id: int
     job: JobId
+    for_job: JobId = field(default="", compare=False)
 
 
 Action = Start | Change | Stop

@@ -22,17 +22,25 @@ class Reason:
     numbers: Mapping[str, Number] = field(default_factory=lambda: _NONE)
 
 
-# Every code of a decision, with the names of its numbers. Names of jobs end in `job` or `jobs`.
+# Every code, with the names of its numbers. Names of jobs end in `job` or `jobs`, or are `holders`.
+# Seconds end in `_s`; `in_s` is left out where no moment is known.
 CODES: Mapping[str, tuple[str, ...]] = {
     # A job that waits: what waiting cannot solve, what others must do, then what the decision did.
     "never-fits": ("because",),
     "hold": ("reasons",),
     "backoff": ("failures", "in_s"),
-    "host": ("memory_gib", "cores", "nodes"),  # nodes: (name, left GiB, left cores, GiB, cores)
+    # nodes: (name, GiB left, cores left, GiB, cores, free devices, devices) of each that could do
+    "host": ("memory_gib", "cores", "nodes"),
     "avoids": ("nodes", "in_s"),  # it failed there, and waits for others
-    "type": ("words", "asked", "free", "total"),  # too few free of the devices that it may use
+    # Too few are free of the devices that it may use; memory_gib: that others have less of.
+    "type": ("words", "asked", "free", "total", "memory_gib"),
     "bound": ("nodes", "asked", "free"),  # its files or its shell are there
     "quota": ("tenant", "quota", "used", "asked"),
+    "not-lent": (
+        "tenant",
+        "asked",
+        "free",
+    ),  # free devices are in quotas: only for what can resume
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
     "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
     "priority": ("count", "priority"),  # so many jobs of a higher priority wait
@@ -48,6 +56,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "cost": ("jobs", "cost_s", "gain_s", "in_s"),  # stopping or shrinking these does not pay yet
     "rank": ("ahead",),  # the policy starts others first
     "preempted": ("for_job", "since_s"),
+    "patience": ("overtakes", "most", "in_s"),  # when devices will be reserved for it
     # A job that holds devices.
     "starting": ("size",),
     "stopping": ("size",),

@@ -10,10 +10,11 @@ either, unless a decision was taken in between that could not see the job.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Self
 
-from treadle.core.actions import Action, Stop
+from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.apply import apply
 from treadle.core.cluster import Cluster, Device, Node
@@ -166,6 +167,8 @@ class Scheduler:
             if state.leaving or stopped:
                 leavers = self._leavers_by_device(stopped)
                 actions = [self._behind(action, leavers) for action in actions]
+            if schedule.for_whom:
+                actions = [_for_whom(action, schedule.for_whom) for action in actions]
             state.order(actions, now)
         state.memory = schedule.memory
         state.wake_at = schedule.valid_until
@@ -413,6 +416,13 @@ class Scheduler:
 
 def _in_sight(job: Job, blocked: Mapping[JobId, tuple[str, ...]]) -> bool:
     return job.allocation is not None or job.spec.id not in blocked
+
+
+def _for_whom(action: Action, for_whom: Mapping[JobId, JobId]) -> Action:
+    """The order with the job for which it is given."""
+    if isinstance(action, Start) or action.job not in for_whom:
+        return action
+    return replace(action, for_job=for_whom[action.job])
 
 
 # Called after every step of a loop: the moment, the facts, the orders, and the scheduler as it then

@@ -40,7 +40,7 @@ def reason_of(
         too_few(snapshot, size)
         or _scattered(snapshot, size, place)
         or (_behind(snapshot, job) if in_order else None)
-        or Reason("rank", {"ahead": ahead(snapshot, identity)})
+        or Reason("rank", {"ahead": snapshot.ranking.ahead_of(identity)})
     )
 
 
@@ -81,12 +81,6 @@ def sharers(snapshot: Snapshot, job: Job) -> tuple[JobId, ...]:
         and other.id != job.id
         and not held.isdisjoint(other.allocation.devices)
     )
-
-
-def ahead(snapshot: Snapshot, identity: JobId) -> int:
-    """How many jobs the policy would start before this one."""
-    queue = snapshot.ranking.queue
-    return next((at for at, row in enumerate(queue) if row[2] == identity), len(queue))
 
 
 def _scattered(snapshot: Snapshot, size: int, place: Place | None) -> Reason | None:

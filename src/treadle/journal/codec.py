@@ -119,7 +119,8 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "DeviceOpened": ("also",),
     "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost", "only_because"),
     "Start": ("beside",),
-    "Change": ("beside",),
+    "Change": ("beside", "for_job"),
+    "Stop": ("for_job",),
 }
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes")
 _LEFT_OUT_OF_PROFILE = ("cores",)

@@ -13,8 +13,9 @@ from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.ranking import Rank
+from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
-from treadle.core.snapshot import Reason, Schedule
+from treadle.core.snapshot import Schedule
 
 TWO = Allocation((Device("n0", 0), Device("n0", 1)))
 
@@ -211,8 +212,8 @@ def test_a_policy_that_says_nothing_knows_running_from_waiting() -> None:
     decider = Told(Schedule({"a": Allocation((Device("n0", 0),))}))
     scheduler = Scheduler(decider, Cluster.grid(1, 4))
     scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
-    assert scheduler.why("a", 1.0) == Reason("running", "it runs")
-    assert scheduler.why("b", 1.0) == Reason("rank", "it waits for its turn")
+    assert scheduler.why("a", 1.0) == Reason("running", {"size": 1, "least": 1, "most": 1, "asked": 1})
+    assert scheduler.why("b", 1.0) == Reason("devices", {"asked": 1, "free": 0, "total": 1, "holders": ("a",)})
 
 
 def test_an_iteration_that_takes_no_time_is_refused() -> None:

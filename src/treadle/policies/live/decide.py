@@ -33,6 +33,7 @@ from treadle.policies.live.patience import (
 )
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.quotas import LENT, OWED, Entitlements
+from treadle.policies.live.reasons import Around, patience_of, reason
 from treadle.policies.live.sharing import Joining, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
 
@@ -48,6 +49,7 @@ class Decision(NamedTuple):
     patience: Patience = Patience()
     hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
+    for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
 
 
 def live(
@@ -86,6 +88,7 @@ class Live(Wrapper):
         super().__init__(inner)
         self._restart_s = restart_s
         self._placement, self._belief, self._quotas = placement.in_parts(), belief, given
+        self._around = Around(inner, self._placement, belief, given)
         self._joining = Joining.of(belief) if share else None
         self.shares = inner.shares or self._joining is not None
         self.in_order = False  # Priorities and retries let jobs overtake.
@@ -152,7 +155,11 @@ class Live(Wrapper):
             self._joining.join(plan, level_of)
 
         patience = Patience(patient.after(plan.changes), tuple(reserved))
-        memory = Decision(asking.notes, asking.quiet, patience, eligible.hidden, refused)
+        for_whom = plan.reasons()
+        memory = Decision(
+            *(asking.notes, asking.quiet, patience, eligible.hidden, refused),
+            for_whom=_still(before.for_whom, plan) | for_whom,
+        )
         until = min(
             _after_refusals(asking.until, refused, now),
             eligible.until,
@@ -161,7 +168,7 @@ class Live(Wrapper):
             *in_turn.values(),
             *(part.pays_at for part in refused),
         )
-        schedule = Schedule(plan.made(), until, memory, plan.reasons())
+        schedule = Schedule(plan.made(), until, memory, for_whom)
         return schedule, asking.in_vain(refused)
 
     def _in_turn(self, snapshot: Snapshot) -> dict[JobId, float]:
@@ -176,6 +183,16 @@ class Live(Wrapper):
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         return never_fits(self.inner, spec, cluster)
+
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        return reason(self._around, remembered(snapshot.memory), snapshot, job)
+
+    def patience_of(self, snapshot: Snapshot, job: JobId) -> Reason | None:
+        """When devices will be reserved for a waiting job; None: the policy keeps its order."""
+        if self.strict:
+            return None
+        last = remembered(snapshot.memory)
+        return patience_of(self._belief, last, snapshot, snapshot.jobs[job])
 
     def take_over(self, memory: object) -> Decision:
         """Patience outlives a switch of policies, and a restart."""
@@ -201,6 +218,16 @@ def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Rea
     levels = {job.id: level_of(job) for job in snapshot.waiting()}
     first = min((level for name, level in levels.items() if name not in hidden), default=None)
     return {name for name, level in levels.items() if first is not None and level > first}
+
+
+def _still(for_whom: Mapping[JobId, JobId], plan: Plan) -> dict[JobId, JobId]:
+    """Jobs that still wait, or are small, for another that is still there."""
+    rows = plan.snapshot.jobs
+    return {
+        name: other
+        for name, other in for_whom.items()
+        if name in rows and other in rows and name not in plan.changes
+    }
 
 
 def _after_refusals(until: float, refused: tuple[Part, ...], now: float) -> float:

@@ -5,7 +5,7 @@ waiting job that backs off after a failure, or asks for host memory that no node
 out of its sight, with the reason.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -106,7 +106,7 @@ class Eligibility:
             if first is None and job.id in names:
                 first = job
             elif first is not None and job.id not in self.hidden:
-                self.hidden[job.id] = Reason("order", {"first": first.id})
+                self.hidden[job.id] = Reason("order", {"first_job": first.id})
 
 
 def _fits(snapshot: Snapshot, room: Room, needs: Needs, size: int) -> bool:
@@ -128,12 +128,3 @@ def lingers(job: Job, now: float) -> bool:
     """Whether its training ended so long ago that an urgent job need not wait for it."""
     runs = job.spec.resumable and job.phase is Phase.RUNNING
     return runs and job.over_at is not None and now >= job.over_at + OVER_S
-
-
-def host_reason(job: Job, room: Room, nodes: Mapping[str, tuple[float, float]]) -> Reason:
-    """The host memory and cores that a job asks for, and what its nodes have left."""
-    needs = room.needs(job)
-    where = [name for places in (() if needs is None else needs.places) for name in sorted(places)]
-    left = tuple((name, *room.left_on(name), *nodes[name]) for name in where)
-    asks = {"memory_gib": job.spec.host_memory_gib, "cores": job.spec.host_cores}
-    return Reason("host", {**asks, "nodes": left})
