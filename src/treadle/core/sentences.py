@@ -57,6 +57,10 @@ class _Said:
         """So many GPUs."""
         return several(self.count(name), self.unit)
 
+    def some(self, name: str) -> str:
+        """A GPU, 2 GPUs."""
+        return f"a {self.unit}" if self.count(name) == 1 else self.devices(name)
+
     def span(self, name: str) -> str:
         return span(self.number(name))
 
@@ -72,7 +76,7 @@ class _Said:
     def jobs(self, name: str) -> str:
         found = self.all(name)
         if len(found) == 1 and found[0] in self.names:
-            return f"job {found[0]}, {self.names[found[0]]}"
+            return self.names[found[0]]
         return named_jobs(found, _NAMED_MAX)
 
     def nodes(self, name: str) -> str:
@@ -92,8 +96,10 @@ def _busy(said: _Said, unit: str = "") -> str:
         needs = several(asked, unit)
         return f"needs {needs}, {free:,} of {total:,} {are(free)} free"
     all_of = f"the only {unit} is" if total == 1 else f"all {total:,} {unit}s are"
-    who = f" ({said.jobs('holders')})" if len(said.all("holders")) == 1 else ""
-    return f"{all_of} busy{who}"
+    if len(holders := said.all("holders")) != 1:
+        return f"{all_of} busy"
+    name = said.names.get(holders[0], "")
+    return f"{all_of} busy (job {holders[0]}{f', {name}' if name else ''})"
 
 
 def _typed(said: _Said) -> str:
@@ -130,8 +136,8 @@ def _dedicated(said: _Said) -> str:
 
 
 def _tries(said: _Said) -> str:
-    where = ("on as few nodes as it needs", "in one rack", "anywhere")[said.count("level")]
-    return f"no room for {said.devices('asked')} {where}, next try in {said.span('in_s')}"
+    where = ("together", "in one rack", "anywhere")[said.count("level")]
+    return f"no {said.devices('asked')} free {where}, next try in {said.span('in_s')}"
 
 
 def _patience(said: _Said) -> str:
@@ -156,9 +162,11 @@ def _rank(said: _Said) -> str:
 
 
 def _reservation(said: _Said) -> str:
-    busy = said.count("devices") - said.count("free")
-    verb = "is" if said.count("devices") == 1 else "are"
-    return f"{said.devices('devices')} {verb} reserved for it, {busy:,} still busy"
+    count = said.count("devices")
+    if count == 1:
+        return f"1 {said.unit} is reserved for it, still busy"
+    busy = count - said.count("free")
+    return f"{said.devices('devices')} are reserved for it, {busy:,} still busy"
 
 
 _SENTENCES: Mapping[str, Callable[[_Said], str]] = {
@@ -204,8 +212,8 @@ _SENTENCES: Mapping[str, Callable[[_Said], str]] = {
         f"{said.count('have'):,} of {said.devices('asked')} are set aside for it"
     ),
     "trial-queue": lambda said: (
-        f"waits for a trial on 1 {said.unit}, "
-        f"{said.count('trials')} of {said.count('most')} are in use"
+        f"waits for a trial on 1 {said.unit} "
+        f"({said.count('trials')} of {said.count('most')} in use)"
     ),
     "cost": lambda said: f"preempting {said.jobs('jobs')} for it does not pay yet",
     "rank": _rank,
@@ -219,7 +227,7 @@ _SENTENCES: Mapping[str, Callable[[_Said], str]] = {
     "stopping": lambda said: f"stopping, still has {said.devices('size')}",
     "cancelling": lambda said: f"being cancelled, still has {said.devices('size')}",
     "running": lambda said: f"running on {said.devices('size')}",
-    "shares": lambda said: f"shares {said.devices('size')} with {said.jobs('jobs')}",
+    "shares": lambda said: f"shares {said.some('size')} with {said.jobs('jobs')}",
     "shrunk": lambda said: f"shrunk to {said.devices('size')} for {said.job('for_job')}",
     "could-grow": lambda said: (
         f"running on {said.devices('size')}, growing to {said.count('next'):,} does not pay yet"

@@ -20,6 +20,7 @@ from treadle.core.events import (
     JobSubmitted,
     JobUpdated,
 )
+from treadle.core.reasons import Reason
 from treadle.core.snapshot import KEEP, Schedule
 from treadle.testing.builders import job
 
@@ -33,7 +34,9 @@ def test_a_blocked_job_starts_when_its_last_reason_is_gone() -> None:
     held = JobHeld("a", "its user holds it"), JobHeld("a", "it waits for b")
     assert story.tell(0.0, JobSubmitted(job("a")), *held) == []
     assert story.scheduler.blocked == {"a": ("its user holds it", "it waits for b")}
-    assert story.scheduler.why("a", 0.0).sentence == "it is held: its user holds it, it waits for b"
+    assert story.scheduler.why("a", 0.0) == Reason(
+        "hold", {"reasons": ("its user holds it", "it waits for b")}
+    )
     assert story.tell(1.0, JobReleased("a", "its user holds it")) == []
     assert story.scheduler.blocked == {"a": ("it waits for b",)}
     assert story.tell(2.0, JobReleased("a", "it waits for b")) == [Start(0, "a", on(0))]

@@ -22,6 +22,7 @@ from treadle.core.events import (
 )
 from treadle.core.free import FreeDevices
 from treadle.core.lifecycle import Phase
+from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.models.scaling import ScalingModel
@@ -353,9 +354,8 @@ def test_why_a_job_that_never_fits_waits() -> None:
     story = Story("fifo", "1x4")
     story.tell(0.0, JobSubmitted(job("large", size=8)))
     reason = story.scheduler.why("large", 1.0)
-    assert (reason.cause, reason.sentence) == (
-        "never fits",
-        "it can never run here: it asks for 8 devices and the cluster has 4",
+    assert reason == Reason(
+        "never-fits", {"because": "it asks for 8 devices and the cluster has 4"}
     )
 
 

@@ -1,0 +1,126 @@
+"""Every code has a sentence; sentences.txt has them all, to be read by a person.
+
+TREADLE_UPDATE=1 writes the file again.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from treadle.core.reasons import CODES, Number, Reason
+from treadle.core.sentences import details, sentence
+
+SNAPSHOT = Path(__file__).with_name("sentences.txt")
+WORDS_MAX = 12  # of an answer
+LONGER = ("never-fits", "patience")
+
+# The numbers of each code, as often as it has something else to say.
+SAMPLES: dict[str, list[dict[str, Number]]] = {
+    "never-fits": [{"because": "it asks for 8 devices and the cluster has 4"}],
+    "hold": [{"reasons": ("user",)}, {"reasons": ("user", "after b")}],
+    "backoff": [{"failures": 1, "in_s": 40.0}, {"failures": 3, "in_s": 4000.0}],
+    "host": [
+        {
+            "memory_gib": 50.0,
+            "cores": 0.0,
+            "nodes": (("n0", 10.0, 0.0, 100.0, 0.0, 4, 8), ("n1", 100.0, 0.0, 100.0, 0.0, 0, 8)),
+        },
+        {"memory_gib": 0.5, "cores": 16.0, "nodes": (("n0", 30.0, 2.0, 64.0, 32.0, 1, 8),)},
+    ],
+    "avoids": [{"nodes": ("n0",), "in_s": 480.0}],
+    "type": [
+        {"words": ("h200",), "asked": 1, "free": 0, "total": 4},
+        {"words": ("gpu",), "asked": 2, "free": 1, "total": 2},
+        {"words": (), "asked": 1, "free": 0, "total": 1, "memory_gib": 80.0},
+        {"words": ("cpu",), "asked": 4, "free": 0, "total": 0},
+    ],
+    "bound": [{"nodes": ("n0",), "asked": 2, "free": 1}],
+    "quota": [
+        {"tenant": "vision", "quota": 2.0, "used": 2, "asked": 1},
+        {"tenant": "", "quota": 2.5, "used": 2, "asked": 1},
+    ],
+    "not-lent": [{"tenant": "vision", "asked": 1, "free": 2}],
+    "reserved": [
+        {"for_job": "7", "devices": 4, "in_s": 300.0},
+        {"for_job": "4", "devices": 4},
+    ],
+    "reservation": [
+        {"devices": 4, "free": 1, "in_s": 300.0, "holders": ("2", "3")},
+        {"devices": 1, "free": 0, "holders": ()},
+    ],
+    "priority": [{"count": 1, "priority": 2}, {"count": 3, "priority": 2}],
+    "order": [{"first_job": "1", "asked": 4, "free": 2}],
+    "overtaking": [{"first_job": "1", "takes_s": 600.0, "in_s": 120.0}],
+    "fragmentation": [{"asked": 4, "free": 6, "most": 3}],
+    "devices": [
+        {"asked": 1, "free": 0, "total": 1, "holders": ("4",)},
+        {"asked": 1, "free": 0, "total": 8, "holders": ("1", "2", "3", "5")},
+        {"asked": 4, "free": 2, "total": 8, "holders": ("9",)},
+        {"asked": 1, "free": 0, "total": 0, "holders": ()},
+    ],
+    "dedicated": [
+        {"asked": 4, "free": 6, "usable": 6, "large": 4},
+        {"asked": 2, "free": 6, "usable": 1, "large": 4},
+        {"asked": 2, "free": 6, "usable": 0, "large": 4},
+    ],
+    "locality": [{"asked": 8, "nodes": 3, "fewest": 1, "in_s": 300.0}],
+    "tries": [
+        {"asked": 8, "tries": tries, "level": level, "in_s": 120.0}
+        for level, tries in enumerate((1, 4, 9))
+    ],
+    "set-aside": [{"asked": 4, "have": 2}],
+    "trial-queue": [{"asked": 4, "trials": 2, "most": 2, "free": 3}],
+    "cost": [
+        {"jobs": ("4",), "cost_s": 30.0, "gain_s": 20.0, "in_s": 90.0},
+        {"jobs": ("4", "5"), "cost_s": 60.0, "gain_s": 0.0},
+    ],
+    "rank": [{"ahead": 0}, {"ahead": 1}, {"ahead": 5}],
+    "preempted": [{"for_job": "4", "since_s": 40.0}, {"for_job": "", "since_s": 40.0}],
+    "patience": [
+        {"overtakes": 6, "most": 8, "in_s": 14_400.0},
+        {"overtakes": 0, "most": 0, "in_s": 14_400.0},
+    ],
+    "starting": [{"size": 2}],
+    "stopping": [{"size": 1}],
+    "cancelling": [{"size": 1}],
+    "trial": [{"asked": 4, "in_s": 180.0}],
+    "running": [
+        {"size": 4, "least": 4, "most": 4, "asked": 4},
+        {"size": 2, "least": 1, "most": 8, "asked": 4},
+    ],
+    "shares": [{"size": 1, "jobs": ("4",)}, {"size": 2, "jobs": ("2", "3", "5", "8")}],
+    "shrunk": [{"size": 2, "for_job": "7"}],
+    "could-grow": [{"size": 2, "next": 4, "free": 2, "cost_s": 30.0, "gain_s": 20.0, "in_s": 90.0}],
+}
+
+
+def rendered() -> str:
+    lines = []
+    for code, samples in SAMPLES.items():
+        lines.append(code)
+        for numbers in samples:
+            reason = Reason(code, numbers)
+            lines.append(f"  {sentence(reason, 'GPU', {'4': 'rl-a'})}")
+            lines += [f"    {label:<9} {fact}" for label, fact in details(reason, "GPU")]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_sentences_are_those_that_were_read() -> None:
+    if os.environ.get("TREADLE_UPDATE"):
+        SNAPSHOT.write_text(rendered())
+    assert rendered() == SNAPSHOT.read_text()
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_code_has_a_sentence_from_the_numbers_of_its_contract(code: str) -> None:
+    for numbers in SAMPLES[code]:
+        assert set(numbers) <= set(CODES[code])
+        answer = sentence(Reason(code, numbers))
+        assert len(answer.split()) <= WORDS_MAX or code in LONGER, answer
+        assert all(len(f"{label} {fact}") < 90 for label, fact in details(Reason(code, numbers)))
+
+
+def test_samples_have_every_number_of_the_contract() -> None:
+    for code, names in CODES.items():
+        assert {name for numbers in SAMPLES[code] for name in numbers} == set(names)
