@@ -7,6 +7,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import JobSubmitted, NodeLost
 from treadle.core.job import JobSpec
+from treadle.core.reasons import Reason
 from treadle.models.antman_gaps import GapsModel
 from treadle.policies.base.placement import placement
 from treadle.policies.simple.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
@@ -175,16 +176,13 @@ def test_why_says_what_is_set_aside_and_how_much_room_there_is() -> None:
         JobSubmitted(free_rider("r", size=3)),
         JobSubmitted(free_rider("s", size=2)),
     )
-    sentences = {name: story.scheduler.why(name, 5.0).sentence for name in ("big", "late", "s")}
-    assert sentences == {
-        "big": "it is guaranteed and asks for 2 devices without another guaranteed job; "
-        "1 is set aside for it on n0",
-        "late": "it is guaranteed and asks for 1 device without another guaranteed job; "
-        "0 are set aside for it",
-        "s": "it is opportunistic and needs 2 devices that no other opportunistic job uses; "
-        "only 1 such device can be given to it now",
+    found = {name: story.scheduler.why(name, 5.0) for name in ("big", "late", "s", "a")}
+    assert found == {
+        "big": Reason("set-aside", {"asked": 2, "have": 1}),
+        "late": Reason("set-aside", {"asked": 1, "have": 0}),
+        "s": Reason("devices", {"asked": 2, "free": 1, "total": 4, "holders": ("a", "r", "b")}),
+        "a": Reason("starting", {"size": 1}),
     }
-    assert story.scheduler.why("a", 5.0).cause == "starting"
 
 
 def test_only_guaranteed_jobs_mind_where_devices_are() -> None:

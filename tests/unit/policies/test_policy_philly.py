@@ -8,6 +8,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobFailed, JobSubmitted
 from treadle.core.free import FreeDevices
 from treadle.core.job import JobSpec
+from treadle.core.reasons import Reason
 from treadle.policies.base.placement import Consolidate
 from treadle.policies.simple.philly import PHILLY_NODES, Places
 from treadle.testing.builders import job, policy
@@ -103,15 +104,17 @@ def test_waiting_for_a_share_is_named_and_counted() -> None:
     story.tell(2.0, JobSubmitted(job("c", size=2, tenant="blue")))
     snapshot = story.scheduler.snapshot(2.0)
     assert story.scheduler.policy.held_back(snapshot) == {2: 1}
-    reason = story.scheduler.why("b", 2.0)
-    assert (reason.cause, reason.sentence) == (
-        "fair share",
-        "tenant red has 4 devices of a quota of 1; with 2 more it would borrow what others want",
-    )
-    assert story.scheduler.why("c", 2.0).sentence == (
-        "it asks for 2 devices and 0 are free; 1 try failed, it now looks for as few nodes as "
-        "it needs and tries again in 208 s"
-    )
+    numbers = {"quota": 1.0, "used": 4, "asked": 2}
+    assert story.scheduler.why("b", 2.0) == Reason("quota", {"tenant": "red", **numbers})
+    assert story.scheduler.why("c", 2.0).code == "devices"
+
+
+def test_waiting_for_a_better_place_is_named_with_the_next_try() -> None:
+    story = Story("philly", "2x4")
+    story.tell(0.0, *(JobSubmitted(job(name, size=3)) for name in "ab"))
+    story.tell(2.0, JobSubmitted(job("c", size=2)))
+    numbers = {"asked": 2, "tries": 1, "level": 0, "in_s": 208.0}
+    assert story.scheduler.why("c", 2.0) == Reason("tries", numbers)
 
 
 def test_borrowed_devices_are_taken_back_from_the_youngest() -> None:

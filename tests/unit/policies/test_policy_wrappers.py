@@ -1,18 +1,18 @@
 """What each wrapper does to a policy, in small stories on nodes of four devices."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from tests.unit.stories import Story, play
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
+from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
-from treadle.core.snapshot import Reason, Schedule, Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.policies.wrappers.wrapper import Note, Remembering
@@ -28,10 +28,10 @@ def started(
     return [line for line in play(text, jobs, cluster, place=place) if " start " in line]
 
 
-def why(text: str, jobs: list[JobSpec], name: str, place: str = "count") -> str:
+def why(text: str, jobs: list[JobSpec], name: str, place: str = "count") -> Reason:
     scheduler = Scheduler(policy(text, place=place), Cluster.grid(2, 4))
     scheduler.step([JobSubmitted(spec) for spec in jobs], 0.0)
-    return scheduler.why(name, 0.0).sentence
+    return scheduler.why(name, 0.0)
 
 
 # -- locality -----------------------------------------------------------------------------------
@@ -61,11 +61,9 @@ def test_a_placement_that_never_splits_is_overruled_when_patience_ends() -> None
 
 def test_the_wait_for_locality_is_explained() -> None:
     jobs = [*SCATTERED, job("c", size=2, length_s=1000.0)]
-    assert why("backfill+locality", jobs, "c") == (
-        "it asks for 2 devices, which are free on 2 nodes and would fit on 1; it waits for that up "
-        "to 100 s more, 10 % of its predicted run time, then takes any free devices"
-    )
-    assert "it holds 3 devices" in why("backfill+locality", jobs, "a")
+    found = why("backfill+locality", jobs, "c")
+    assert found == Reason("locality", {"asked": 2, "nodes": 2, "fewest": 1, "in_s": 100.0})
+    assert why("backfill+locality", jobs, "a") == Reason("starting", {"size": 3})
 
 
 # -- overtaking ---------------------------------------------------------------------------------
@@ -98,55 +96,11 @@ def test_a_limit_of_zero_lets_no_job_overtake() -> None:
 
 def test_why_a_job_may_not_overtake_is_said() -> None:
     story = Story("backfill+overtaking", "1x4")
-    story.tell(0.0, *(JobSubmitted(replace(spec, submit_at=0.0)) for spec in BLOCKED))
-    assert story.scheduler.why("long", 0.0).cause in {"order", "devices"}
-
-
-# -- host ---------------------------------------------------------------------------------------
-
-HOST = Cluster((Node("n0", 4, cores=8, memory_gib=64.0),))
-
-
-def asking(name: str, memory_gib: float = 0.0, cores: float = 0.0, **details: Any) -> JobSpec:
-    return replace(job(name, **details), host_memory_gib=memory_gib, host_cores=cores)
-
-
-def holders(jobs: list[JobSpec], text: str = "backfill+host") -> tuple[Scheduler, list[str]]:
-    scheduler = Scheduler(policy(text), HOST)
-    scheduler.step([JobSubmitted(spec) for spec in jobs], 0.0)
-    return scheduler, [name for name, row in scheduler.jobs.items() if row.allocation is not None]
-
-
-def test_jobs_start_only_where_their_host_memory_and_cores_fit() -> None:
-    jobs = [asking("a", 40.0), asking("b", 40.0), asking("c", 24.0, 8.0), asking("d", 0.0, 1.0)]
-    scheduler, running = holders([*jobs, job("e")])
-    assert running == ["a", "c", "e"]
-    assert scheduler.why("b", 0.0) == Reason(
-        "host",
-        "it asks for 40 GiB of host memory of one node, and n0 has 0 of 64 GiB and 0 of 8 cores "
-        "left",
-    )
-    assert scheduler.why("d", 0.0).sentence.startswith("it asks for 1 core of one node, and n0")
-
-
-def test_a_node_that_does_not_say_what_it_has_is_never_too_small() -> None:
-    scheduler = Scheduler(policy("backfill+host"), Cluster.grid(1, 4))
-    scheduler.step([JobSubmitted(asking("a", 9e9, 1e6))], 0.0)
-    assert scheduler.jobs["a"].allocation is not None
-
-
-def test_a_job_that_waits_for_devices_is_not_said_to_wait_for_memory() -> None:
-    scheduler, running = holders([asking("a", 40.0, size=4), asking("b", 40.0)])
-    assert running == ["a"]
-    assert scheduler.why("b", 0.0).cause == "devices"
-
-
-def test_a_request_that_no_node_could_meet_never_fits() -> None:
-    wrapped = policy("backfill+host")
-    assert wrapped.never_fits(asking("a", 64.0, 8.0), HOST) is None
-    assert wrapped.never_fits(asking("a", 65.0), HOST) == (
-        "it asks for 65 GiB of host memory of one node, and the largest has 64 GiB and 8 cores"
-    )
+    story.tell(0.0, *(JobSubmitted(replace(spec, submit_at=0.0)) for spec in BLOCKED[:2]))
+    story.runs(0.0, "a")
+    story.tell(0.0, JobSubmitted(replace(BLOCKED[3], submit_at=0.0)))
+    reason = story.scheduler.why("long", 0.0)
+    assert reason == Reason("overtaking", {"first_job": "big", "takes_s": 500.0, "in_s": 100.0})
 
 
 # -- dedicated ----------------------------------------------------------------------------------
@@ -177,10 +131,8 @@ def test_a_large_job_is_given_an_empty_node_or_waits_for_one() -> None:
 
 def test_why_a_job_waits_for_an_empty_node_is_said() -> None:
     jobs = [job("a"), job("b", size=3), job("c", size=3)]
-    assert why("backfill+dedicated?from=3", jobs, "c") == (
-        "it asks for 3 devices and 4 are free, but jobs from 3 devices on get nodes to "
-        "themselves, and too few are empty"
-    )
+    numbers = {"asked": 3, "free": 4, "usable": 3, "large": 3}
+    assert why("backfill+dedicated?from=3", jobs, "c") == Reason("dedicated", numbers)
 
 
 # -- defrag -------------------------------------------------------------------------------------
@@ -245,29 +197,12 @@ def test_jobs_that_offer_no_trial_start_at_once() -> None:
     assert play("backfill+try-small", [job("a", size=4)], "1x4")[0] == "0 start a n0:0,1,2,3"
 
 
-def test_a_trial_that_is_over_goes_on_while_the_job_is_left_alone() -> None:
-    """1. a's trial is over after 20 s. 2. It is left alone for 60 s. 3. It gets all four."""
-    told = Story("backfill+try-small?seconds=20+steady", "2x4")
-    told.tell(0.0, JobSubmitted(replace(job("a", size=4), trial=True)))
-    told.runs(0.0, "a")
-    told.tell(30.0, JobSubmitted(job("b")))
-    assert told.scheduler.jobs["a"].size == 1
-    assert told.scheduler.jobs["b"].size == 1
-    assert told.scheduler.wake_at == 60.0
-    told.tell(60.0)
-    assert told.scheduler.jobs["a"].size == 4
-
-
 def test_a_trial_is_explained() -> None:
     jobs = [replace(job(name, size=4), trial=True) for name in "ab"]
     text = "backfill+try-small?devices=1"
-    assert why(text, jobs, "a") == (
-        "it is tried on 1 device for 300 s more before 4 are given to it"
-    )
-    assert why(text, jobs, "b") == (
-        "it asks for 4 devices and is to be tried on 1 first; 1 of 1 trials are under way, "
-        "7 devices are free"
-    )
+    assert why(text, jobs, "a") == Reason("trial", {"asked": 4, "in_s": 300.0})
+    queued = Reason("trial-queue", {"asked": 4, "trials": 1, "most": 1, "free": 7})
+    assert why(text, jobs, "b") == queued
 
 
 # -- all of them --------------------------------------------------------------------------------
