@@ -169,6 +169,10 @@ def _reservation(said: _Said) -> str:
     return f"{said.devices('devices')} are reserved for it, {busy:,} still busy"
 
 
+def _leaving(said: _Said, how: str) -> str:
+    return f"{how}, still has {said.devices('size')}" if said.count("size") else how
+
+
 _SENTENCES: Mapping[str, Callable[[_Said], str]] = {
     "never-fits": lambda said: f"can never run here: {said.text('because')}",
     "hold": lambda said: f"on hold: {', '.join(said.all('reasons'))}",
@@ -224,8 +228,8 @@ _SENTENCES: Mapping[str, Callable[[_Said], str]] = {
     ),
     # Jobs that hold devices.
     "starting": lambda said: f"starting on {said.devices('size')}",
-    "stopping": lambda said: f"stopping, still has {said.devices('size')}",
-    "cancelling": lambda said: f"being cancelled, still has {said.devices('size')}",
+    "stopping": lambda said: _leaving(said, "stopping"),
+    "cancelling": lambda said: _leaving(said, "being cancelled"),
     "running": lambda said: f"running on {said.devices('size')}",
     "shares": lambda said: f"shares {said.some('size')} with {said.jobs('jobs')}",
     "shrunk": lambda said: f"shrunk to {said.devices('size')} for {said.job('for_job')}",

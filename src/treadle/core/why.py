@@ -33,19 +33,19 @@ def reason_of(
     resizes: a job starts on as few devices as it can use.
     """
     job = snapshot.jobs[identity]
-    if job.allocation is not None:
+    if job.phase is not Phase.WAITING:
         return holding(snapshot, job)
     size = job.spec.sizes[0] if resizes else job.spec.asked
     return (
         too_few(snapshot, size)
         or _scattered(snapshot, size, place)
         or (_behind(snapshot, job) if in_order else None)
-        or Reason("rank", {"ahead": snapshot.ranking.ahead_of(identity)})
+        or _in_line(snapshot, identity)
     )
 
 
 def holding(snapshot: Snapshot, job: Job) -> Reason:
-    """What a job has that holds devices."""
+    """What a job has that holds devices, or lets go of them."""
     if job.phase is not Phase.RUNNING:
         return Reason(str(job.phase), {"size": job.size})
     if others := sharers(snapshot, job):
@@ -91,6 +91,13 @@ def _scattered(snapshot: Snapshot, size: int, place: Place | None) -> Reason | N
     return Reason(
         "fragmentation", {"asked": size, "free": free.total, "most": free.most_on_a_node()}
     )
+
+
+def _in_line(snapshot: Snapshot, identity: JobId) -> Reason:
+    """That the policy starts others first."""
+    ranking = snapshot.ranking
+    ahead = ranking.ahead_of(identity) if identity in ranking else len(ranking.queue)
+    return Reason("rank", {"ahead": ahead})
 
 
 def _behind(snapshot: Snapshot, job: Job) -> Reason | None:

@@ -82,7 +82,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"overtakes": 0, "most": 0, "in_s": 14_400.0},
     ],
     "starting": [{"size": 2}],
-    "stopping": [{"size": 1}],
+    "stopping": [{"size": 1}, {"size": 0}],
     "cancelling": [{"size": 1}],
     "trial": [{"asked": 4, "in_s": 180.0}],
     "running": [

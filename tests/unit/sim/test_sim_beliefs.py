@@ -269,13 +269,13 @@ def test_gittins_goes_by_the_distribution_of_lengths_whatever_is_known_of_speeds
 @pytest.mark.parametrize("belief", ["known", "learned"])
 def test_aiturbo_relies_on_no_length_that_a_job_did_not_say(belief: str) -> None:
     """Whatever is known of speeds: silent jobs are unpredictable, jobs that report are not."""
-    for lengths, end in (("survival", "cannot be predicted"), ("steps", "can be predicted")):
+    for lengths, known in (("survival", False), ("steps", True)):
         jobs = [job("a", length_s=5000.0)]
         run = experiment(jobs, policy="aiturbo", belief=belief, lengths=lengths)
         run.simulation.run(until=1000.0)
-        scheduler = run.simulation.scheduler
-        snapshot = scheduler.snapshot(1000.0)
-        assert scheduler.policy.why(snapshot, "a").sentence.endswith(f"its end {end}")
+        decider = getattr(run.simulation.scheduler.policy, "_inner")  # noqa: B009
+        row = run.simulation.scheduler.jobs["a"]
+        assert decider._lengths.forecast(row, 1000.0).predictable is known
 
 
 def test_sharing_can_be_worse_than_policies_believe_and_only_jobs_that_share_notice() -> None:

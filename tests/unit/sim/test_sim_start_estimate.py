@@ -81,7 +81,7 @@ def test_a_job_that_backs_off_waits_for_no_end() -> None:
     """1. `a` runs for 10 s and `b` for 100 s, on a device each. 2. `b` fails and is tried again in
     30 s; by then `a` has left its device long ago, and no end decides when `b` starts."""
     short, long = JobSpec("a", 10.0, (1,)), JobSpec("b", 100.0, (1,))
-    scheduler = standing("fifo+elsewhere", short, long)
+    scheduler = standing("fifo+live", short, long)
     scheduler.retry = lambda _: Answer(again=True, wait_s=30.0)
     scheduler.step([JobFailed("b", scheduler.jobs["b"].action, 0.0, "ecc")], 1.0)
     scheduler.step([JobSubmitted(JobSpec("c", 500.0, (1,)))], 1.0)  # It takes the place of `b`.

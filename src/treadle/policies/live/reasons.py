@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.device_types import devices_on, too_small
 from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
@@ -45,7 +46,7 @@ class Around(NamedTuple):
 def reason(around: Around, last: "Decision", snapshot: Snapshot, identity: JobId) -> Reason:
     """The reason for where a job stands. last: the decision before."""
     job = snapshot.jobs[identity]
-    if job.allocation is not None:
+    if job.phase is not Phase.WAITING:
         return _holding(last, snapshot, job)
     found = _Waiting(around, last, snapshot, job).reason()
     other = last.for_whom.get(identity, "")
@@ -240,9 +241,16 @@ class _Waiting:
         return Reason("quota", {"tenant": tenant, **counts})
 
     def _narrow(self) -> Reason | None:
-        """That too few are free of the devices that it may use."""
+        """That too few are free of the devices that it may use, or not together."""
         job, cluster = self._job, self._snapshot.cluster
-        if self._fits(job) or usable_by(job.spec, cluster, job.only_on) == cluster.names:
+        usable = usable_by(job.spec, cluster, job.only_on)
+        counts = [self._snapshot.free.count_on(name) for name in usable]
+        if self._fits(job):
+            return None
+        if sum(counts) >= self._size:
+            numbers = {"asked": self._size, "free": sum(counts), "most": max(counts)}
+            return Reason("fragmentation", numbers)
+        if usable == cluster.names:
             return None
         return self._bound() if job.only_on else self._type()
 

@@ -29,6 +29,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.reasons import Reason
@@ -127,7 +128,7 @@ class AntMan(Policy):
 
     def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row = snapshot.jobs[job]
-        if row.allocation is not None:
+        if row.phase is not Phase.WAITING:
             return holding(snapshot, row)
         asked, total = row.spec.asked, snapshot.cluster.device_count
         turn = _turn(row.spec)

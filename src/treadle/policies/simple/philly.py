@@ -23,6 +23,7 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.ranking import Rank
 from treadle.core.reasons import Reason
@@ -128,7 +129,7 @@ class Philly(Policy):
         row = snapshot.jobs[job]
         wait = _memory(snapshot).at(snapshot.now, self._rules).get(job)
         tenant, size = row.spec.tenant, row.spec.asked
-        if row.allocation is not None or wait is None:
+        if row.phase is not Phase.WAITING or wait is None:
             return reason_of(snapshot, job, self._places.ideal.place)
         if wait.fair_share:
             shares = Shares(snapshot, self._rules)

@@ -12,9 +12,8 @@ from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.company import needed_gib
-from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.errors import PolicyError
 from treadle.core.events import (
-    DeviceClosed,
     JobCancelled,
     JobFinished,
     JobStarted,
@@ -22,21 +21,17 @@ from treadle.core.events import (
     JobSubmitted,
     JobUpdated,
 )
-from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.models.company.belief import UNSEEN, CompanyBelief
+from treadle.models.company.belief import CompanyBelief
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
-from treadle.policies.wrappers import share
-from treadle.policies.wrappers.passed_over import Passed
-from treadle.policies.wrappers.reservation import Lines, Reservation
-from treadle.policies.wrappers.share import PASSED_S, why_alone
-from treadle.policies.wrappers.wrapper import Note
+from treadle.policies.live.patience import WAIT_S
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 
@@ -88,55 +83,23 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "newcomer", "why"),
+    ("running", "newcomer"),
     [
-        (seen("a"), seen("b", busy=None), UNSEEN),
-        (
-            seen("a"),
-            seen("b", gib=0.0),
-            "its GPU memory is not known: --gpu-memory says it",
-        ),
-        (seen("a"), seen("b", exclusive=True), "it is exclusive (--exclusive)"),
-        (seen("a", exclusive=True), seen("b"), "job a cannot share: it is exclusive (--exclusive)"),
-        (seen("a", busy=1.0), seen("b", busy=1.0), "the sum of 1.05 is below 1.15"),
-        (
-            seen("a", gib=50.0),
-            seen("b", gib=30.0),
-            "they need 30 + 50 GiB of device memory, and 75 of the device's 80 GiB can be shared",
-        ),
-        (seen("a", priority=1), seen("b"), "job a has a higher priority"),
-        (
-            seen("a", busy=0.3),
-            seen("b", sizes=(2,)),
-            "job a holds 1 device, and it runs on 2",
-        ),
+        (seen("a"), seen("b", busy=None)),
+        (seen("a"), seen("b", gib=0.0)),
+        (seen("a"), seen("b", exclusive=True)),
+        (seen("a", exclusive=True), seen("b")),
+        (seen("a", busy=1.0), seen("b", busy=1.0)),
+        (seen("a", gib=50.0), seen("b", gib=30.0)),
+        (seen("a", priority=1), seen("b")),
+        (seen("a", busy=0.3), seen("b", sizes=(2,))),
     ],
+    ids=["unseen", "unknown", "exclusive", "beside", "busy", "memory", "priority", "size"],
 )
-def test_a_job_that_does_not_share_has_a_reason(
-    running: JobSpec, newcomer: JobSpec, why: str
-) -> None:
+def test_jobs_that_do_not_share(running: JobSpec, newcomer: JobSpec) -> None:
     scheduler = live(cluster=Cluster((*gpus(1).nodes, Node("n1", 1, device_memory_gib=80.0))))
     told(scheduler, 0.0, running, seen("z", exclusive=True))
     assert told(scheduler, 1.0, newcomer) == []
-    found = why_alone(scheduler.policy, scheduler.snapshot(1.0), newcomer.id)
-    assert found == why
-
-
-@pytest.mark.parametrize(
-    ("name", "why"),
-    [
-        ("gang", "it has a reservation, and waits for devices to itself"),
-        ("next", "it has a reservation, and waits for devices to itself"),
-        ("small", "devices are being kept for job gang, which needs several"),
-    ],
-)
-def test_while_devices_are_kept_a_job_is_told_for_which(name: str, why: str) -> None:
-    scheduler = live(cluster=gpus(2))
-    told(scheduler, 0.0, seen("a", sizes=(2,), exclusive=True))
-    told(scheduler, 1.0, seen("gang", sizes=(2,)), seen("next", sizes=(2,)), seen("small"))
-    kept = (Reservation("next", 1.0), Reservation("gang", 1.0, devices=(DEVICE,)))
-    snapshot = scheduler.snapshot(1.0)._replace(memory=Note(Lines(reserved=kept), None))
-    assert why_alone(scheduler.policy, snapshot, name) == why
 
 
 def test_groups_are_formed_up_to_four_and_by_what_they_gain() -> None:
@@ -168,9 +131,6 @@ def test_a_node_has_the_cores_that_its_jobs_were_measured_to_use() -> None:
     told(scheduler, 0.0, using("a", 7.0))
     assert len(told(scheduler, 1.0, using("b", 7.0))) == 1
     assert told(scheduler, 2.0, using("c", 7.0)) == []
-    assert why_alone(scheduler.policy, scheduler.snapshot(2.0), "c") == (
-        "they use 21 cores together, and there are 16 for them"
-    )
     assert len(told(scheduler, 3.0, using("d", 3.0))) == 1, "a smaller one still fits"
 
 
@@ -190,8 +150,6 @@ def test_what_too_few_cores_cost_is_in_the_sum() -> None:
     scheduler = live("afs", gpus(1, cores=2))
     told(scheduler, 0.0, using("a", 1.1, busy=0.85))
     assert told(scheduler, 1.0, using("b", 1.1, busy=0.85)) == []
-    found = why_alone(scheduler.policy, scheduler.snapshot(1.0), "b")
-    assert found == "the sum of 1.11 is below 1.15, since they use 2.2 cores and there are 2"
 
 
 def test_jobs_on_other_devices_are_not_slowed_by_a_join() -> None:
@@ -200,9 +158,6 @@ def test_jobs_on_other_devices_are_not_slowed_by_a_join() -> None:
     scheduler = live("fifo", gpus(2, cores=4))
     told(scheduler, 0.0, using("a", 1.5), using("b", 1.3))
     assert told(scheduler, 1.0, using("c", 1.5, sizes=(1,))) == []
-    assert why_alone(scheduler.policy, scheduler.snapshot(1.0), "c") == (
-        "it would use 1.5 cores, and 2.8 of 4 cores of n0 are in use"
-    )
 
 
 def test_cores_of_a_group_are_those_beside_each_of_its_devices() -> None:
@@ -210,9 +165,6 @@ def test_cores_of_a_group_are_those_beside_each_of_its_devices() -> None:
     scheduler = live("fifo", gpus(2, cores=4))
     told(scheduler, 0.0, using("a", 1.5, sizes=(2,)))
     assert told(scheduler, 1.0, using("b", 1.5, sizes=(2,))) == []
-    assert why_alone(scheduler.policy, scheduler.snapshot(1.0), "b") == (
-        "they use 3 cores together, and there are 2 for them"
-    )
     assert len(told(scheduler, 2.0, using("c", 0.7, sizes=(2,)))) == 1
 
 
@@ -220,9 +172,6 @@ def test_cores_of_jobs_on_other_devices_of_the_node_count_as_well() -> None:
     scheduler = live("fifo", gpus(2, cores=16))
     told(scheduler, 0.0, using("a", 6.0), using("b", 6.0))
     assert told(scheduler, 1.0, using("c", 6.0)) == []
-    assert why_alone(scheduler.policy, scheduler.snapshot(1.0), "c") == (
-        "it would use 6 cores, and 12 of 16 cores of n0 are in use"
-    )
 
 
 def test_cores_that_a_job_asks_for_count_as_if_it_used_them() -> None:
@@ -245,24 +194,7 @@ def test_sharing_can_be_switched_off_for_any_policy() -> None:
         scheduler = live(text)
         told(scheduler, 0.0, seen("a"))
         assert told(scheduler, 1.0, seen("b")) == []
-    assert wrapped("muri-l?group=2&share=off") == (
-        "muri-l?group=2+few+suitable+priority+elsewhere+pays+steady+reserve+host"
-    )
-
-
-def test_any_other_word_than_on_and_off_is_refused_by_name() -> None:
-    message = "policy afs parameter share takes on or off, not 'maybe'"
-    with pytest.raises(InvalidInputError, match=message):
-        wrapped("afs?share=maybe")
-
-
-def test_terms_are_parameters() -> None:
-    scheduler = live("afs+share?sum=1.99")
-    told(scheduler, 0.0, seen("a", busy=0.5))
-    assert told(scheduler, 1.0, seen("b", busy=0.5)) == []
-    for wrong in ("sum=0.5", "sum=inf", "floor=2", "most=9"):
-        with pytest.raises(InvalidInputError, match="share"):
-            live(f"afs+share?{wrong}")
+    assert wrapped("muri-l?group=2&share=off") == "muri-l?group=2+live?share=off"
 
 
 def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_remembered() -> None:
@@ -285,7 +217,7 @@ def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_reme
 
 
 def test_a_job_of_higher_priority_takes_the_device_of_a_group() -> None:
-    scheduler = live("afs+steady?run_s=0&rest_s=0")
+    scheduler = live("afs")
     told(scheduler, 0.0, seen("a", resumable=True))
     told(scheduler, 1.0, seen("b", resumable=True))
     actions = told(scheduler, 2.0, seen("urgent", busy=None, priority=3))
@@ -364,7 +296,7 @@ def test_s5_no_policy_gives_a_device_more_than_its_memory(
     cluster = gpus(2, gib=16.0)
     truth = TokenModel(ScalingModel.on(cluster), StageTimes())
     belief = CompanyBelief(ScalingModel.on(cluster), cluster) if measured else truth
-    text = f"{name}+share" if measured else name
+    text = f"{name}+live" if measured else name
     scheduler = Scheduler(registry.policy(text, placement("count"), belief), cluster)
     shared = []
 
@@ -382,88 +314,24 @@ def test_s5_no_policy_gives_a_device_more_than_its_memory(
     assert not set(scheduler.jobs) - set(scheduler.unfit), "all that can run have run"
 
 
-def test_u12_no_job_joins_past_a_gang_that_has_waited_for_long() -> None:
-    """Jobs that join keep a device taken for longer: a gang of two would wait without end."""
-    scheduler = live("afs", gpus(2))
+def test_no_job_joins_while_devices_are_reserved() -> None:
+    """A job that joins keeps a device in use for longer: the gang would wait without end."""
+    scheduler = live("backfill", gpus(2))
     told(scheduler, 0.0, seen("a"), seen("b"))
-    told(scheduler, 1.0, seen("gang", sizes=(2,)))
-    assert len(told(scheduler, 2.0, seen("soon"))) == 1
-    assert told(scheduler, 1.0 + PASSED_S, seen("late")) == []
-    assert why_alone(scheduler.policy, scheduler.snapshot(2.0 + PASSED_S), "late") == (
-        "job gang came before it, has waited for long and can join none"
-    )
+    told(scheduler, 1.0, seen("gang", sizes=(2,), exclusive=True))
+    joined = [f"j{n}" for n in range(20) if told(scheduler, 2.0 + n, seen(f"j{n}"))]
+    assert 0 < len(joined) < 20
+    now = WAIT_S + 4 * 1000.0 + 2.0
+    scheduler.step([], now)
+    ended = [JobFinished(name, scheduler.jobs[name].action) for name in joined]
+    scheduler.step(ended, now)
+    assert told(scheduler, now + 1.0, seen("late")) == []
 
 
-@pytest.mark.parametrize(
-    "lone",
-    [seen("lone", exclusive=True), seen("lone", busy=None), seen("lone", gib=79.0)],
-    ids=["exclusive", "unknown", "large"],
-)
-def test_a_job_that_can_join_none_is_not_passed_without_end(lone: JobSpec) -> None:
-    """1. It waits for the one GPU, and others join there. 2. After ten minutes none does any more,
-    but for one of higher priority. 3. The GPU is left, and it starts."""
-    scheduler = live("fifo")
-    told(scheduler, 0.0, seen("a"))
-    told(scheduler, 1.0, lone)
-    assert len(told(scheduler, 2.0, seen("b"))) == 1
-    now = 1.0 + PASSED_S
-    assert told(scheduler, now, seen("c")) == []
-    assert len(told(scheduler, now, seen("urgent", priority=1))) == 1
-    rows = scheduler.jobs
-    ends = [JobFinished(name, rows[name].action) for name in ("a", "b", "urgent")]
-    (start,) = scheduler.step(ends, now + 1.0)
-    assert (type(start), start.job) == (Start, "lone")
-
-
-def waiting_for(closed: bool) -> Scheduler:
-    """A gang of two waits for ten minutes, on two GPUs of which one may be closed."""
-    scheduler = live("fifo", gpus(2))
-    if closed:
-        scheduler.step([DeviceClosed(Device("n0", 1), "by its owner")], 0.0)
-    told(scheduler, 0.0, seen("a"), *([] if closed else [seen("b")]))
-    told(scheduler, 1.0, seen("gang", sizes=(2,)))
-    return scheduler
-
-
-def test_a_job_that_could_not_start_on_the_open_devices_keeps_none_from_joining() -> None:
-    now = 1.0 + PASSED_S
-    assert told(waiting_for(closed=False), now, seen("c")) == []
-    (start,) = told(waiting_for(closed=True), now, seen("c"))
-    assert (type(start), start.job) == (Start, "c")
-
-
-def test_of_a_job_that_was_not_tried_it_is_not_said_that_it_can_join_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scheduler = live("fifo")
-    told(scheduler, 0.0, seen("a"))
-    told(scheduler, 1.0, seen("large", gib=79.0))
-    told(scheduler, 1.0 + PASSED_S, seen("last"))
-    later = scheduler.snapshot(2.0 + PASSED_S)
-    said = why_alone(scheduler.policy, later, "last")
-    assert said == "job large came before it, has waited for long and can join none"
-    monkeypatch.setattr(share, "_LOOKED_AT", 0)
-    said = why_alone(scheduler.policy, later, "last")
-    assert said == "job large came before it and has waited for long"
-
-
-def test_only_the_first_of_each_priority_is_kept_of_those_that_wait_for_long() -> None:
-    """The policy's order may be the reverse of that of submission: each is then looked at, and the
-    time for all of them would grow with the square of their number if all were kept."""
-    passed = Passed()
-    rows = [job_row(f"j{n}", sequence=n, priority=n % 2) for n in range(6)]
-    for row in reversed(rows):
-        passed.add(row, joins_none=True)
-    assert {late.job.id for late in passed} == {"j0", "j1"}
-    assert passed.before(rows[0]) is None
-    assert passed.before(rows[1]) is None, "the first has a lower priority"
-    for row in rows[2:]:
-        first = passed.before(row)
-        assert first is not None
-        assert first.job.id == "j1" if row.spec.priority else first.job.id in {"j0", "j1"}
-
-
-def job_row(name: str, *, sequence: int, priority: int) -> Job:
-    scheduler = live("fifo")
-    scheduler.step([JobSubmitted(seen(name, priority=priority))], 0.0)
-    return scheduler.jobs[name]._replace(sequence=sequence)
+@pytest.mark.parametrize("resumable", [True, False])
+def test_quotas_bind_sharing_as_they_bind_starts(resumable: bool) -> None:
+    """A job within its quota is joined by none of a tenant that has none."""
+    scheduler = live("weave-l?quotas=vision:1", gpus(2))
+    told(scheduler, 0.0, seen("x", exclusive=True))
+    told(scheduler, 1.0, seen("v", tenant="vision", resumable=resumable))
+    assert told(scheduler, 5.0, seen("w", resumable=True)) == []

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policies.test_policy_share import live, seen, told
+from tests.unit.policies.live.test_live_sharing import live, seen, told
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.job import Job, JobSpec
 from treadle.core.snapshot import Snapshot
@@ -47,6 +47,10 @@ def alone(running: Sequence[Job]) -> list[Group]:
     ]
 
 
+def by_priority(job: Job) -> tuple[int, int]:
+    return (0, -job.spec.priority)
+
+
 def kind(name: str, busy: float, priority: int = 0) -> JobSpec:
     return seen(name, busy=busy, priority=priority, kind=f"busy {busy}")
 
@@ -54,7 +58,7 @@ def kind(name: str, busy: float, priority: int = 0) -> JobSpec:
 def test_jobs_that_are_alike_are_asked_about_once() -> None:
     snapshot, belief = site(50)
     groups = alone(rows([kind(f"r{n}", 0.2) for n in range(50)]))
-    hosts = Hosts(groups, belief, TERMS, Cores(snapshot, {}))
+    hosts = Hosts(groups, belief, TERMS, Cores(snapshot, {}), by_priority)
     newcomers = rows([kind(f"w{n}", 0.3) for n in range(20)])
     found = [hosts.best(job) for job in newcomers]
     assert found == [groups[0]] * 20
@@ -73,7 +77,7 @@ def test_each_job_joins_what_it_would_if_every_group_was_tried(
     snapshot, belief = site(8)
     specs = [kind(f"r{n}", *each) for n, each in enumerate(running)]
     groups = {group.place: group for group in alone(rows(specs))}
-    hosts = Hosts(groups.values(), belief, TERMS, Cores(snapshot, {}))
+    hosts = Hosts(groups.values(), belief, TERMS, Cores(snapshot, {}), by_priority)
     for job in rows([kind(f"w{n}", *each) for n, each in enumerate(waiting)]):
         found = hosts.best(job)
         assert found == _tried(job, groups, belief)
