@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from treadle.policies.live.decide import Decision
 
 _NODES_MAX = 16  # of which a reason says what they have left
-_BY_OTHERS = ("devices", "fragmentation", "type", "rank")  # what a preempted job waits for
+_BY_OTHERS = ("devices", "fragmentation", "type", "quota", "rank")  # what a preempted job waits for
 
 
 class Around(NamedTuple):
