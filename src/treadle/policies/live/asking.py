@@ -65,8 +65,9 @@ class Asking:
             if lower and self._could_gain(stuck, pool):
                 self._ask(key, pool, stuck, lower=lower)
         self._start_in_parts(level)
-        if len(self._pools) > 1 and not self._policy.in_order:
+        if len(self._pools) > 1:
             self._start_elsewhere(level)
+            self._ask_for_guests(level)
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
         """Whom to leave aside, if others could then have what is free."""
@@ -78,7 +79,9 @@ class Asking:
         found = {name for part in refused for name in part.jobs}
         starts = any(self._snapshot.jobs[name].allocation is None for name in found)
         held = {name for name in found if self._snapshot.jobs[name].allocation is not None}
-        aside = {*self._plan.dropped} if waits else set()
+        rows, in_order = self._snapshot.jobs, self._policy.in_order
+        passed = {name for name in self._plan.dropped if rows[name].only_on or not in_order}
+        aside = passed if waits else set()
         return aside | held if starts else aside
 
     # -- one question -----------------------------------------------------------------------------
@@ -104,7 +107,7 @@ class Asking:
                 del changes[name]
         if not changes and not lower:
             self.quiet[key] = (sight, schedule.valid_until)
-        self._plan.settle(changes, set(lower))
+        self._plan.settle(changes, set(lower), in_order=self._policy.in_order)
 
     def _levels_known(self) -> set[Level]:
         return set(self._levels.values())
@@ -185,11 +188,30 @@ class Asking:
                 return
 
     def _start_elsewhere(self, level: Level) -> None:
-        """Start jobs that their own pool had no room for on what is left in others."""
-        for job in self._waiting:
+        """Start jobs that their own pool had no room for, or stopped, on what is left in others."""
+        stopped = [job for job in self._holding if job.id in self._plan.changes]
+        for job in (*self._waiting, *stopped):
             if self._levels[job.id] != level or not self._waits(job.id) or job.id in self._aside:
                 continue
-            self._plan.start_somewhere(job)
+            if not self._plan.start_somewhere(job) and self._policy.in_order:
+                return
+
+    def _ask_for_guests(self, level: Level) -> None:
+        """Ask each pool about jobs that may use it too and that their own pool did not start."""
+        for pool, members in self._pools:
+            guests = {
+                job.id
+                for job in self._waiting
+                if self._levels[job.id] == level
+                and self._waits(job.id)
+                and job.id not in self._aside
+                and members is not None
+                and job.id not in members
+                and pool.is_open(job, self._snapshot.cluster)
+            }
+            if guests:
+                own = self._shown(level, members)
+                self._ask((level, pool.types), pool, guests | own, lower=())
 
 
 def _sight(seen: Snapshot) -> object:

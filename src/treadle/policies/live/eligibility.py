@@ -14,7 +14,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
-from treadle.policies.live.room import Needs, Room, asks_host
+from treadle.policies.live.room import Needs, Room, asks_host, avoided_until
 
 OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
 
@@ -49,6 +49,8 @@ class Eligibility:
 
     def _back_off(self, snapshot: Snapshot) -> None:
         """Hide jobs that failed a moment ago, unless one of lower priority would pass them."""
+        suspicious = (avoided_until(job) for job in snapshot.waiting() if job.avoid)
+        self.until = min((at for at in suspicious if at > snapshot.now), default=inf)
         late = [job for job in snapshot.waiting() if job.ready_at > snapshot.now]
         if not late:
             return

@@ -106,11 +106,16 @@ class Plan:
     # -- what a policy wants ----------------------------------------------------------------------
 
     def settle(
-        self, changes: Mapping[JobId, Allocation | None], lower: Collection[JobId] = ()
+        self,
+        changes: Mapping[JobId, Allocation | None],
+        lower: Collection[JobId] = (),
+        *,
+        in_order: bool = False,
     ) -> None:
         """Make a policy's changes, on devices that suit each job.
 
-        lower: running jobs that make way for these.
+        lower: running jobs that make way for these. in_order: a start that cannot be had holds up
+        those behind it.
         """
         rows = self.snapshot.jobs
         before = {name: self.has(name) for name in changes}
@@ -119,7 +124,8 @@ class Plan:
             if before[name] is not None:
                 self.stop(rows[name])
         for members, devices in self._units(changes):
-            if not self._settled(members, devices, lower):
+            late = in_order and members[0][0].allocation is None and self._held_up()
+            if late or not self._settled(members, devices, lower):
                 for job, _ in members:
                     self._stays(job, before[job.id])
 
@@ -140,6 +146,8 @@ class Plan:
         """Whether these jobs were given what the policy chose, or as much elsewhere."""
         if not self._moved.isdisjoint(devices):  # One before it was moved there.
             return len(members) == 1 and self._elsewhere(*members[0], lower)
+        if len(members) == 1 and self._is_better_elsewhere(*members[0]):
+            return True
         gone = self._make_way(devices, lower, members[0][0].id)
         for number, (job, new) in enumerate(members):
             if not self.room.allows(job, devices):
@@ -153,6 +161,25 @@ class Plan:
             assert job.allocation is not None, "it was in the way"
             self._stays(job, job.allocation)
         return len(members) == 1 and self._elsewhere(*members[0], lower)
+
+    def _held_up(self) -> bool:
+        """Whether a start was dropped that others wait behind, and not for nodes of its own."""
+        return any(not self.snapshot.jobs[name].only_on for name in self.dropped)
+
+    def _is_better_elsewhere(self, job: Job, new: Allocation) -> bool:
+        """Whether a job that failed on one of these devices was given as good ones instead."""
+        failed = set(job.failed_on)
+        if job.allocation is not None or failed.isdisjoint(map(str, new.devices)):
+            return False
+        found = self.room.place(job, new.size)
+        if found is None or not failed.isdisjoint(map(str, found)):
+            return False
+        better = Allocation(found, new.plan)
+        if len(better.nodes()) > len(new.nodes()):
+            return False
+        self._moved.update(found)
+        self.give(job, better)
+        return True
 
     def _undo(self, job: Job) -> None:
         self._let_go(job)

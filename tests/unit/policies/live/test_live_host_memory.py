@@ -76,7 +76,6 @@ def test_under_a_policy_in_which_no_job_overtakes_all_wait_behind_it() -> None:
     assert scheduler.why("c", 1.0) == found
 
 
-@pytest.mark.xfail(strict=True, reason="a start that is dropped does not hold up those behind it")
 def test_the_same_if_the_memory_is_given_away_at_that_moment() -> None:
     _, running = begun("fifo", HOST, asking("a", 40.0), asking("b", 40.0), job("c"))
     assert running == ["a"]

