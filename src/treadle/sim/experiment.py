@@ -169,7 +169,7 @@ def prepare(
     stopwatch: how decisions are timed. The default does not count the time of other programs.
     made: a policy that no name stands for; `settings.policy` is then only what it is called.
     """
-    check_quotas(settings.policy, workload)
+    check_quotas(settings.policy, workload, live=settings.live)
     times = StageTimes(settings.seed)
     base = base_model(cluster, settings)
     model = sharing(settings.sharing, base, times, settings.effects)

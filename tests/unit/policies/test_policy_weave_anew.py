@@ -7,7 +7,6 @@ import pytest
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
 from treadle.core.events import JobFinished, JobSubmitted
-from treadle.core.job import JobSpec
 from treadle.policies.weave.anew import MANY, Anew
 
 NAMES = pytest.mark.parametrize("name", ["weave", "weave-l"])
@@ -72,14 +71,3 @@ def test_a_plan_holds_until_one_in_a_hundred_jobs_may_have_changed_or_for_ten_mi
     for _ in range(decisions):
         anew = anew.later()
     assert anew.holds(now, jobs, 1000) == holds
-
-
-def test_a_job_that_goes_first_is_served_although_no_plan_is_due() -> None:
-    """Promised jobs get what they were promised at once, from any number of jobs."""
-    world = World("weave?quotas=lab:4", *(8,) * 16)
-    others = [one.spec for one in many(300)]
-    world.step(0.0, *(JobSubmitted(spec) for spec in others))
-    world.step(60.0, submitted("first", 1e5))
-    owed = JobSpec("owed", 1e6, (4,), profile=COMPUTES, tenant="lab", guaranteed=True)
-    world.step(120.0, JobSubmitted(owed))
-    assert world.size("owed") == 4

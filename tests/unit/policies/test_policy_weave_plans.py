@@ -1,5 +1,7 @@
 """weave orders execution plans: the best one for the devices that a job is given."""
 
+from dataclasses import replace
+
 import pytest
 
 from treadle.core.allocation import Allocation
@@ -16,6 +18,10 @@ from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.policies.weave.plans import Plans
+from treadle.sim.experiment import prepare
+from treadle.sim.settings import Settings
+from treadle.testing.builders import job
+from treadle.traces.workload import Workload
 
 CLUSTER = Cluster((Node("n", 8),))
 SLOW = Plan(pipeline=4, data=1)  # A model that needs no splitting.
@@ -62,3 +68,16 @@ def test_speeds_by_size_are_those_of_the_best_plan() -> None:
     own_s, best_s = (kind.iteration_s(plan, (4,), cores=4.0) for plan in (SLOW, best))
     assert plans.alone(spec, 4) == pytest.approx(base.alone(spec, 4) * own_s / best_s)
     assert plans.alone(spec, 4) > 1.1 * base.alone(spec, 4)
+
+
+@pytest.mark.parametrize("name", ["weave", "weave-l"])
+@pytest.mark.parametrize("live", [False, True])
+def test_a_job_that_asks_for_a_size_without_a_good_plan_runs(name: str, live: bool) -> None:
+    """Its plan for five devices is not given to four."""
+    jobs = [replace(job("a", size=5, tenant="A"), profile=Profile(size=5, model="gpt2"))]
+    jobs.append(replace(job("b", size=4, at=1.0), profile=Profile(size=4, model="gpt2")))
+    text = f"{name}?quotas=A:64" if live else name
+    settings = Settings(policy=text, speeds="plans", live=live)
+    experiment = prepare(Workload.of("made", jobs), CLUSTER, settings)
+    experiment.finish()
+    assert all(history.ended_at for history in experiment.recorder.histories.values())

@@ -39,3 +39,20 @@ def test_s10_the_tenants_that_there_are_are_named() -> None:
 def test_s10_quotas_that_some_job_has_are_not(policy: str) -> None:
     jobs = [job("a", tenant="A"), job("b")]
     assert prepare(Workload.of("made", jobs), GRID, Settings(policy=policy)).jobs
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "fifo", "rubick", "afs+defrag"])
+def test_live_a_quota_for_a_tenant_without_jobs_is_refused(policy: str) -> None:
+    jobs = [job("a", tenant="vision"), replace(job("b", tenant="nlp"), guaranteed=False)]
+    name, *others = policy.split("+")
+    text = "+".join([f"{name}?quotas=vison:2/nlp:2", *others])
+    with pytest.raises(InvalidInputError) as caught:
+        prepare(Workload.of("made", jobs), GRID, Settings(policy=text, live=True))
+    assert str(caught.value) == (
+        "no job of made has tenant 'vison' (its tenants: 'nlp', 'vision'); did you mean vision?"
+    )
+
+
+def test_quotas_of_a_policy_that_has_none_need_the_live_decision() -> None:
+    with pytest.raises(InvalidInputError, match="--live"):
+        prepare(Workload.of("made", [job("a")]), GRID, Settings(policy="weave?quotas=a:2"))

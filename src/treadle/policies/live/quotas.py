@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.job import Job, JobId
+from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.quotas import Quotas
@@ -106,9 +107,9 @@ class Entitlements:
         return known and left_s(job, self._belief, self._snapshot.now) <= LENT_S
 
     def enforce(self, plan: Plan, waiting: Sequence[Job], fixed: Mapping[JobId, None]) -> None:
-        """Start owed jobs that a policy left waiting, with what elastic jobs have beyond quotas."""
+        """Start owed jobs that a policy left waiting, on what jobs have beyond quotas."""
         for job in waiting:
-            if self.tiers.get(job.id) != OWED or plan.has(job.id) is not None:
+            if not self._may_start(job) or plan.has(job.id) is not None:
                 continue
             size = self._least(job)
             surplus = self._surplus(plan, fixed)
@@ -125,10 +126,25 @@ class Entitlements:
             if found is None:
                 for other, held in reversed(shrunk):
                     plan.give(other, held)
+                found = plan.make_room(job, size, self._lent(fixed))
+            if found is None:
                 continue
             plan.give(job, Allocation(found))
             if shrunk:
                 plan.urgent.add(job.id)
+
+    def _may_start(self, job: Job) -> bool:
+        """Whether it is owed devices, and could start without a plan that a policy chooses."""
+        ready = job.ready_at <= self._snapshot.now and DATA_PARALLEL in job.spec.plans
+        return ready and self.tiers.get(job.id) == OWED
+
+    def _lent(self, fixed: Mapping[JobId, None]) -> list[JobId]:
+        """Running jobs beyond quotas that can be stopped."""
+        return [
+            job.id
+            for job in self._snapshot.holding()
+            if self.tiers.get(job.id) == LENT and job.id not in fixed
+        ]
 
     def _surplus(self, plan: Plan, fixed: Mapping[JobId, None]) -> list[tuple[Job, int]]:
         """Elastic jobs of tenants that have more than their quota, with the size that is left to
@@ -139,7 +155,7 @@ class Entitlements:
         for job in self._snapshot.holding():
             held = plan.has(job.id)
             over = used[job.spec.tenant] - self._quotas.get(job.spec.tenant, 0.0)
-            if held is None or over <= 0 or job.id in fixed:
+            if held is None or over <= 0 or job.id in fixed or held.plan != DATA_PARALLEL:
                 continue
             least = max(held.size - over, job.spec.sizes[0])
             fewer = [size for size in job.spec.sizes if least <= size < held.size]

@@ -2,13 +2,11 @@
 
 Each job is first given a kind of device (split.py). Then each kind is a cluster of its own, on
 which jobs have the speeds of that kind and the decision is the usual one. A job that runs and is
-given another kind moves; the restart that this costs is counted. Quotas count devices of all kinds:
-a guaranteed job that is beyond them is not guaranteed to its kind either.
+given another kind moves; the restart that this costs is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from math import inf
 from typing import NamedTuple, Protocol
@@ -21,10 +19,8 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.workers import is_cpu_only
 from treadle.policies.base import costs
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.kinds import Kind, speeds_on, view
-from treadle.policies.weave.promises import promised_size, within
 from treadle.policies.weave.split import Offer, split
 from treadle.policies.weave.worth import worths
 
@@ -78,7 +74,6 @@ class _Choice(NamedTuple):
 
     kinds: Mapping[JobId, int]
     others: Sequence[int]  # jobs that are not looked at, by kind: as many as of those that are
-    beyond: Set[JobId] = frozenset()  # guaranteed jobs that are beyond their tenant's quota
 
 
 class ByKind:
@@ -93,11 +88,8 @@ class ByKind:
         make: Callable[[Alone], OneKind],
         *,
         restart_s: float,
-        quotas: Quotas | None,
     ) -> None:
-        """quotas: with them any job may be owed devices, however far back."""
         self.cluster = cluster
-        self._quotas = quotas
         self._kinds = kinds
         self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
         self._each = [make(speed) for speed in self._speeds]
@@ -118,7 +110,7 @@ class ByKind:
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         memory = self._memory(snapshot)
-        choice = self._counted(snapshot, self._choice(snapshot, memory))
+        choice = self._choice(snapshot, memory)
         targets: dict[JobId, Allocation] = {}
         memories: list[object] = []
         until = inf
@@ -159,22 +151,6 @@ class ByKind:
         seen = Counter(kinds.values())
         return _Choice(kinds, [unseen * seen[number] // len(kinds) for number in range(len(none))])
 
-    def _counted(self, snapshot: Snapshot, choice: _Choice) -> _Choice:
-        """The same with the jobs that are beyond quotas, which count devices of all kinds."""
-        if self._quotas is None:
-            return choice
-
-        def policy(job: Job) -> OneKind:
-            return self._each[choice.kinds.get(job.id, 0)]
-
-        allowed = within(
-            snapshot,
-            self._quotas,
-            size_of=lambda job: promised_size(job, policy(job).curves.of(job.spec)),
-            order=lambda job: (policy(job).value(job, snapshot.now), job.sequence),
-        )
-        return choice._replace(beyond=choice.kinds.keys() - allowed)
-
     def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
         """Jobs that are weighed, and those too far back in the queue for that."""
         jobs, queue = list(snapshot.holding()), list(snapshot.waiting())
@@ -187,7 +163,7 @@ class ByKind:
     def _further(self, rest: Sequence[Job]) -> list[Job]:
         """Those too far back to be weighed that are given a kind nevertheless, in order: ten
         thousand take half a second."""
-        if self._quotas is not None or len(rest) <= _FURTHER:
+        if len(rest) <= _FURTHER:
             return list(rest)
         behind = rest[_FURTHER:]
         patient = {job.id for job in nsmallest(_PATIENT, behind, key=_waiting_since)}
@@ -265,11 +241,7 @@ class ByKind:
         return best.kind
 
     def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
-        jobs = (
-            _not_guaranteed(snapshot.jobs[job]) if job in choice.beyond else snapshot.jobs[job]
-            for job, one in choice.kinds.items()
-            if one == number
-        )
+        jobs = (snapshot.jobs[job] for job, one in choice.kinds.items() if one == number)
         own = memory.each[number]
         return view(snapshot, self._kinds[number], jobs, rank=self._each[number].rank, memory=own)
 
@@ -278,11 +250,6 @@ class ByKind:
         if isinstance(found, Memory) and len(found.each) == count:
             return found
         return Memory((None,) * count)
-
-
-def _not_guaranteed(job: Job) -> Job:
-    spec = job.spec
-    return job._replace(spec=replace(spec, guaranteed=False)) if spec.guaranteed else job
 
 
 def _waiting_since(job: Job) -> float:

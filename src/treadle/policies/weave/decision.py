@@ -6,7 +6,7 @@ What runs now is one more plan. With many jobs most decisions only carry it on: 
 changed, and move few jobs.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import islice
 from math import inf
@@ -15,11 +15,10 @@ from typing import NamedTuple
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.policies.base.costs import resize_s, restart_s
 from treadle.policies.weave.company import Company, Group, Kinds, Member
-from treadle.policies.weave.curve import Curve, Curves
+from treadle.policies.weave.curve import Curves
 from treadle.policies.weave.improve import Search
 from treadle.policies.weave.levers import Levers
 from treadle.policies.weave.places import Wanted
-from treadle.policies.weave.promises import Owed
 from treadle.policies.weave.values import Values
 
 FOLDS = (1.0, 1.5, 2.2, 4.0)
@@ -53,16 +52,14 @@ class Decision:
         left: Sequence[float],
         curves: Curves,
         most: int,
-        owed: Owed,
+        first: Set[JobId],
     ) -> None:
         self._company = company
         self._levers = levers
         self._jobs = jobs
         self._worth = worth
         self._left = left
-        self.promised = owed.promised
-        self._first = owed.overdue
-        self._places = {job: place for place, job in enumerate(owed.promised)}
+        self._first = first
         self._curves = [curves.of(job.spec, most) for job in jobs]
         self._held = [job.size for job in jobs]
         self._costs, self._resizes = (
@@ -89,7 +86,7 @@ class Decision:
             search = Search(self._company, self, plan.groups, (), free, self._values)
             if search.grow():
                 plan = self._with(plan, search)
-        return plan if self._serves_all_owed(plan) else None
+        return plan if self._serves_first(plan) else None
 
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
         """The fold that is worth most, and its plan; the last one is kept for a little less."""
@@ -100,7 +97,7 @@ class Decision:
             as_it_is = self.carried_on(supply)
         else:
             as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
-            if not self._serves_all_owed(as_it_is):
+            if not self._serves_first(as_it_is):
                 as_it_is = None
             if as_it_is is None or self._net(plan) * _HOPE > self._net(as_it_is):
                 plan = self._improved(plan, supply)
@@ -165,14 +162,12 @@ class Decision:
         served = {i for _, group in plan.groups for i in group.members}
         return plan.value - sum([cost for i, cost in self._stops if i not in served])
 
-    def _serves_all_owed(self, plan: Plan) -> bool:
-        if not self._first and not self._places:
+    def _serves_first(self, plan: Plan) -> bool:
+        """Whether every job is served that goes first."""
+        if not self._first:
             return True
         served = {i for _, group in plan.groups for i in group.members}
-        return all(i in served for i in range(len(self._jobs)) if self._is_owed(i))
-
-    def _is_owed(self, i: int) -> bool:
-        return self._jobs[i].id in self._first or self._jobs[i].id in self._places
+        return all(i in served for i, job in enumerate(self._jobs) if job.id in self._first)
 
     # -- what the search asks -------------------------------------------------------------------
 
@@ -183,7 +178,7 @@ class Decision:
         return self._member(job, size) if size in self._curves[job].rates else None
 
     def stop_cost(self, job: int) -> float:
-        return inf if self._is_owed(job) else self._stop_cost(job)
+        return inf if self._jobs[job].id in self._first else self._stop_cost(job)
 
     def _stop_cost(self, i: int) -> float:
         rate = self._curves[i].rates.get(self._held[i], 0.0)
@@ -197,62 +192,13 @@ class Decision:
                 offers &= self._curves[i].rates.keys()
             smaller = sorted((one for one in offers if one <= size), reverse=True)
             members = [self._jobs[i] for i in group.members]
-            owed = self._is_promised(group)
-            first = owed or self._is_first(group)
-            found.append(Wanted(size, members, smaller, group.value, group.cost, first, owed))
+            first = self._is_first(group)
+            found.append(Wanted(size, members, smaller, group.value, group.cost, first))
         return found
-
-    # -- questions ------------------------------------------------------------------------------
-
-    def name(self, position: int) -> JobId:
-        return self._jobs[position].id
-
-    def group_of(self, plan: Plan, job: JobId) -> tuple[int, int, Group] | None:
-        """The job's position, its size and its group; None if it gets nothing."""
-        for size, group in plan.groups:
-            for i in group.members:
-                if self._jobs[i].id == job:
-                    return i, size, group
-        return None
-
-    def keeps(self, group: Group) -> list[float]:
-        """The share of its speed that each member keeps."""
-        specs = [self._jobs[i].spec for i in group.members]
-        kept = self._company.keeps(group.kinds, specs)
-        return [kept[self._company.kind(spec)] for spec in specs]
 
     @property
     def count(self) -> int:
         return len(self._jobs)
-
-    def curve(self, position: int) -> Curve:
-        return self._curves[position]
-
-    def worth(self, position: int) -> float:
-        """What a unit of its work counts."""
-        return self._worth[position]
-
-    def goes_first(self, position: int) -> bool:
-        """Whether it goes first because it has waited too long."""
-        return self._jobs[position].id in self._first
-
-    def of_size(self, plan: Plan, size: int) -> Iterator[int]:
-        """Jobs that have so many devices, and those without any that could begin with as many."""
-        served = set[int]()
-        for given, group in plan.groups:
-            served.update(group.members)
-            if given == size:
-                yield from group.members
-        for i, curve in enumerate(self._curves):
-            if i not in served and curve.steps[0].size == size:
-                yield i
-
-    def together(self, positions: Sequence[int]) -> float:
-        """What these jobs get done together, where one alone gets 1 done; 0: they may not share."""
-        specs = [self._jobs[i].spec for i in positions]
-        kinds = [self._company.kind(spec) for spec in specs]
-        keeps = self._company.keeps(tuple(sorted(kinds)), specs)
-        return sum(keeps[kind] for kind in kinds) if keeps else 0.0
 
     # -- plans ----------------------------------------------------------------------------------
 
@@ -267,7 +213,6 @@ class Decision:
         """Every step of every job, the most valuable for each device first. A job is not shrunk
         for a little, and does not grow for a little."""
         steps = []
-        any_owed = bool(self._first or self._places)
         for i, (held, curve, worth) in enumerate(
             zip(self._held, self._curves, self._worth, strict=True)
         ):
@@ -275,14 +220,12 @@ class Decision:
             resized = 1.0 + self._levers.keep * self._resizes[i]
             for rung, step in enumerate(curve.steps):
                 value, stays = worth * step.gain, resized if rung else stops
-                if any_owed and rung == 0 and self._is_owed(i):
+                if rung == 0 and self._first and self._jobs[i].id in self._first:
                     value = inf
                 elif held:
                     value = value * stays if step.size <= held else value / stays
                 steps.append((-value, i, rung))
         steps.sort()
-        if self._places:  # A promise goes before all else.
-            steps.sort(key=lambda step: step[2] > 0 or self._jobs[step[1]].id not in self._places)
         return steps
 
     def _sizes(self, devices: int) -> dict[int, int]:
@@ -356,14 +299,9 @@ class Decision:
                 chosen.append((size, group))
         return chosen
 
-    def _by_value(self, row: tuple[int, Group]) -> tuple[int, float, tuple[int, ...]]:
+    def _by_value(self, row: tuple[int, Group]) -> tuple[bool, float, tuple[int, ...]]:
         size, group = row
-        if self._is_promised(group):
-            return 0, self._places[self._jobs[group.members[0]].id], group.members
-        return 1 if self._is_first(group) else 2, -group.value / size, group.members
-
-    def _is_promised(self, group: Group) -> bool:
-        return bool(self._places) and self._jobs[group.members[0]].id in self._places
+        return not self._is_first(group), -group.value / size, group.members
 
     def _is_first(self, group: Group) -> bool:
         return bool(self._first) and any(self._jobs[i].id in self._first for i in group.members)

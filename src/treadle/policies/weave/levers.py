@@ -10,7 +10,6 @@ from treadle.core.ports import InterleavingModel, Policy
 from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas, quotas
 
 _ONLY_WITHOUT_LENGTHS = ("quantum_s", "ratio")
 
@@ -26,7 +25,6 @@ class Levers(NamedTuple):
     restart_s: float = RESTART_S  # what a restart takes, where it was not measured
     patience: float = 20.0  # times what it still runs, after which a waiting job goes first; 0: off
     deadline: float = 0.5  # what a job gains in worth that has no time to lose
-    quotas: Quotas | None = None
     quantum_s: float = 3600.0  # without lengths: where the first class ends, in device-seconds
     ratio: float = 4.0  # of the ends of two classes
     sizes: bool = True  # jobs may have other sizes than they ask for
@@ -45,11 +43,10 @@ def factory(
     """
 
     def made(placement: Placement, belief: InterleavingModel, **given: object) -> Policy:
-        given["quotas"] = quotas(name, str(given.get("quotas", "")))
         return make(placement, belief, _checked(name, Levers(**given)))  # type: ignore[arg-type]
 
     own = [
-        Parameter(field, Parameter.KEYWORD_ONLY, default="" if field == "quotas" else default)
+        Parameter(field, Parameter.KEYWORD_ONLY, default=default)
         for field, default in Levers._field_defaults.items()
         if not (known and field in _ONLY_WITHOUT_LENGTHS)
     ]

@@ -22,7 +22,6 @@ class Wanted(NamedTuple):
     value: float = 0.0
     cost: float = 0.0  # of being moved from where most of it is
     first: bool = False  # it has its place before all others
-    promised: bool = False  # and before those, in the order given
 
 
 class Room:
@@ -114,9 +113,9 @@ def _largest_first(
     return places, free
 
 
-def _by_size(group: Wanted) -> tuple[bool, bool, int]:
-    """The larger ones first, but promises in the order in which they were made."""
-    return not group.promised, not group.first, 0 if group.promised else -group.size
+def _by_size(group: Wanted) -> tuple[bool, int]:
+    """Those that go first, then the larger ones."""
+    return not group.first, -group.size
 
 
 def settle(free: FreeDevices, placement: Placement, group: Wanted) -> tuple[Device, ...] | None:

@@ -27,7 +27,6 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.policies.base.costs import restart_s
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.anew import MANY, Anew
 from treadle.policies.weave.by_kind import ByKind
@@ -39,15 +38,6 @@ from treadle.policies.weave.levers import Levers, factory
 from treadle.policies.weave.patience import LEAST_S, first, is_overdue
 from treadle.policies.weave.places import Room, place
 from treadle.policies.weave.plans import Plans
-from treadle.policies.weave.promises import (
-    Owed,
-    are_kept,
-    bound,
-    left_by,
-    promised,
-    promised_size,
-    urgency,
-)
 from treadle.policies.weave.racks import WithinRacks
 from treadle.policies.weave.worth import worths
 
@@ -64,7 +54,6 @@ class _Memory(NamedTuple):
 
     fold: int = 0
     power: float = 0.5
-    promised: frozenset[JobId] = frozenset()  # jobs that were given what they were promised
     jobs: tuple[int, int] = (0, 0)  # how many wait, and the sum of the numbers of the others
     anew: Anew = Anew()
 
@@ -188,9 +177,6 @@ class Weave(Sharing):
         own = memory if isinstance(memory, _Memory) else _Memory()
         return own.power if self._levers.power == inf else self._levers.power
 
-    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
-        return self._levers.quotas
-
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)
         return super().never_fits(spec, cluster) if by_kind is None else by_kind.never_fits(spec)
@@ -211,7 +197,6 @@ class Weave(Sharing):
                 self._by_kind = ByKind(
                     *(cluster, kinds, self._belief, self._placement, self._on_kind),
                     restart_s=self._levers.restart_s,
-                    quotas=self._levers.quotas,
                 )
         return self._by_kind
 
@@ -241,10 +226,6 @@ class Weave(Sharing):
         if plan is None:
             fold, plan = decision.best(snapshot.supply, memory.fold)
         allocations = self._placed(snapshot, decision, plan)
-        if not are_kept(decision.promised, allocations):  # One that grew took another's place.
-            decision = self._decision(snapshot, holding, memory, total, grows=False)
-            fold, plan = decision.best(snapshot.supply, memory.fold)
-            allocations, anew = self._placed(snapshot, decision, plan), Anew(now, total)
         changes = Schedule.whole(snapshot, allocations).changes
         power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
         # A decision that is made again about the same jobs is the same.
@@ -254,8 +235,7 @@ class Weave(Sharing):
         until = self._until(snapshot, allocations, changes) if queue else inf
         if queue and decision.count >= MANY:
             until = min(until, anew.ends_at)
-        memory = _Memory(fold, power, frozenset(decision.promised), jobs, anew)
-        return Schedule(changes, until, memory)
+        return Schedule(changes, until, _Memory(fold, power, jobs, anew))
 
     def _until(
         self,
@@ -294,25 +274,21 @@ class Weave(Sharing):
         holding: Sequence[Job],
         memory: _Memory,
         total: int,
-        *,
-        grows: bool = True,
     ) -> Decision:
         """The jobs in order: those that hold devices, and as much of the queue as could share.
 
         total: jobs in the system.
-        grows: whether jobs may get more than they were promised.
         """
         now, queue = snapshot.now, snapshot.ranking.queue
-        owed = self._owed(snapshot, holding, memory)
-        overdue, chosen = owed.overdue, owed.names
+        overdue = first(self._overdue(snapshot, holding), snapshot.supply)
         rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
         demand = _LOOK * snapshot.supply
         room = Room(snapshot.emptied(), self._placement)
         for value, _, identity in queue:
-            if demand <= 0 and not chosen:
+            if demand <= 0 and not overdue:
                 break
             job = snapshot.jobs[identity]
-            if (demand > 0 and room.fits(job.spec.sizes[0])) or identity in chosen:
+            if (demand > 0 and room.fits(job.spec.sizes[0])) or identity in overdue:
                 rows.append((value, True, job.sequence, job))
                 demand -= job.spec.sizes[0]
         if overdue:
@@ -321,40 +297,21 @@ class Weave(Sharing):
         worth = worths([row[0] for row in rows], total, self.power(memory))
         self._company.refresh(smallest_device_gib(snapshot.cluster))
         jobs = [row[3] for row in rows]
-        if owed.promised:
-            jobs = [
-                bound(job, owed.promised[job.id], grows=grows) if job.id in owed.promised else job
-                for job in jobs
-            ]
         most = snapshot.supply
         worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
         left = [self._to_gain(job, now) for job in jobs]
         return Decision(
-            *(self._company, self._levers, jobs, worth, left, self._curves, snapshot.supply, owed)
+            *(
+                self._company,
+                self._levers,
+                jobs,
+                worth,
+                left,
+                self._curves,
+                snapshot.supply,
+                overdue,
+            )
         )
-
-    def _owed(self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory) -> Owed:
-        """Jobs that have waited too long, and guaranteed ones that get what they were promised."""
-        overdue, supply = self._overdue(snapshot, holding), snapshot.supply
-        quotas, now = self._levers.quotas, snapshot.now
-        if quotas is None:
-            return Owed(first(overdue, supply))
-        made = promised(
-            *(snapshot, self._placement, quotas),
-            size_of=self._promised_size,
-            order=lambda job: (self.value(job, now), job.sequence),
-            earlier=memory.promised,
-            overdue=first((row for row in overdue if row[0].spec.guaranteed), supply),
-        )
-        if overdue and made:
-            # One for which promises leave no room would keep all others from their turn.
-            room = Room(left_by(made, snapshot, self._placement), self._placement)
-            others = (row for row in overdue if row[0].id not in made)
-            overdue = [row for row in others if room.fits(row[1])]
-        return Owed(first(overdue, supply), made)
-
-    def _promised_size(self, job: Job) -> int:
-        return promised_size(job, self._curves.of(job.spec))
 
     def _haste(self, job: Job, now: float, most: int) -> float:
         """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
@@ -367,6 +324,14 @@ class Weave(Sharing):
         else:
             left_s = job.spec.estimate_s - job.held_at(now)
         return 1.0 + self._levers.deadline * urgency(left_s, deadline_at - now)
+
+
+def urgency(left_s: float, allowed_s: float) -> float:
+    """The share of the time until its deadline that a job needs at its fastest, 0 to 1.
+
+    0 as well if it cannot make it any more: no other job should wait for it then.
+    """
+    return left_s / allowed_s if 0 < left_s <= allowed_s else 0.0
 
 
 def _without_drained(snapshot: Snapshot) -> Snapshot:
@@ -399,7 +364,6 @@ weave = factory(
     about="""Sizes, company, order and place by one price for a device; lengths known or believed.
 
     deadline: what a job gains in worth that has no time to lose; 0 is none.
-    quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
     """,
 )
 weave_l = factory(
@@ -410,6 +374,5 @@ weave_l = factory(
 
     deadline: what a job gains in worth that has no time to lose, if its user said how long it
     takes; 0 is none.
-    quotas: devices that each tenant's guaranteed jobs may claim at once, as a:32/b:16.
     """,
 )

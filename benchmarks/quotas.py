@@ -1,8 +1,9 @@
-"""What promises are worth: Rubick's base workload, every second job guaranteed, on 4 nodes of 8.
+"""What quotas are worth: Rubick's base workload, every second job guaranteed, on 4 nodes of 8.
 
-    python benchmarks/promises.py TRACE     (../shared/traces/rubick_workload_base.csv.gz)
+    python benchmarks/quotas.py TRACE     (../shared/traces/rubick_workload_base.csv.gz)
 
-Tenant A's jobs are guaranteed and B's are best-effort; A's quota is the whole cluster.
+Tenant A's jobs are guaranteed and B's are best-effort; A's quota is the whole cluster, under the
+live decision.
 """
 
 import sys
@@ -15,7 +16,9 @@ from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 from treadle.traces.workload import Workload
 
-POLICIES = ("weave", "weave?quotas=A:32", "weave-l", "weave-l?quotas=A:32", "rubick?quotas=A:32")
+POLICIES = tuple(
+    f"{name}{quota}" for name in ("weave", "weave-l", "rubick") for quota in ("", "?quotas=A:32")
+)
 
 
 def tenants(workload: Workload) -> Workload:
@@ -29,7 +32,7 @@ def tenants(workload: Workload) -> Workload:
 
 def means(workload: Workload, policy: str) -> Iterator[float]:
     """Mean completion time of guaranteed jobs, and of the others."""
-    settings = Settings(policy=policy, restart_cost="78", speeds="plans")
+    settings = Settings(policy=policy, restart_cost="78", speeds="plans", live=True)
     experiment = prepare(workload, cluster("4x8"), settings)
     experiment.finish()
     for guaranteed in (True, False):
