@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 
 from treadle.core.cluster import Device
-from treadle.core.job import JobId
+from treadle.core.job import Job, JobId
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.costs import Part
@@ -15,6 +15,7 @@ from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
 Key = tuple[Level, Types]  # what a policy is asked about at once
+Question = tuple[Level, Types, bool]  # the same, and whether lower levels make way
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
@@ -28,7 +29,7 @@ class Asking:
         eligible: Eligibility,
         level_of: LevelOf,
         notes: Mapping[Key, object],
-        quiet: Mapping[Key, Quiet],
+        quiet: Mapping[Question, Quiet],
     ) -> None:
         self._policy, self._plan, self._eligible = policy, plan, eligible
         self._snapshot = plan.snapshot
@@ -38,11 +39,12 @@ class Asking:
         self._waiting = [job for job in self._snapshot.waiting() if job.id not in eligible.hidden]
         self._levels = {job.id: level_of(job) for job in (*self._holding, *self._waiting)}
         self._pools = pools_of(self._snapshot, policy)
+        self._several = len(set(self._levels.values())) * len(self._pools) > 1
         self._aside: set[JobId] = set()
         # What is remembered of jobs that are out of sight for now is kept for them.
         rows = {level_of(job) for job in self._snapshot.jobs.values()} if notes else set()
         self.notes = {key: note for key, note in notes.items() if key[0] in rows}
-        self.quiet: dict[Key, Quiet] = {}
+        self.quiet: dict[Question, Quiet] = {}
 
     def leave_out(self, jobs: Iterable[JobId]) -> None:
         """Do not show these jobs."""
@@ -56,18 +58,32 @@ class Asking:
         """Settle what the policy decides about a level, on what higher ones left."""
         for pool, members in self._pools:
             mine = self._shown(level, members)
-            if not mine:
-                continue
-            key = (level, pool.types)
-            self._ask(key, pool, mine, lower=())
-            stuck = {job.id for job in self._waiting if self._waits(job.id) and job.id in mine}
-            lower = self._lower(level) if stuck else ()
-            if lower and self._could_gain(stuck, pool):
-                self._ask(key, pool, stuck, lower=lower)
+            if mine:
+                self._ask_about(level, pool, mine)
         self._start_in_parts(level)
         if len(self._pools) > 1:
             self._start_elsewhere(level)
             self._ask_for_guests(level)
+
+    def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
+        """Jobs of lower levels make way if what is free is too little for those that wait.
+
+        A policy that could give their devices to running jobs sees only those that wait then.
+        """
+        key, free = (level, pool.types), self._free_in(pool)
+        waiting = [job for job in self._waiting if job.id in mine and self._waits(job.id)]
+        wanted = sum(job.spec.sizes[0] for job in waiting)
+        lower = self._lower(level) if wanted > free and self._fits_one(waiting, pool) else ()
+        at_once = not self._policy.resizes and not self._policy.shares
+        if lower:
+            self._ask(key, pool, mine if at_once else {job.id for job in waiting}, lower)
+        if not lower or not at_once:
+            self._ask(key, pool, mine, lower=())
+        if not lower:
+            stuck = [job for job in waiting if self._waits(job.id)]
+            lower = self._lower(level) if self._fits_one(stuck, pool) else ()
+            if lower:
+                self._ask(key, pool, {job.id for job in stuck}, lower)
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
         """Whom to leave aside, if others could then have what is free."""
@@ -80,7 +96,8 @@ class Asking:
         starts = any(self._snapshot.jobs[name].allocation is None for name in found)
         held = {name for name in found if self._snapshot.jobs[name].allocation is not None}
         rows, in_order = self._snapshot.jobs, self._policy.in_order
-        passed = {name for name in self._plan.dropped if rows[name].only_on or not in_order}
+        dropped = [name for name in self._plan.dropped if self._waits(name)]
+        passed = {name for name in dropped if rows[name].only_on or not in_order}
         aside = passed if waits else set()
         return aside | held if starts else aside
 
@@ -92,11 +109,11 @@ class Asking:
             memory=self._note(key),
             cluster=shown(seen.cluster, (seen.jobs[name].spec for name in mine), self._policy),
         )
-        sight = _sight(seen)
-        if not lower and len(self._levels_known()) * len(self._pools) > 1:
-            known = self._quiet.get(key)
+        sight, question = _sight(seen), (*key, bool(lower))
+        if self._several:
+            known = self._quiet.get(question)
             if known is not None and known[0] == sight and self._snapshot.now < known[1]:
-                self.quiet[key], self.until = known, min(self.until, known[1])
+                self.quiet[question], self.until = known, min(self.until, known[1])
                 return
         schedule = self._policy.decide(seen)
         self.notes[key] = schedule.memory
@@ -105,12 +122,9 @@ class Asking:
         if self._policy.shares:
             for name in short_of_cores(self._plan, changes):
                 del changes[name]
-        if not changes and not lower:
-            self.quiet[key] = (sight, schedule.valid_until)
+        if not changes:
+            self.quiet[question] = (sight, schedule.valid_until)
         self._plan.settle(changes, set(lower), in_order=self._policy.in_order)
-
-    def _levels_known(self) -> set[Level]:
-        return set(self._levels.values())
 
     def _note(self, key: Key) -> object:
         """What the policy remembers of this, or of a pool of the same level with these types."""
@@ -154,10 +168,16 @@ class Asking:
             and self._plan.has(job.id) is not None
         }
 
-    def _could_gain(self, stuck: set[JobId], pool: Pool) -> bool:
+    def _fits_one(self, waiting: Sequence[Job], pool: Pool) -> bool:
         """Whether a job that waits is in the policy's reach at all."""
-        least = min(self._snapshot.jobs[name].spec.sizes[0] for name in stuck)
-        return least <= pool.cluster.device_count
+        count = pool.cluster.device_count
+        return any(job.spec.sizes[0] <= count for job in waiting)
+
+    def _free_in(self, pool: Pool) -> int:
+        free = self._plan.room.free
+        if pool.cluster is self._snapshot.cluster:
+            return free.total
+        return sum(free.count_on(name) for name in pool.nodes)
 
     def _waits(self, name: JobId) -> bool:
         return self._plan.has(name) is None

@@ -19,7 +19,7 @@ from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
-from treadle.policies.live.asking import Asking, Key, Quiet
+from treadle.policies.live.asking import Asking, Key, Question, Quiet
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, Level, LevelOf
 from treadle.policies.live.fits import never_fits
@@ -45,7 +45,7 @@ class Decision(NamedTuple):
     """What one decision tells the next, and those who ask why."""
 
     policy: Mapping[Key, object] = {}  # the policy's own memory
-    quiet: Mapping[Key, Quiet] = {}  # what it saw where it changed nothing
+    quiet: Mapping[Question, Quiet] = {}  # what it saw where it changed nothing
     patience: Patience = Patience()
     hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
     refused: tuple[Part, ...] = ()  # changes that do not pay yet

@@ -75,18 +75,13 @@ class Eligibility:
         asking = [job for job in snapshot.waiting() if asks_host(job.spec)]
         if not asking:
             return
-        known: dict[tuple[Needs, int, Level], bool] = {}
-        without: dict[Level, Room] = {}
+        hosts: dict[Level, _Hosts] = {}
         stuck: list[JobId] = []
         for job in asking:
-            needs, level = self.room.needs(job), level_of(job)
-            assert needs is not None, "it asks for something"
-            key = (needs, job.spec.sizes[0], level)
-            if key not in known:
-                if level not in without:
-                    without[level] = self._without_lower(holding, level, level_of)
-                known[key] = _fits(snapshot, without[level], needs, job.spec.sizes[0])
-            if not known[key] and job.id not in self.hidden:
+            level = level_of(job)
+            if level not in hosts:
+                hosts[level] = _Hosts(snapshot, self._without_lower(holding, level, level_of))
+            if not hosts[level].fit(job) and job.id not in self.hidden:
                 self.hidden[job.id] = Reason("host", {})
                 stuck.append(job.id)
         if in_order and stuck:
@@ -111,10 +106,26 @@ class Eligibility:
                 self.hidden[job.id] = Reason("order", {"first_job": first.id})
 
 
-def _fits(snapshot: Snapshot, room: Room, needs: Needs, size: int) -> bool:
-    """Whether nodes with what it needs could hold so many devices, were they free."""
-    counts = snapshot.cluster.counts
-    return any(sum(counts[name] for name in nodes) >= size for nodes in room.hosts(needs))
+class _Hosts:
+    """Nodes with the host memory and cores that are left of them."""
+
+    def __init__(self, snapshot: Snapshot, room: Room) -> None:
+        self._room, self._counts = room, snapshot.cluster.counts
+        self._memory_gib, self._cores = room.most_left()
+        self._known: dict[tuple[Needs, int], bool] = {}
+
+    def fit(self, job: Job) -> bool:
+        """Whether nodes with what it needs could hold its least devices, were they free."""
+        spec = job.spec
+        if spec.host_memory_gib > self._memory_gib or spec.host_cores > self._cores:
+            return False
+        needs, size = self._room.needs(job), spec.sizes[0]
+        assert needs is not None, "it asks for something"
+        known = self._known.get((needs, size))
+        if known is None:
+            sums = (sum(self._counts[name] for name in nodes) for nodes in self._room.hosts(needs))
+            known = self._known[needs, size] = any(count >= size for count in sums)
+        return known
 
 
 def movable(job: Job) -> bool:

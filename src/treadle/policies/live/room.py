@@ -136,6 +136,11 @@ class Room:
         """Host memory and cores that are left on a node."""
         return self._memory[node], self._cores[node]
 
+    def most_left(self) -> tuple[float, float]:
+        """The most host memory that is left on a node, and the most cores."""
+        memory, cores = self._memory.values(), self._cores.values()
+        return max(memory, default=inf) + _ROUNDING, max(cores, default=inf) + _ROUNDING
+
     def is_free(self, devices: Iterable[Device]) -> bool:
         return self.free.holds(devices)
 

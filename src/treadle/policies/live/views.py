@@ -12,7 +12,7 @@ from treadle.policies.wrappers.views import let_go
 def view(
     plan: Plan,
     mine: Collection[JobId],
-    released: Container[JobId],
+    released: Collection[JobId],
     cluster: Cluster,
     withheld: Collection[Device],
 ) -> Snapshot:
@@ -50,6 +50,9 @@ def view(
         free.take(tuple(tenants))
     if taken or withheld:
         free = free.withholding([d for d in (*taken, *withheld) if free.knows((d,))])
+    if released:  # Devices that are free are given first.
+        late = (plan.has(name) for name in released)
+        free = free.leaving([d for held in late if held is not None for d in held.devices])
     seen = snapshot._replace(jobs=jobs, free=free, tenants=tenants, ranking=ranking)
     return seen if cluster is snapshot.cluster else _narrowed(seen, cluster)
 
