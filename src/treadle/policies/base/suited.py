@@ -4,15 +4,13 @@ A job whose user named no type gets accelerators where there are some, else CPU 
 no use for an accelerator gets CPU slots where there are some.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from treadle.core import device_types
-from treadle.core.cluster import CPU, Cluster, Device
+from treadle.core.cluster import CPU, Cluster
 from treadle.core.device_types import GPU, Nodes, has_accelerators, named, too_small
-from treadle.core.free import FreeDevices
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobSpec
 from treadle.models.workers import is_cpu_only
-from treadle.policies.base.placement import Placement
 
 
 def words_of(spec: JobSpec, cluster: Cluster) -> tuple[str, ...]:
@@ -58,26 +56,3 @@ def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> N
 def within(places: Sequence[Nodes], nodes: Sequence[str]) -> bool:
     """Whether one of these places has all these nodes."""
     return any(place.issuperset(nodes) for place in places)
-
-
-def free_for(nodes: Nodes, free: FreeDevices, cluster: Cluster) -> FreeDevices:
-    """The free devices of these nodes."""
-    return free if nodes is cluster.names else free.only(nodes)
-
-
-def place(
-    job: Job, size: int, free: FreeDevices, *, cluster: Cluster, placement: Placement
-) -> tuple[Device, ...] | None:
-    """So many of the free devices that the job may have, or None."""
-    for nodes in places(job, cluster):
-        found = placement.place(free_for(nodes, free, cluster), size)
-        if found is not None:
-            return found
-    return None
-
-
-def all_suit(jobs: Mapping[JobId, Job], cluster: Cluster) -> bool:
-    """Whether every job may be given every device, as where there is but one type of them."""
-    return len(cluster.by_type) < 2 and not any(
-        job.only_on or too_small(job.spec.device_memory_gib, cluster) for job in jobs.values()
-    )

@@ -8,7 +8,7 @@ wrapped again, so each relies only on the contract of a policy.
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
@@ -106,18 +106,6 @@ class Remembering(Wrapper):
     def remembered(self, snapshot: Snapshot) -> object:
         """This wrapper's own note; None at first and after a restart."""
         return snapshot.memory.own if isinstance(snapshot.memory, Note) else None
-
-
-Worn = TypeVar("Worn", bound=Wrapper)
-
-
-def worn(policy: Policy, kind: type[Worn]) -> Worn | None:
-    """The outermost wrapper of that kind around a policy; None: there is none."""
-    while isinstance(policy, Wrapper):
-        if isinstance(policy, kind):
-            return policy
-        policy = policy.inner
-    return None
 
 
 def keeps_order(policy: Policy) -> bool:
