@@ -200,3 +200,10 @@ def test_no_line_however_odd_raises_anything_else(text: bytes) -> None:
 def test_a_line_of_boxes_in_boxes_is_refused_like_any_other() -> None:
     with pytest.raises(InvalidInputError):
         decode(b'{"a":' * 100_000)
+
+
+def test_for_whom_a_job_is_stopped_is_written_only_where_it_is_known() -> None:
+    assert b"for_job" not in encode(1.0, actions.Stop(1, "a"))
+    _, found = decode(encode(1.0, actions.Stop(1, "a", for_job="b")))
+    assert isinstance(found, actions.Stop)
+    assert found.for_job == "b"

@@ -16,8 +16,8 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
-from treadle.core.sentences import sentence
-from treadle.core.wording import did_you_mean, duration, listed, several, times
+from treadle.core.sentences import Line, details, sentence
+from treadle.core.wording import devices, did_you_mean, duration, ordinal, several, share, times
 from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import Experiment, prepare
 from treadle.traces.workload import Workload
@@ -61,16 +61,16 @@ def explain(
     if as_json:
         click.echo(json.dumps(facts, indent=1))
         return
-    click.echo(f"job {identity} at {at_s:g} s under {policy}: {facts['state']}")
+    click.echo(f"job {identity} is {facts['state']} at {at_s:g} s under {policy}")
     click.echo(f"  {facts['because']}")
-    for line in facts["details"]:
-        click.echo(f"  {line}")
+    for label, fact in facts["details"]:
+        click.echo(f"  {label:<9} {fact}")
 
 
 def explanation(
     experiment: Experiment, workload: Workload, identity: str, at_s: float
 ) -> dict[str, Any]:
-    """The job's state, its cause, a sentence and details."""
+    """The job's state, the code and numbers of the reason, a sentence and details."""
     scheduler = experiment.simulation.scheduler
     spec = next(job for job in workload.jobs if job.id == identity)
     facts: dict[str, Any] = {"job": identity, "at_s": at_s, "asks_for": spec.asked, "details": []}
@@ -79,48 +79,44 @@ def explanation(
         facts |= {
             "state": str(scheduler.jobs[identity].phase),
             "code": reason.code,
+            "numbers": dict(reason.numbers),
             "because": sentence(reason),
-            "details": _details(experiment, identity, at_s),
+            "details": [*details(reason), *_details(experiment, identity, at_s)],
         }
     elif identity not in experiment.recorder.histories:
         later = duration(spec.submit_at - at_s)
-        facts |= {
-            "state": "not submitted",
-            "code": "not submitted",
-            "because": f"it is submitted at {spec.submit_at:g} s, {later} later",
-        }
+        because = f"submitted at {spec.submit_at:g} s, {later} later"
+        facts |= {"state": "not submitted", "code": "not submitted", "because": because}
     else:
         story = experiment.recorder.histories[identity]
         facts |= {"state": story.status, "code": story.status, "because": _ended(story)}
     return facts
 
 
-def _details(experiment: Experiment, identity: str, at_s: float) -> list[str]:
-    """The job's past, the jobs ahead of it, the free devices, and advice if there is any."""
+def _details(experiment: Experiment, identity: str, at_s: float) -> list[Line]:
+    """The job's past, its place in the queue, the cluster, and advice if there is any."""
     scheduler, recorder = experiment.simulation.scheduler, experiment.recorder
     job, story = scheduler.jobs[identity], recorder.histories[identity]
-    lines = [f"submitted {duration(at_s - story.submitted_at)} earlier"]
+    past = [f"{duration(at_s - story.submitted_at)} ago"]
     if story.preemptions:
-        lines[0] += f", preempted {times(story.preemptions)} so far"
+        past.append(f"preempted {times(story.preemptions)}")
     if overtaken := recorder.overtaken(identity):
-        lines[0] += f", overtaken {times(overtaken)} by later jobs"
-    if job.allocation is None:
-        queue = [identity for _, _, identity in scheduler.ranking.queue]
-        if job.id in queue and queue.index(job.id):
-            ahead = queue[: queue.index(job.id)]
-            shown = [f"{name} ({scheduler.jobs[name].spec.asked})" for name in ahead]
-            lines.append(f"ahead of it in the queue (devices requested): {listed(shown, 5)}")
-    running = sum(1 for other in scheduler.jobs.values() if other.allocation is not None)
-    free, devices = scheduler.tenancy.free.total, scheduler.cluster.device_count
+        past.append(several(overtaken, "later job started first", "later jobs started first"))
+    lines = [("submitted", ", ".join(past))]
     waiting = len(scheduler.ranking.queue)
+    if job.allocation is None and identity in scheduler.ranking:
+        place = scheduler.ranking.ahead_of(identity) + 1
+        lines.append(("queue", f"{ordinal(place)} of {waiting:,}"))
+    if job.allocation is not None:
+        lines.append(("done", share(job.iterations_at(at_s) / job.spec.iterations)))
+    running = sum(1 for other in scheduler.jobs.values() if other.allocation is not None)
+    free, total = scheduler.tenancy.free.total, scheduler.cluster.device_count
     lines.append(
-        f"{several(running, 'job holds', 'jobs hold')} devices, {free} of "
-        f"{several(devices, 'device is', 'devices are')} free, "
-        f"{several(waiting, 'job waits', 'jobs wait')}"
+        ("cluster", f"{running:,} running, {waiting:,} waiting, {free:,} of {devices(total)} free")
     )
     advice = None if experiment.lengths is None else experiment.lengths.stop_advice(job, at_s)
     if advice is not None:
-        lines.append(advice.sentence)
+        lines.append(("advice", advice.sentence))
     return lines
 
 
@@ -128,7 +124,7 @@ def _ended(story: JobHistory) -> str:
     assert story.ended_at is not None, "a job that is neither active nor still to come has ended"
     took = duration(story.ended_at - story.submitted_at)
     return (
-        f"it {story.status} at {story.ended_at:g} s, {took} after it was submitted, "
+        f"{story.status} at {story.ended_at:g} s, {took} after it was submitted, "
         f"{duration(story.waited_s)} of them waiting"
     )
 

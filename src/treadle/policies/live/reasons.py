@@ -225,7 +225,7 @@ class _Waiting:
         return Reason("not-lent", {"tenant": job.spec.tenant, "asked": self._size, "free": free})
 
     def _quota(self) -> Reason | None:
-        """That its tenant's quota is used up, so that nobody has to make way for it."""
+        """That its tenant's quota is used up, so that no job has to make way for it."""
         owed, job, tenant = self._owed, self._job, self._job.spec.tenant
         if owed is None or not job.spec.guaranteed or owed.tiers.get(job.id, LENT) != LENT:
             return None
