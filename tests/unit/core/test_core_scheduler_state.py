@@ -112,9 +112,8 @@ def test_a_stop_from_before_a_crash_is_always_news() -> None:
     story = Story(Told(Schedule({"a": on(0)})))
     story.tell(0.0, JobSubmitted(job("a")))
     story.runs(0.0, "a")
-    assert story.scheduler.take([JobHeld("a", "user"), JobReleased("a", "user")], 5.0) == [
-        Stop(1, "a")
-    ]
+    assert story.scheduler.take([JobHeld("a", "user")], 5.0) == [Stop(1, "a")]
+    assert story.scheduler.take([JobReleased("a", "user")], 5.0) == []
     kept = story.scheduler.kept("a")
     assert kept.leaving is not None
     assert (kept.job.phase, kept.leaving.decisions, kept.blocked) == (Phase.STOPPING, 1, ())
@@ -326,6 +325,14 @@ def test_a_job_that_waits_again_is_ranked_again_when_its_rank_expires() -> None:
     assert story.scheduler.wake_at == inf
     assert story.tell(6.0, JobStopped("a", 1, 5.0)) == []
     assert story.scheduler.wake_at == 50.0
+
+
+def test_a_job_that_is_put_on_hold_and_released_at_once_runs_on() -> None:
+    story = Story(Told(Schedule({"a": on(0)})))
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.runs(0.0, "a")
+    assert story.scheduler.take([JobHeld("a", "user"), JobReleased("a", "user")], 5.0) == []
+    assert story.scheduler.jobs["a"].allocation == on(0)
 
 
 def test_a_job_that_must_stop_for_two_reasons_is_stopped_once() -> None:
