@@ -7,6 +7,7 @@ free, or the policy starts others first.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from math import inf, isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -117,10 +118,6 @@ class _Waiting:
         self._size = job.spec.sizes[0] if around.policy.resizes else job.spec.asked
         self._room = Room(snapshot, around.placement)
         self._plan = Plan(snapshot, self._room)
-        self._owed: Entitlements | None = None
-        if around.quotas is not None:
-            resizes = around.policy.resizes
-            self._owed = Entitlements(snapshot, around.quotas, around.belief, resizes=resizes)
 
     def reason(self) -> Reason:
         return (
@@ -133,6 +130,13 @@ class _Waiting:
             or self._priority()
             or self._policy()
         )
+
+    @cached_property
+    def _owed(self) -> Entitlements | None:
+        around, resizes = self._around, self._around.policy.resizes
+        if around.quotas is None:
+            return None
+        return Entitlements(self._snapshot, around.quotas, around.belief, resizes=resizes)
 
     def _level_of(self, job: Job) -> Level:
         return (LENT, -job.spec.priority) if self._owed is None else self._owed.level_of(job)
