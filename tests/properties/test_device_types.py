@@ -219,7 +219,7 @@ BUSY = ("backfill", "sjf", "srtf", "las", "tiresias", "max-min", "optimus", "afs
 def test_no_job_waits_while_a_device_that_it_may_use_is_free(
     text: str, cluster: Cluster, words: list[tuple[str, ...]], seed: int
 ) -> None:
-    world = World(f"{text}+suitable", cluster, "count", seed)
+    world = World(f"{text}+live", cluster, "count", seed)
     for number, types in enumerate(words):
         spec = replace(job(f"j{number}", length_s=50.0), device_types=types)
         world.step(JobSubmitted(spec))
