@@ -244,7 +244,7 @@ class Decision:
         if self._by_promises is None:
             self._by_promises = self._nodes_by_promises()
         nodes = self._by_promises
-        fewest = -(-size // max(nodes.values(), default=1))
+        fewest = -(-size // max(1, *nodes.values()))
         for parts in range(fewest, min(len(nodes), _CLEARED_TIMES * fewest) + 1):
             each, rest = divmod(size, parts)
             if rest:
