@@ -17,7 +17,7 @@ from typing import Self
 
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import NodeJoined, NodeLost
+from treadle.core.events import Event, NodeJoined, NodeLost
 from treadle.core.job import JobSpec
 from treadle.core.retry import FailureClass
 
@@ -145,9 +145,9 @@ class Faults:
         self.next_return_at = self._returns[0][0] if self._returns else inf
         self.next_at = min(self._losses[0][0] if self._losses else inf, self.next_return_at)
 
-    def due(self, now: float) -> list[NodeLost | NodeJoined]:
+    def due(self, now: float) -> Sequence[Event]:
         """Nodes lost and returned up to now."""
-        events: list[NodeLost | NodeJoined] = []
+        events: list[Event] = []
         while self.next_at <= now:
             if self.next_return_at <= now and self.next_return_at == self.next_at:
                 at, name = heappop(self._returns)

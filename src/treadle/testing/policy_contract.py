@@ -16,6 +16,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import PLACEMENTS, Placement, placement
+from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.checks import check
@@ -81,7 +82,7 @@ class _Run:
         policy = contract.make(placement(place), model)
         self.log: list[tuple[float, Action]] = []
         self.finished: set[str] = set()
-        self.scheduler = Scheduler(_Watched(policy) if watch else policy, cluster)
+        self.scheduler = Scheduler(Watched(policy) if watch else policy, cluster)
         engine = SimulatedEngine(jobs, model)
         Simulation(self.scheduler, engine, observers=(self._observe,)).run(until=1e6)
 
@@ -93,19 +94,13 @@ class _Run:
         self.finished |= {event.job for event in events if isinstance(event, JobFinished)}
 
 
-class _Watched(Policy):
-    """A policy whose snapshots are compared before and after each decision."""
-
-    def __init__(self, inner: Policy) -> None:
-        self._inner = inner
-        self.rank = inner.rank  # type: ignore[method-assign]
-        self.never_fits = inner.never_fits  # type: ignore[method-assign]
-        self.reason = inner.reason  # type: ignore[method-assign]
-        self.held_back = inner.held_back  # type: ignore[method-assign]
+class Watched(Wrapper):
+    """A policy that answers every snapshot twice alike, and leaves it alone."""
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         before = _frozen(snapshot)
-        schedule = self._inner.decide(snapshot)
+        schedule = self.inner.decide(snapshot)
+        assert self.inner.decide(snapshot) == schedule, "the same snapshot got another answer"
         assert _frozen(snapshot) == before, "the policy changed the snapshot"
         return schedule
 
