@@ -4,52 +4,49 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings
+from tests.properties.live_runs import live
 
 from treadle.control.loop.controller import Controller
+from treadle.control.loop.live_policy import belief_on
 from treadle.core.actions import Action
-from treadle.core.cluster import Cluster
 from treadle.core.events import Event
-from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import PHILLY, ScalingModel
-from treadle.sim.costs import Constant
 from treadle.sim.engine import SimulatedEngine
-from treadle.sim.faults import Faults, FaultSettings
 from treadle.sim.run import Simulation
 from treadle.testing.builders import policy
+from treadle.testing.live_case import LiveCase
 from treadle.testing.simulated_world import SimulatedWorld
-from treadle.testing.strategies import clusters, workloads
+from treadle.testing.strategies import live_cases
 
 Log = list[tuple[float, tuple[Action, ...]]]
 
-POLICIES = ["fifo", "srtf", "las?quantum_s=4", "tiresias?limits=5:20", "max-min?quantum_s=6"]
+POLICIES = ["fifo", "srtf", "las", "tiresias", "max-min", "afs", "muri-l", "weave-l"]
 
 
-def engine(cluster: Cluster, jobs: list[JobSpec], cost_s: float, seed: int) -> SimulatedEngine:
-    faults = FaultSettings(seed=seed, node_mtbf_s=60.0, node_repair_s=7.0, checkpoint_every_s=3.0)
-    return SimulatedEngine(
-        jobs,
-        ScalingModel.on(cluster, PHILLY),
-        cost=Constant(cost_s),
-        faults=Faults(faults, cluster),
-    )
+def scheduler_of(name: str, case: LiveCase) -> Scheduler:
+    made = policy(live(name, case.quotas), belief=belief_on(case.cluster))
+    return Scheduler(made, case.cluster, retry=case.retry)
 
 
-def simulated(name: str, cluster: Cluster, world: SimulatedEngine) -> Log:
+def engine(case: LiveCase) -> SimulatedEngine:
+    return case.engine(ScalingModel.on(case.cluster, PHILLY))
+
+
+def simulated(name: str, case: LiveCase) -> Log:
     log: Log = []
-    Simulation(Scheduler(policy(name), cluster), world, observers=(_into(log),)).run()
+    Simulation(scheduler_of(name, case), engine(case), observers=(_into(log),)).run()
     return log
 
 
-def live(name: str, cluster: Cluster, world: SimulatedEngine) -> Log:
+def controlled(name: str, case: LiveCase) -> Log:
     log: Log = []
 
     async def drive() -> None:
-        adapter = SimulatedWorld(world, cluster.nodes)
+        adapter = SimulatedWorld(engine(case), case.cluster.nodes)
         controller = Controller(
-            Scheduler(policy(name), cluster),
+            scheduler_of(name, case),
             adapter,
             adapter,
             adapter.inbox,
@@ -84,16 +81,7 @@ def _fail(now: float, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=25, deadline=None)
-@given(
-    cluster=clusters(),
-    jobs=workloads(),
-    cost_s=st.sampled_from([0.0, 2.0]),
-    seed=st.integers(0, 3),
-)
-def test_both_loops_give_the_same_orders(
-    name: str, cluster: Cluster, jobs: list[JobSpec], cost_s: float, seed: int
-) -> None:
-    one = simulated(name, cluster, engine(cluster, jobs, cost_s, seed))
-    other = live(name, cluster, engine(cluster, jobs, cost_s, seed))
-    assert one == other
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(case=live_cases())
+def test_both_loops_give_the_same_orders(name: str, case: LiveCase) -> None:
+    assert simulated(name, case) == controlled(name, case)
