@@ -1,8 +1,6 @@
 """A drawn case under the live decision, simulated, and by brute force what it should have done."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-
-import pytest
+from collections.abc import Callable, Iterator, Sequence
 
 from treadle.control.loop.live_policy import belief_on, following_nodes
 from treadle.core.actions import Action, Change, Start, Stop
@@ -18,38 +16,24 @@ from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.policies.base.quotas import by_tenant
+from treadle.policies.live.naming import wrapped
+from treadle.policies.live.patience import LENGTHS, OVERTAKES, WAIT_S
 from treadle.sim.run import Simulation
 from treadle.testing.checks import check
 from treadle.testing.live_case import LiveCase
-
-try:
-    from treadle.policies.live.naming import wrapped  # type: ignore[import-not-found,unused-ignore]
-except ImportError:
-    from treadle.control.loop.live_policy import wrapped
 
 HOUR_S = 3600.0
 ROUNDING = 1e-6
 # The rule of patience: devices are reserved for a job that has waited so long, or so many times
 # as long as it takes alone; or for a gang that so many later jobs overtook, by device it may use.
-PATIENCE_S = 4 * HOUR_S
-LENGTHS = 2.0
-OVERTAKES = 2.0
-
-RED = pytest.mark.xfail(strict=True, reason="the one decision")
+PATIENCE_S = WAIT_S
 
 Look = Callable[["LiveRun", float], None]
 
 
-def policies(*, red: Collection[str] = ()) -> list[object]:
-    """Every policy as a parameter; those named are expected to fail until the decision is one."""
-    return [pytest.param(name, marks=RED) if name in red else name for name in registry.names()]
-
-
 def live(text: str, quotas: str = "") -> str:
     """The policy of that name as it decides live."""
-    if quotas and "quotas" in registry.parameters(registry.factory(text)) and text != "philly":
-        text = f"{text}?quotas={quotas}"
-    return wrapped(text)
+    return wrapped(f"{text}?quotas={quotas}" if quotas else text)
 
 
 class LiveRun:

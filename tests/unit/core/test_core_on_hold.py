@@ -1,6 +1,6 @@
 """Jobs on hold: policies do not see them, and a hold that is over stops nothing."""
 
-from tests.properties.live_runs import RED, live
+from tests.properties.live_runs import live
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobHeld, JobReleased, JobStarted, JobSubmitted
@@ -30,7 +30,6 @@ class Eager(Policy):
         )
 
 
-@RED
 def test_a_policy_does_not_see_a_job_on_hold() -> None:
     eager = Eager()
     one = Scheduler(eager, Cluster.grid(1, 2))
@@ -39,7 +38,6 @@ def test_a_policy_does_not_see_a_job_on_hold() -> None:
     assert one.jobs["a"].allocation is None
 
 
-@RED
 def test_a_policy_that_names_jobs_on_hold_is_not_asked_for_ever() -> None:
     eager = Eager()
     with registry.offered("eager", lambda _place, _belief: eager):
@@ -54,7 +52,6 @@ def test_a_policy_that_names_jobs_on_hold_is_not_asked_for_ever() -> None:
     assert one.jobs["a"].allocation is None
 
 
-@RED
 def test_a_job_that_is_held_and_released_in_one_batch_runs_on() -> None:
     one = scheduler("fifo", "1x1")
     (start,) = one.step([JobSubmitted(job("a"))], 0.0)

@@ -107,7 +107,9 @@ class Asking:
         seen = view(self._plan, mine, lower, pool.cluster, self._withheld(mine))
         seen = seen._replace(
             memory=self._note(key),
-            cluster=shown(seen.cluster, (seen.jobs[name].spec for name in mine), self._policy),
+            cluster=shown(
+                seen.cluster, (self._snapshot.jobs[name].spec for name in mine), self._policy
+            ),
         )
         sight, question = _sight(seen), (*key, bool(lower))
         if self._several:

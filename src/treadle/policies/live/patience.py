@@ -78,7 +78,7 @@ class Patience(NamedTuple):
 
 
 def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
-    """When a waiting job has waited long enough, whoever overtook it."""
+    """When a waiting job has waited long enough, even if no job overtook it."""
     left_s = _patience_s(job, belief, job.held_at(now)) - job.waited_s
     return job.since_at + max(left_s, AGAIN_S if job.starts else 0.0)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.properties.live_runs import HOUR_S, LENGTHS, PATIENCE_S, RED, LiveRun
+from tests.properties.live_runs import HOUR_S, LENGTHS, PATIENCE_S, LiveRun
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec
 from treadle.policies import registry
@@ -27,7 +27,6 @@ def starved(spec: JobSpec, *, hours: float) -> LiveCase:
     return LiveCase(cluster, tuple(sorted((spec, *later), key=lambda each: each.submit_at)))
 
 
-@RED
 @pytest.mark.parametrize("size", [1, 2])
 @pytest.mark.parametrize("name", registry.names())
 def test_a_job_that_needs_most_of_a_nodes_memory_starts_in_time(name: str, size: int) -> None:

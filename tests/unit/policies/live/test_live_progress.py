@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.properties.live_runs import RED, LiveRun, live, policies
+from tests.properties.live_runs import LiveRun, live
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import JobStarted, JobSubmitted
 from treadle.core.job import JobSpec
@@ -28,7 +28,6 @@ def needing(
     return replace(job(identity, length_s=length_s, at=at), host_memory_gib=memory_gib)
 
 
-@RED
 @pytest.mark.parametrize("name", registry.names())
 def test_a_job_starts_at_once_on_the_node_that_has_its_memory(name: str) -> None:
     jobs = (needing("z", 90.0), needing("y", 50.0, at=10.0))
@@ -55,7 +54,7 @@ GROWS = {
 }
 
 
-@pytest.mark.parametrize("name", policies(red=GROWS))
+@pytest.mark.parametrize("name", registry.names())
 def test_no_job_grows_onto_a_node_without_its_memory(name: str) -> None:
     def look(run: LiveRun, now: float) -> None:
         assert not list(run.overcommitted()), now
@@ -102,7 +101,6 @@ def crowd(*, distinct: bool) -> Sequence[JobSpec]:
     return [needing(f"w{n}", 50.0 + (n % 40 if distinct else 0)) for n in range(800)]
 
 
-@RED
 @pytest.mark.parametrize("distinct", [False, True])
 @pytest.mark.parametrize("name", SOME)
 def test_jobs_that_fit_nowhere_cause_no_further_decisions(name: str, distinct: bool) -> None:
@@ -116,7 +114,6 @@ def test_jobs_that_fit_nowhere_cause_no_further_decisions(name: str, distinct: b
 KINDS = ("A100", "H200", "L4")
 
 
-@RED
 @pytest.mark.parametrize("name", SOME)
 def test_an_arrival_is_decided_about_for_its_own_type_and_priority(name: str) -> None:
     """Three types by three priorities, all full: one more job asks the policy once."""
@@ -137,7 +134,6 @@ def test_an_arrival_is_decided_about_for_its_own_type_and_priority(name: str) ->
     assert asked_at(scheduler, 100.0, late) <= 1
 
 
-@RED
 @pytest.mark.parametrize("name", SOME)
 def test_why_asks_no_policy(name: str) -> None:
     scheduler = scheduler_of(name, TWO_NODES)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.properties.live_runs import RED, LiveRun, policies
+from tests.properties.live_runs import LiveRun
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
@@ -32,20 +32,19 @@ def lent(*, elastic: bool) -> LiveCase:
     return LiveCase(Cluster.grid(1, 4), (*jobs, job("b", at=100.0, tenant="b")))
 
 
-@RED
 @pytest.mark.parametrize("name", registry.names())
 def test_what_cannot_be_taken_back_is_not_lent(name: str) -> None:
     run = LiveRun(f"{name}?{QUOTAS}", lent(elastic=False)).to_the_end()
     assert run.started_at["b"] <= 100.0 + SOON_S
 
 
-@pytest.mark.parametrize("name", policies(red=WITHOUT))
+@pytest.mark.parametrize("name", registry.names())
 def test_what_was_lent_is_taken_back_in_time(name: str) -> None:
     run = LiveRun(f"{name}?{QUOTAS}", lent(elastic=True)).to_the_end()
     assert run.started_at["b"] <= 100.0 + SOON_S
 
 
-@pytest.mark.parametrize("name", policies(red=WITHOUT))
+@pytest.mark.parametrize("name", registry.names())
 def test_a_tenant_keeps_its_share(name: str) -> None:
     """Neither has less than its quota while it has jobs for it, and the other has more."""
 
@@ -61,9 +60,8 @@ def test_a_tenant_keeps_its_share(name: str) -> None:
     LiveRun(f"{name}?{QUOTAS}", case, look=look).to_the_end(until=290.0)
 
 
-@RED
 @pytest.mark.parametrize("name", registry.names())
 def test_a_quota_of_a_tenant_that_nothing_knows_is_refused(name: str) -> None:
     jobs = [job("v", tenant="vision"), job("n", tenant="nlp")]
     with pytest.raises(InvalidInputError):
-        check_quotas(f"{name}?quotas=vison:2/nlp:2", Workload.of("trace", jobs))
+        check_quotas(f"{name}?quotas=vison:2/nlp:2", Workload.of("trace", jobs), live=True)
