@@ -228,12 +228,13 @@ class CompanyBelief(SpeedsTogether):
     def doubt(self, specs: Sequence[JobSpec]) -> float:
         """By how much to lower each share for the sum of them to be cautious.
 
-        Shares are off in either direction, so that their sum is off by the root of their number.
-        Of kinds that were all seen together more is known.
+        What each other member costs a job is off in either direction, so that a share is off by
+        the root of their number, and of equal jobs those in larger groups are off by more. Of kinds
+        that were all seen together more is known.
         """
         pairs = combinations([kind_of(spec) for spec in specs], 2)
         known = all(self.record.knows(one, other, mps=self.mps) for one, other in pairs)
-        return doubt(mps=self.mps) * (SEEN_DOUBT if known else 1.0) / sqrt(len(specs))
+        return doubt(mps=self.mps) * (SEEN_DOUBT if known else 1.0) * sqrt((len(specs) - 1) / 2)
 
     def _relative(
         self, specs: Sequence[JobSpec], *, mps: bool, cores: float | None = None

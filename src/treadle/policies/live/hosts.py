@@ -42,7 +42,7 @@ class Terms(NamedTuple):
 class Group(NamedTuple):
     """Jobs that hold exactly the same devices, in these turns."""
 
-    place: int  # in the order of groups; of equals the first is joined
+    place: int  # in the order of groups; of equals the smallest is joined, then the first
     devices: tuple[Device, ...]
     members: dict[int, Job]  # by turn
     device_gib: float  # the least memory of the devices; 0: one does not say
@@ -147,7 +147,7 @@ class Hosts:
                 if (group := self._first(job, self._alike[alike])) is not None
             ]
             if found:
-                return min(found, key=lambda group: group.place)
+                return min(found, key=lambda group: (len(group.members), group.place))
         return None
 
     def join(self, job: Job, group: Group) -> int:

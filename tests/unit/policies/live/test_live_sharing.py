@@ -335,3 +335,19 @@ def test_quotas_bind_sharing_as_they_bind_starts(resumable: bool) -> None:
     told(scheduler, 0.0, seen("x", exclusive=True))
     told(scheduler, 1.0, seen("v", tenant="vision", resumable=resumable))
     assert told(scheduler, 5.0, seen("w", resumable=True)) == []
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "weave", "afs", "fifo", "las"])
+@pytest.mark.parametrize("busy", [0.1, 0.3])
+def test_equal_jobs_share_equally(policy: str, busy: float) -> None:
+    """Six equal jobs on three devices, known once three of them have run for a while."""
+    scheduler = live(policy, gpus(3))
+
+    def equal(number: int, busy: float | None) -> JobSpec:
+        profile = Profile(busy=busy, memory_gib=4.0, model="m", serial=1.0)
+        return JobSpec(f"j{number}", 1000.0, (1, 2, 3), asked=1, profile=profile)
+
+    told(scheduler, 0.0, *(equal(number, None) for number in range(6)))
+    actions = scheduler.step([JobUpdated(equal(number, busy)) for number in range(6)], 20.0)
+    assert [type(action) for action in actions] == [Start] * 3
+    assert [len(turns) for turns in scheduler.tenancy.tenants.values()] == [2, 2, 2]
