@@ -111,9 +111,9 @@ class Asking:
                 seen.cluster, (self._snapshot.jobs[name].spec for name in mine), self._policy
             ),
         )
-        sight, question = _sight(seen), (*key, bool(lower))
-        if self._several:
-            known = self._quiet.get(question)
+        sight, question = None, (*key, bool(lower))
+        if self._several:  # Otherwise something has changed, or there would be no decision.
+            sight, known = _sight(seen), self._quiet.get(question)
             if known is not None and known[0] == sight and self._snapshot.now < known[1]:
                 self.quiet[question], self.until = known, min(self.until, known[1])
                 return
@@ -124,7 +124,7 @@ class Asking:
         if self._policy.shares:
             for name in short_of_cores(self._plan, changes):
                 del changes[name]
-        if not changes:
+        if not changes and self._several:
             self.quiet[question] = (sight, schedule.valid_until)
         self._plan.settle(changes, set(lower), in_order=self._policy.in_order)
 
