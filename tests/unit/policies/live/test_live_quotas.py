@@ -39,8 +39,7 @@ def used(told: Story) -> dict[str, int]:
     return sizes
 
 
-# muri-l puts both jobs on one device: it shares wherever that gets more done.
-@pytest.mark.parametrize("text", [text for text in POLICIES if text != "muri-l"])
+@pytest.mark.parametrize("text", POLICIES)
 def test_each_tenant_gets_its_quota_whatever_the_other_submitted_before(text: str) -> None:
     told = story(text)
     settle(told, 0.0, *(of("a", f"a{n}") for n in range(4)))

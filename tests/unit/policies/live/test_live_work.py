@@ -1,0 +1,102 @@
+"""A decision costs in proportion to what changed."""
+
+from time import process_time
+
+import pytest
+
+from treadle.core.actions import Stop
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import JobFinished, JobStarted, JobStopped, JobSubmitted
+from treadle.core.job import JobSpec
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.models.stages import StageTimes
+from treadle.models.tokens import TokenModel
+from treadle.policies.base.placement import placement
+from treadle.policies.live.decide import live
+from treadle.policies.registry import policy
+from treadle.policies.wrappers.wrapper import Wrapper
+
+TYPES = {"a100": "NVIDIA A100-SXM4-80GB", "h200": "NVIDIA H200", "v100": "Tesla V100"}
+POLICIES = ("fifo", "backfill", "srtf", "las", "afs", "weave-l")
+STEP_S = 0.02
+
+Group = tuple[str, int]  # a type and a priority
+
+
+class Counted(Wrapper):
+    """A policy whose decisions are counted."""
+
+    asked = 0
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        self.asked += 1
+        return self.inner.decide(snapshot)
+
+
+class World:
+    """Orders are carried out at once; jobs run at one iteration a second."""
+
+    def __init__(self, name: str, cluster: Cluster) -> None:
+        belief = TokenModel(ScalingModel(), StageTimes())
+        self.policy = Counted(policy(name, placement("consolidate"), belief))
+        chosen = live(self.policy, placement("consolidate"), belief)
+        self.scheduler = Scheduler(chosen, cluster)
+
+    def step(self, now: float, *facts: JobSubmitted | JobFinished) -> float:
+        """The CPU time of the decision."""
+        self.policy.asked, begun_s = 0, process_time()
+        actions = self.scheduler.step(facts, now)
+        took_s = process_time() - begun_s
+        stops = [one for one in actions if isinstance(one, Stop)]
+        self.scheduler.take([JobStopped(one.job, one.id, 0.0) for one in stops], now)
+        others = [one for one in actions if not isinstance(one, Stop)]
+        self.scheduler.take([JobStarted(one.job, one.id, 0.0, 1.0) for one in others], now)
+        return took_s
+
+    def rows(self) -> dict[Group, set[tuple[str, object]]]:
+        found: dict[Group, set[tuple[str, object]]] = {}
+        for row in self.scheduler.jobs.values():
+            group = (row.spec.device_types[0], row.spec.priority)
+            found.setdefault(group, set()).add((row.id, row.allocation))
+        return found
+
+
+def of(name: str, group: Group) -> JobSubmitted:
+    return JobSubmitted(JobSpec(name, 1e5, priority=group[1], device_types=(group[0],)))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_one_decision_for_each_type_and_priority_that_changed(name: str) -> None:
+    nodes = [Node(f"n{n}-{kind}", 4, device_type=TYPES[kind]) for kind in TYPES for n in range(2)]
+    world = World(name, Cluster(tuple(nodes)))
+    groups = [(kind, priority) for kind in TYPES for priority in range(3)]
+    world.step(0.0, *(of(f"{g}-{n}", g) for g in groups for n in range(4)))
+    seen: dict[Group, set[tuple[str, object]]] = {}
+    for number, group in enumerate([*groups, *groups]):
+        before = world.rows()
+        world.step(1.0 + number, of(f"new{number}", group))
+        after = world.rows()
+        changed = {g for g in groups if not seen.get(g) == before[g] == after[g]}
+        assert world.policy.asked <= len(changed)
+        seen = before
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_jobs_that_fit_nowhere_cost_little(name: str) -> None:
+    cluster = Cluster(tuple(Node(f"n{n}", 8, memory_gib=1000.0, cores=64) for n in range(32)))
+    world = World(name, cluster)
+    full = [
+        JobSpec(f"full{n}", 1e6, (4,), resumable=False, host_memory_gib=490.0) for n in range(64)
+    ]
+    world.step(0.0, *map(JobSubmitted, full))
+    waiting = [JobSpec(f"w{n}", 1e4, host_memory_gib=100.0 + n / 2) for n in range(800)]
+    world.step(1.0, *map(JobSubmitted, waiting))
+    assert sum(row.size for row in world.scheduler.jobs.values()) == 256
+    took_s = [
+        world.step(10.0 + n, JobSubmitted(JobSpec(f"x{n}", 1e4, host_memory_gib=600.0 + n)))
+        for n in range(10)
+    ]
+    assert world.policy.asked <= 1
+    assert sorted(took_s)[5] < STEP_S
