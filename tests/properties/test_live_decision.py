@@ -6,7 +6,7 @@ from math import ceil
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.properties.live_runs import HOUR_S, LENGTHS, PATIENCE_S, LiveRun
+from tests.properties.live_runs import HOUR_S, PATIENCE_S, LiveRun
 
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Cluster, Node
@@ -14,6 +14,7 @@ from treadle.core.events import NodeDrained
 from treadle.core.job import JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.policies import registry
+from treadle.policies.live.patience import LENGTHS
 from treadle.testing.builders import job
 from treadle.testing.live_case import LiveCase
 from treadle.testing.policy_contract import Watched

@@ -121,14 +121,15 @@ class Live(Wrapper):
         # 1 Who may run now, and who may be moved.
         eligible = Eligibility.of(snapshot, self._placement, level_of, in_order=self.strict)
         plan = Plan(snapshot, eligible.room)
-        if owed is not None:
-            plan.room.quota = lambda job, size: owed.may_have(plan, job, size)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         in_turn = self._in_turn(snapshot)
         patient = Patient(snapshot, self._belief, before.patience)
         reserving = Reserving(plan, self._belief, eligible.fixed.keys() | in_turn.keys())
-        entries = [] if self.strict else patient.entries()
+        entries = [] if self.strict and owed is None else patient.entries()
+        if owed is not None:
+            late = {entry.job for entry in entries}
+            plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
         reserved = reserving.serve(entries, _outranked(snapshot, level_of, eligible.hidden))
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self._belief, plan)
         if not reserved:

@@ -217,19 +217,19 @@ class Reserving:
         return left
 
     def _takes(self, entry: Reservation, job: Job) -> bool:
-        """Start a job on the devices reserved for it, if those that are there make way."""
-        holders = self._holders(entry.devices)
-        if any(other.id in self._fixed for other in holders):
+        """Start a job whose moment has come, if those on its nodes that can make way are enough."""
+        nodes = {device.node for device in entry.devices}
+        victims = [
+            other.id
+            for other in self._plan.snapshot.holding()
+            if other.id not in self._fixed
+            and other.allocation is not None
+            and not nodes.isdisjoint(other.allocation.nodes())
+        ]
+        found = self._plan.make_room(job, job.spec.sizes[0], victims)
+        if found is None:
             return False
-        held = {other.id: own for other in holders if (own := self._plan.has(other.id))}
-        for other in holders:
-            self._plan.stop(other, job.id)
-        if not self._plan.room.allows(job, entry.devices):
-            for other in holders:
-                self._plan.give(other, held[other.id])
-            return False
-        self._plan.give(job, Allocation(entry.devices))
-        self._plan.urgent.add(job.id)
+        self._plan.give(job, Allocation(found))
         return True
 
     def _with_devices(self, entry: Reservation, job: Job) -> Reservation | None:
@@ -303,6 +303,9 @@ def reserved_from(
     higher = level_of(job) < level_of(plan.snapshot.jobs[head.job])
     if higher or _gone_by(job, head, belief, plan.snapshot.now):
         return frozenset()
+    if asks_host(job.spec) and asks_host(plan.snapshot.jobs[head.job].spec):
+        nodes = {device.node for device in head.devices}  # What they ask for is of a node.
+        return frozenset(device for device in plan.snapshot.emptied() if device.node in nodes)
     return frozenset(head.devices)
 
 

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.properties.live_runs import HOUR_S, LENGTHS, PATIENCE_S, LiveRun
+from tests.properties.live_runs import HOUR_S, PATIENCE_S, LiveRun
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec
 from treadle.policies import registry
+from treadle.policies.live.patience import LENGTHS
 from treadle.testing.builders import job
 from treadle.testing.live_case import LiveCase
 

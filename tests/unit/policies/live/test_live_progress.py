@@ -111,29 +111,6 @@ def test_jobs_that_fit_nowhere_cause_no_further_decisions(name: str, distinct: b
     assert asked_at(scheduler, 2.0, needing("late", 90.0)) <= 1
 
 
-KINDS = ("A100", "H200", "L4")
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_an_arrival_is_decided_about_for_its_own_type_and_priority(name: str) -> None:
-    """Three types by three priorities, all full: one more job asks the policy once."""
-    cluster = Cluster(tuple(Node(f"n{i}", 2, kind) for i, kind in enumerate(KINDS)))
-    scheduler = scheduler_of(name, cluster)
-    jobs = [
-        replace(
-            job(f"{kind}-{level}-{n}", length_s=1000.0),
-            device_types=(kind,),
-            priority=level,
-        )
-        for kind in KINDS
-        for level in range(3)
-        for n in range(3)
-    ]
-    asked_at(scheduler, 0.0, *jobs)
-    late = replace(job("late"), device_types=("H200",), priority=1)
-    assert asked_at(scheduler, 100.0, late) <= 1
-
-
 @pytest.mark.parametrize("name", SOME)
 def test_why_asks_no_policy(name: str) -> None:
     scheduler = scheduler_of(name, TWO_NODES)
