@@ -157,11 +157,16 @@ def test_what_it_needs_is_kept_with_its_highest_peak_and_told_only_of_its_like()
     kinds = by_command("me", "", COMMANDS[0])
     for peak_gib in (10.0, 30.0, 20.0):
         seen = Sighting(
-            alone_s=60.0, load=Load(busy=0.4), device_memory_peak_gib=peak_gib, restart_s=8.0
+            alone_s=60.0,
+            load=Load(busy=0.4),
+            device_memory_peak_gib=peak_gib,
+            restart_s=8.0,
+            resize_s=0.25,
         )
         knowledge.observe(kinds, Outcome(1, 60.0, whole=True, seen=seen))
     profile = knowledge.expect(kinds, 1).profile
-    assert (profile.memory_gib, profile.busy, profile.restart_s) == (30.0, 0.4, 8.0)
+    assert (profile.memory_gib, profile.busy) == (30.0, 0.4)
+    assert (profile.restart_s, profile.resize_s) == (8.0, 0.25)
     stranger = knowledge.expect(by_command("me", "", ("other",)), 1).profile
     assert (stranger.memory_gib, stranger.busy, stranger.restart_s) == (0.0, None, 0.0)
 

@@ -50,6 +50,7 @@ class Sighting:
     energy_j: float | None = None
     first_step_s: float | None = None  # from its launch to its first step
     restart_s: float | None = None  # from the order to stop the attempt before to the first step
+    resize_s: float | None = None  # how long the last change without a restart stalled it
     company: tuple[Company, ...] = ()
     step_s: float | None = None  # seconds a step while it was alone; None: not measured
     tail_s: float | None = None  # from its last step to its end; None: that step was not seen

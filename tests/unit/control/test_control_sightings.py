@@ -68,6 +68,20 @@ def test_a_restart_takes_from_the_stop_order_to_the_first_step_without_the_queue
     assert (again.first_step_s, again.restart_s) == (6.0, 3.0 + 10.0)
 
 
+def test_a_stall_of_a_live_change_is_kept_apart_from_a_restart() -> None:
+    seen = Sightings()
+    seen.ordered("a", 0.0, stops=True, launches=False)
+    seen.ended(A, 3.0)
+    seen.ordered("a", 5.0, stops=False, launches=True)
+    seen.began("a", 6.0)
+    seen.progressed("a", 9.0)
+    watched(seen, 12, since=6)
+    seen.changed("a", 0.25)
+    found = seen.sighting(A)
+    assert found is not None
+    assert (found.restart_s, found.resize_s) == (3.0 + 4.0, 0.25)
+
+
 def test_an_attempt_that_was_not_measured_has_no_sighting() -> None:
     seen = Sightings()
     seen.began("a", 0.0)

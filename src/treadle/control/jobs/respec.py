@@ -116,10 +116,11 @@ class Respec:
         """The spec with what is known of the job now."""
         expected = self._learner.profiles.ask(question_about(record, spec))
         found = expected.profile
-        if record.stall_s:  # Its own last change, before what its kind has shown.
-            found = replace(found, restart_s=record.stall_s)
-        elif SIZE in record.changes and not found.restart_s:
-            found = replace(found, restart_s=LIVE_CHANGE_S)
+        if SIZE in record.changes:  # Its own last change counts, before what its kind has shown.
+            stall_s = record.stall_s or found.resize_s or LIVE_CHANGE_S
+            found = replace(found, resize_s=stall_s)
+        elif row.phase is Phase.RUNNING:
+            found = replace(found, resize_s=0.0)  # This attempt cannot, whatever others could.
         profile = spec.profile if _alike(spec.profile, found) else found
         iterations, order_work = spec.iterations, spec.order_work
         if expected.known and not record.metered:
@@ -180,6 +181,7 @@ def _alike(one: Profile, other: Profile) -> bool:
         *((a, b) for (_, a), (_, b) in zip(one.curve, other.curve, strict=True)),
         (one.memory_gib, other.memory_gib),
         (one.restart_s, other.restart_s),
+        (one.resize_s, other.resize_s),
         (one.busy, other.busy),
         (one.memory_busy, other.memory_busy),
         (one.cores, other.cores),

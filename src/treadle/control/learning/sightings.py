@@ -208,7 +208,7 @@ class Sightings:
             restart.first_step_at = now
 
     def changed(self, job: JobId, stall_s: float) -> None:
-        """It was changed without a restart: that is what a change of it costs."""
+        """It was changed without a restart, and stood still for so long."""
         self._restarts.setdefault(job, _Restart()).stall_s = stall_s
 
     # -- what is asked --------------------------------------------------------------------------
@@ -251,7 +251,6 @@ class Sightings:
         if restart.stop_s is not None and first_at is not None and launched_at is not None:
             # Without the time in the queue between the two.
             restart_s = restart.stop_s + first_at - launched_at
-        restart_s = restart_s if restart.stall_s is None else restart.stall_s
         return Sighting(
             alone_s=round(alone.seconds, 1),
             shared_s=round(sum(spell.seconds for spell in with_others.values()), 1),
@@ -261,6 +260,7 @@ class Sightings:
             energy_j=watch.energy_j,
             first_step_s=self.first_step_s(attempt.job),
             restart_s=restart_s,
+            resize_s=restart.stall_s,
             company=tuple(
                 Company(jobs, round(spell.seconds, 1), spell.mps, _relative(spell, alone))
                 for jobs, spell in with_others.items()

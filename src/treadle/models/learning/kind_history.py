@@ -17,7 +17,8 @@ TYPES_MAX = 16  # of device
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
 OWNERS_COUNTED = 512  # jobs, before owners' counts are halved
 WEIGHT_MAX = 3.0  # of one job, where its owner has run few
-_OF_THE_SCRIPT = ("restart_s", "first_step_s", "start_s")  # needs, whatever its arguments are
+# Needs of a script, whatever its arguments are.
+_OF_THE_SCRIPT = ("restart_s", "resize_s", "first_step_s", "start_s")
 
 
 @dataclass(slots=True)
@@ -47,7 +48,8 @@ class Needs:
     memory_busy: float | None = None
     cores: float | None = None  # beside each device
     memory_gib: float | None = None  # of a device, the highest peak
-    restart_s: float | None = None
+    restart_s: float | None = None  # a stop and a start
+    resize_s: float | None = None  # a change while it runs
     first_step_s: float | None = None
     # Shares of a step in which it loads, prepares, computes and synchronises, as last measured.
     stages: tuple[float, float, float, float] | None = None
@@ -205,6 +207,7 @@ class History:
             # A peak that was reached once can be reached again.
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)
         needs.restart_s = _smooth(needs.restart_s, seen.restart_s)
+        needs.resize_s = _smooth(needs.resize_s, seen.resize_s)
         needs.first_step_s = _smooth(needs.first_step_s, seen.first_step_s)
         if whole:
             needs.tail_s = _smooth(needs.tail_s, seen.tail_s)

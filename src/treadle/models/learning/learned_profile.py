@@ -35,6 +35,7 @@ def learned_profile(
         cores=needs.cores,
         memory_gib=needs.memory_gib or 0.0,
         restart_s=needs.restart_s or 0.0,
+        resize_s=needs.resize_s or 0.0,
         across_nodes=apart.nodes,
         across_racks=apart.racks,
     )
