@@ -155,7 +155,8 @@ class ValueClient:
                 return detail(view)
         raise NotFoundError(f"there is no job {identity}")
 
-    def why(self, identity: str) -> Why:
+    def why(self, identity: str, *, verbose: bool = False) -> Why:
+        self.asked += [("why verbosely", identity)] if verbose else []
         if identity not in self.whys:
             raise NotFoundError(f"there is no job {identity}")
         return self.whys[identity]
@@ -279,12 +280,12 @@ class ValueClient:
         return self.order_device(device, "manage")
 
     def policy(self) -> PolicyView:
-        return PolicyView(policy="afs", placement="pack", worn="afs+steady", since_at=NOW - 60)
+        return PolicyView(policy="afs", placement="pack", since_at=NOW - 60)
 
     def set_policy(self, policy: str, placement: str | None = None) -> PolicyView:
         self.asked.append(("set_policy", policy, placement))
         chosen = placement or "pack"
-        return PolicyView(policy=policy, placement=chosen, worn=policy, since_at=NOW)
+        return PolicyView(policy=policy, placement=chosen, since_at=NOW)
 
     def status(self) -> Status:
         return self.found

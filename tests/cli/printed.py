@@ -22,7 +22,7 @@ _UNSTEADY = (
     (re.compile(r"\b\d+%"), "<p>"),
     (re.compile(r"any moment"), "<in>"),
     (re.compile(r"\b(\d+\w\w)(?: (?:or|to) \d+\w\w)? of (?=\d+ to start)"), "<place> of "),
-    (re.compile(r"\b\d+ (?=runs of|other jobs? ended)"), "<n> "),
+    (re.compile(r"\b\d+ (?=runs of|other jobs? have run)"), "<n> "),
     (re.compile(r"^((?:\S+ +){10})[^\n]*\.\.$", re.MULTILINE), r"\1.."),  # cut to the terminal
     (re.compile(r"\s+"), " "),
 )

@@ -49,7 +49,7 @@ def test_any_words_are_answered_with_an_exit_code(folder, monkeypatch, verb, wor
             job("1", State.SUCCEEDED, name="x", attempts=1, code=0),
             job("2_0", State.FAILED, array="2", index=0, code=1),
         ],
-        whys={"1": Why(id="1", state=State.SUCCEEDED, cause="", because="")},
+        whys={"1": Why(id="1", state=State.SUCCEEDED)},
         logs={(1, 0): "one\ntwo\n"},
     )
     client.details["12"] = client.job("1")

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
 from treadle.cli.show.wording import exact_span
-from treadle.wire.jobs import JobRequest, JobView, State, Why
+from treadle.wire.jobs import JobRequest, JobView, State
 
 AFTER = {"cause": "dependency", "because": "it starts after job 9"}
 SWEEP = [job(f"13_{n}", name="sweep", array="13", index=n) for n in range(3)]
@@ -74,10 +74,9 @@ def test_a_job_may_start_after_an_array_by_its_id_or_name(capsys) -> None:
 
 def test_only_what_is_held_is_released(capsys) -> None:
     held = job("14", State.HELD)
-    broken, gated = job("15", cause="dependency"), job("16", State.HELD, **AFTER)
-    never = Why(id="15", state=State.PENDING, cause="dependency", because="9 failed", never=True)
+    broken, gated = job("15", cause="broken"), job("16", State.HELD, **AFTER)
     views = [job("11", name="big"), running("12"), *SWEEP, held, broken, gated]
-    client = ValueClient(views=views, whys={"15": never, "16": replace(never, never=False)})
+    client = ValueClient(views=views)
     assert treadle(client, "release", "big", "12", "sweep", "14", "15", "16") == 0
     assert capsys.readouterr().out == (
         "job 11 (big) is not held, it is PENDING\n"

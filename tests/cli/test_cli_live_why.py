@@ -1,5 +1,6 @@
 """`treadle why` to the letter, for each kind of waiting."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -7,135 +8,102 @@ from tests.cli.live_session import ValueClient, job, treadle
 
 from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
-SOON = StartEstimate(
-    earliest_s=1500.0, latest_s=4000.0, runs=16, sentence="16 simulations that go on from now"
+SOON = StartEstimate(earliest_s=1500.0, latest_s=4000.0, runs=16, sentence="from 12 earlier starts")
+UNKNOWN = StartEstimate(
+    earliest_s=None, latest_s=None, runs=0, sentence="nothing is known about rl-a's length"
 )
 
 ANSWERS = {
     "devices": (
         Why(
             id="11",
+            name="burst-b",
             state=State.PENDING,
-            cause="devices",
-            because="it needs 8 devices and 3 are free",
-            evidence=(
-                (
-                    "job 9 (bert) of anna holds box:0 and box:1 and has about 30m to go, as its "
-                    "log says"
-                ),
-                "device box:7 is used by pid 4711 of carl",
-            ),
-            change="it would start now with --devices 3",
-            position=1,
-            waiting=3,
-            estimate=replace(SOON, order=1),
+            code="devices",
+            sentence="the only GPU is busy (job 4, rl-a)",
+            details=(("sharing", "not yet: burst.py has not been measured"),),
+            position=2,
+            waiting=6,
+            estimate=UNKNOWN,
         ),
         (
-            "job 11 waits (devices)\n"
-            "  because   it needs 8 devices and 3 are free\n"
-            "  evidence  job 9 (bert) of anna holds box:0 and box:1 and has about 30m to go,\n"
-            "            as its log says\n"
-            "            device box:7 is used by pid 4711 of carl\n"
-            "  change    it would start now with --devices 3\n"
-            "  position  1st of 3 in the queue\n"
-            "  start     in 25m to 1h07m (16 simulations that go on from now)\n"
+            "burst-b is waiting: the only GPU is busy (job 4, rl-a).\n"
+            "  sharing   not yet: burst.py has not been measured\n"
+            "  starts    unknown (nothing is known about rl-a's length)\n"
+            "  queue     2nd of 6\n"
+        ),
+    ),
+    "preempted": (
+        Why(
+            id="11",
+            name="vision",
+            state=State.PENDING,
+            code="preempted",
+            sentence="preempted 40 s ago for probe-b",
+            details=(("done", "77%"), ("preempted", "40 s ago for job probe-b")),
+            estimate=replace(SOON, earliest_s=20.0, latest_s=30.0, sentence="from 3 similar runs"),
+            freed_by=("probe-b",),
+        ),
+        (
+            "vision was preempted 40 s ago for probe-b. 77% done.\n"
+            "  resumes   in 20-30 s, when job probe-b ends (from 3 similar runs)\n"
+        ),
+    ),
+    "host": (
+        Why(
+            id="11",
+            name="nlp-7",
+            state=State.PENDING,
+            code="host",
+            sentence="every node that fits --memory 50G is full",
+            details=(("n0", "10 of 100 GiB free"), ("n1", "0 of 8 GPUs free")),
+            estimate=replace(SOON, earliest_s=300.0, latest_s=540.0, sentence=""),
+        ),
+        (
+            "nlp-7 is waiting: every node that fits --memory 50G is full.\n"
+            "  n0        10 of 100 GiB free\n"
+            "  n1        0 of 8 GPUs free\n"
+            "  starts    in 5-9 min\n"
         ),
     ),
     "never": (
         Why(
             id="11",
             state=State.PENDING,
-            cause="never fits",
-            because="it can never run here: it needs 16 devices and there are 8",
-            change="submit it with --devices 8 or fewer",
+            code="never-fits",
+            sentence="can never run here: it asks for 16 devices and the cluster has 8",
             never=True,
         ),
-        (
-            "job 11 can never run as it is (never fits)\n"
-            "  because  it can never run here: it needs 16 devices and there are 8\n"
-            "  change   submit it with --devices 8 or fewer\n"
-            "  start    never\n"
-        ),
+        "job 11 can never run here: it asks for 16 devices and the cluster has 8.\n",
     ),
     "held": (
         Why(
             id="11",
             state=State.HELD,
-            cause="held",
-            because="its user holds it",
+            code="held",
+            sentence="on hold by its user",
             change="treadle release 11",
         ),
-        "job 11 is held\n  because  its user holds it\n  change   treadle release 11\n",
-    ),
-    "dependency": (
-        Why(
-            id="11",
-            state=State.PENDING,
-            cause="dependency",
-            because="it starts after job 9 (running)",
-        ),
-        "job 11 waits (dependency)\n  because  it starts after job 9 (running)\n",
-    ),
-    "array": (
-        Why(
-            id="13_7",
-            state=State.PENDING,
-            cause="array",
-            because="8 members of array 13 may run at once, and as many do",
-        ),
-        (
-            "job 13_7 waits (array)\n"
-            "  because  8 members of array 13 may run at once, and as many do\n"
-        ),
-    ),
-    "rank": (
-        Why(
-            id="11",
-            state=State.PENDING,
-            cause="rank",
-            because="22 jobs go before it",
-            position=23,
-            waiting=40,
-            estimate=StartEstimate(
-                earliest_s=60.0, latest_s=None, runs=16, sentence="", order=21, orders=(21, 22)
-            ),
-        ),
-        (
-            "job 11 waits (rank)\n"
-            "  because   22 jobs go before it\n"
-            "  position  23rd of 40 in the queue, 21st or 22nd to start\n"
-            "  start     in 1m or much later\n"
-        ),
-    ),
-    "far": (
-        Why(
-            id="11",
-            state=State.PENDING,
-            cause="rank",
-            because="111 jobs go before it",
-            position=112,
-            waiting=1400,
-            estimate=StartEstimate(earliest_s=None, latest_s=None, runs=16, sentence=""),
-        ),
-        (
-            "job 11 waits (rank)\n"
-            "  because   111 jobs go before it\n"
-            "  position  112th of 1,400 in the queue\n"
-            "  start     unknown\n"
-        ),
+        "job 11 is on hold by its user.\n  try       treadle release 11\n",
     ),
     "running": (
         Why(
             id="11",
             state=State.RUNNING,
-            cause="share",
-            because="2 of 8 devices are its fair share",
+            code="running",
+            sentence="running on 4 GPUs",
+            details=(("done", "55%"),),
+            end=Estimate(low_s=3.0, high_s=5.0, known=True, because="from its steps"),
         ),
-        "job 11 runs (share)\n  because  2 of 8 devices are its fair share\n",
+        "job 11 is running on 4 GPUs. 55% done.\n  ends      in 3-5 s (from its steps)\n",
+    ),
+    "cancelled": (
+        Why(id="11", state=State.CANCELLED, code="cancelled", sentence="cancelled by ann"),
+        "job 11 was cancelled by ann.\n",
     ),
     "hostile": (
-        Why(id="11", state=State.FAILED, cause="", because="exit\x1b]0;pwned\x07 1"),
-        "job 11 failed\n  because  exit?]0;pwned? 1\n",
+        Why(id="11", state=State.FAILED, sentence="exit\x1b]0;pwned\x07 1"),
+        "job 11 failed: exit?]0;pwned? 1.\n",
     ),
 }
 
@@ -152,7 +120,7 @@ def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
     answer = ANSWERS["held"][0]
     client = ValueClient(views=[job("11", name="big")], whys={"11": answer})
     assert treadle(client, "why", "big") == 0
-    assert capsys.readouterr().out.startswith("job 11 is held")
+    assert capsys.readouterr().out.startswith("job 11 is on hold")
     client.views.append(job("12", name="big"))
     assert treadle(client, "why", "big") == 2
     assert capsys.readouterr().err == ("treadle: big is the name of 2 jobs (11, 12); use an id\n")
@@ -161,27 +129,53 @@ def test_why_takes_a_name_and_asks_which_if_several_have_it(capsys) -> None:
 @pytest.mark.parametrize("word", ["13", "sweep"])
 def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
     members = [job(f"13_{n}", array="13", index=n, name="sweep") for n in range(3)]
-    end = Estimate(low_s=60.0, high_s=300.0, coverage=0.8, known=True, because="10 simulations")
+    end = Estimate(low_s=60.0, high_s=300.0, coverage=0.8, known=True, because="from 3 runs")
     answer = Why(
-        id="13", state=State.RUNNING, cause="array", because="1 runs, 2 wait", end=end, members=3
-    )
+        id="13", state=State.RUNNING, code="array", sentence="1 running, 2 waiting", end=end,
+        members=3,
+    )  # fmt: skip
     assert treadle(ValueClient(views=members, whys={"13": answer}), "why", word) == 0
     assert capsys.readouterr().out == (
-        "array 13 (3 jobs left) runs\n"
-        "  because  1 runs, 2 wait\n"
-        "  end      in 1m to 5m (80%: 10 simulations)\n"
+        "array 13 (3 jobs left): 1 running, 2 waiting\n  ends      in 60 s to 5 min (from 3 runs)\n"
     )
 
 
 def test_of_jobs_that_ended_the_newest_of_the_name_is_meant(capsys) -> None:
     old = job("3", State.FAILED, name="big", submitted_at=1.0)
     new = job("4", State.FAILED, name="big", submitted_at=2.0)
-    failed = Why(id="4", state=State.FAILED, cause="", because="exit code 1")
+    failed = Why(id="4", state=State.FAILED, code="failed", sentence="exit code 1")
     client = ValueClient(views=[new, old], whys={"4": failed})
     assert treadle(client, "why", "big") == 0
-    assert capsys.readouterr().out == "job 4 failed\n  because  exit code 1\n"
+    assert capsys.readouterr().out == "job 4 failed: exit code 1.\n"
 
 
 def test_a_job_that_is_not_there_is_exit_code_102(capsys) -> None:
     assert treadle(ValueClient(), "why", "99") == 102
     assert capsys.readouterr().err == "treadle: there is no job 99\n"
+
+
+def test_a_long_answer_is_at_most_six_lines_of_a_hundred_columns(capsys) -> None:
+    details = tuple((f"n{n}", "x" * 150) for n in range(9))
+    answer = Why(
+        id="11", state=State.PENDING, code="host", sentence="word " * 30, details=details,
+        estimate=SOON, position=2, waiting=5, change="treadle release 11",
+    )  # fmt: skip
+    assert treadle(ValueClient(whys={"11": answer}), "why", "11", columns=200) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 6
+    assert max(map(len, lines)) <= 100
+
+
+def test_verbose_adds_what_was_tried_and_json_has_code_and_numbers(capsys) -> None:
+    answer = replace(
+        ANSWERS["devices"][0],
+        numbers={"asked": 1, "free": 0},
+        alternatives=(("priority", "treadle priority 11 1 starts it now"),),
+    )
+    client = ValueClient(whys={"11": answer})
+    assert treadle(client, "why", "11", "--verbose") == 0
+    assert "  priority  treadle priority 11 1 starts it now\n" in capsys.readouterr().out
+    assert client.asked == [("why verbosely", "11")]
+    assert treadle(client, "why", "11", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["code"], said["numbers"]) == ("devices", {"asked": 1, "free": 0})

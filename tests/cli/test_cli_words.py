@@ -101,12 +101,16 @@ def test_c_a_cancelled_job_that_never_ran_has_no_output(capsys) -> None:
 def test_u14_a_start_that_is_unknown_is_not_announced(capsys) -> None:
     unknown = StartEstimate(earliest_s=None, latest_s=None, runs=0, sentence="job 3 is endless")
     why = Why(
-        id="12", state=State.PENDING, cause="devices", because="all 4 are taken", estimate=unknown
+        id="12",
+        state=State.PENDING,
+        code="devices",
+        sentence="all 4 GPUs are busy",
+        estimate=unknown,
     )
     client = ValueClient(made=Submitted(id="12", jobs=("12",), position=1), whys={"12": why})
     assert treadle(client, "submit", "--", "true") == 0
     first = capsys.readouterr().out.splitlines()[0]
-    assert first == "job 12 submitted: it waits: all 4 are taken"
+    assert first == "job 12 submitted: waiting: all 4 GPUs are busy"
     client.views = [job("12")]
     assert treadle(client, "why", "12") == 0
-    assert "  start    unknown: job 3 is endless\n" in capsys.readouterr().out
+    assert "  starts    unknown (job 3 is endless)\n" in capsys.readouterr().out

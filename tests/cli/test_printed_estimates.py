@@ -134,7 +134,7 @@ def _speaks(here: Daemon, job: str) -> bool:
 
 def _paced(here: Daemon, job: str) -> bool:
     end = here.view(job).end
-    return end is not None and end.because == "steps left at the present speed"
+    return end is not None and end.because == "from its steps"
 
 
 def _shared(here: Daemon) -> bool:
@@ -155,8 +155,8 @@ def test_u12_a_gang_says_when_devices_are_kept_for_it_and_that_they_are() -> Non
         for number in range(8):  # Each is another command, so that what its user says counts.
             command = ("true", "x" * (number + 1))
             here.client.submit(JobRequest(command=command, estimate_s=3600.0))
-        until(lambda: "kept for it" in here.client.why("2").because)
-        until(lambda: "1 of 2 is free" in here.client.why("2").because)
+        until(lambda: "kept for it" in here.client.why("2").sentence)
+        until(lambda: "1 of 2 is free" in here.client.why("2").sentence)
         asked(said, "why", "2")
         pending = here.client.job_page(states=("PENDING",)).jobs[-1].id
         last = said.run("treadle why 10", "why", pending)

@@ -180,8 +180,8 @@ def test_b18_a_job_that_is_followed_says_that_it_waits_for_its_retry(capsys) -> 
             left = f"it failed once and is tried again in {30 - self.looks} s"
             return detail(job(identity, cause="backing off", because=left), attempts=ran)
 
-        def why(self, identity: str) -> Why:
-            return Why(id=identity, state=State.PENDING, cause="backing off", because="")
+        def why(self, identity: str, *, verbose: bool = False) -> Why:
+            return Why(id=identity, state=State.PENDING, code="backoff")
 
     client = Retrying(views=[job("9")], logs={(1, 0): "out\n"})
     assert treadle(client, "logs", "-f", "9") == 0

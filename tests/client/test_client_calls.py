@@ -40,7 +40,7 @@ def test_every_call_comes_back_as_its_type(client: Client):
     assert client.hold(identity)[0].state is State.HELD
     assert client.release(identity)[0].state is State.PENDING
     assert client.change(identity, JobChange(priority=7)).priority == 7
-    assert client.why(identity).cause == "devices"
+    assert client.why(identity).code == "devices"
     client.report(identity, Report(step=5, total=10))
     progress = client.job(identity).job.progress
     assert progress is not None

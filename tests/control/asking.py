@@ -60,5 +60,10 @@ async def looked_at(live: LiveService) -> None:
         await asyncio.sleep(0.002)
 
 
-def short(why: Why) -> tuple[str, str, str, bool, int | None]:
-    return why.cause, why.because, why.change, why.never, why.position
+def short(why: Why) -> tuple[str, str, bool, int | None]:
+    return why.code, why.change, why.never, why.position
+
+
+def counts(why: Why) -> tuple[object, object, object]:
+    """Devices that a waiting job asks for, that are free, and in all."""
+    return why.numbers["asked"], why.numbers["free"], why.numbers["total"]

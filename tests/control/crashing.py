@@ -37,7 +37,7 @@ from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, NotFoundError
 from treadle.wire.retention import Keep, Keeping
 
-POLICY = "afs+steady?run_s=0.3&rest_s=0.3"
+POLICY = "afs"
 PATIENCE = Patience(wait_s=0.05, wait_max_s=0.1)
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
 AT_ONCE = 7

@@ -259,7 +259,7 @@ def _look(client: Client, job: str, word: str, seen: Seen) -> None:
     if word in client.status().problem:
         seen.named["status"] += 1
     why = client.why(job)
-    if why.cause == "machine" and word in why.because:
+    if why.code == "machine" and word in why.sentence:
         seen.named["why"] += 1
     if any(word in device.because for node in client.nodes() for device in node.devices):
         seen.named["nodes"] += 1

@@ -40,19 +40,15 @@ def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(tmp_path:
                 await until(live, State.HELD, jobs=(job,))
                 await live.manage(ME, device, "avoid")
                 await live.release(ME, job)
-                while (why := await live.why(job)).cause != "devices":
+                while (why := await live.why(job)).code != "bound":
                     await asyncio.sleep(0.01)
-                assert why.because == (
-                    f"it can run only on {home}, which has its files: its checkpoints hold "
-                    "1.91 MiB, and at most 1 MiB are copied; it needs 1 device, and 0 are free "
-                    "there"
-                )
+                assert why.numbers == {"nodes": (home,), "asked": 1, "free": 0}
                 await live.order_node(ME, home, "drain")
                 await live.manage(ME, device, "manage")
-                while (why := await live.why(job)).cause != "drained":
+                while (why := await live.why(job)).code != "bound-away":
                     await asyncio.sleep(0.01)
-                assert why.because.endswith(f"at most 1 MiB are copied; {home} is drained")
-                assert why.change == f"treadle nodes undrain {home} (for admins)"
+                assert (why.numbers["nodes"], why.numbers["away"]) == ((home,), "drained")
+                assert why.change == f"treadle nodes undrain {home}"
                 assert why.estimate is None
                 await live.order_node(ME, home, "undrain")
                 (view,) = await ended(live, job)

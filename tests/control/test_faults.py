@@ -155,9 +155,9 @@ def test_a5_a_job_whose_checkpoints_have_no_place_waits_and_is_not_charged(tmp_p
             f"this machine cannot launch jobs: File exists (EEXIST): {in_the_way}; it is tried "
             "again by itself"
         )
-        while (await live.why(job)).because != live.status().problem:
+        while (await live.why(job)).sentence != live.status().problem:
             await asyncio.sleep(0.01)
-        assert (await live.why(job)).cause == "machine"
+        assert (await live.why(job)).code == "machine"
         assert not (await view_of(live, job)).state.ended
         in_the_way.unlink()
         (view,) = await ended(live, job)
@@ -469,9 +469,7 @@ def test_a_machine_that_was_started_again_has_lost_what_ran(tmp_path: Path) -> N
                 (State.FAILED, 1),
                 (State.SUCCEEDED, 0),
             ]
-            assert (await live.why("2")).because.startswith(
-                "it failed with exit code 137 (SIGKILL): "
-            )
+            assert (await live.why("2")).numbers["exit"] == "137 (SIGKILL)"
             assert (await live.job("2")).failure is not None
             check(live.context.scheduler)
 

@@ -16,7 +16,7 @@ SOON = Deadlines(first_s=0.0, slack_s=0.3, look_s=0.2, kill_again_s=0.1)
 async def says(live: LiveService, job: str, text: str) -> None:
     """Wait until `why` says it."""
     async with asyncio.timeout(30):
-        while text not in (await live.why(job)).because:
+        while text not in (await live.why(job)).sentence:
             await asyncio.sleep(0.01)
 
 

@@ -40,12 +40,12 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
-            "nothing like it has run here",
+            "no similar job has run here",
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
         assert 0.3 <= length_s < 4.0
-        assert why == "1 run of the same command"
+        assert why == "from 1 run of this command"
         assert (await expected(live, request, OTHER))[0] == 3600.0
 
     async def second(live: LiveService) -> None:

@@ -42,18 +42,15 @@ def test_a_job_that_is_lost_says_so_while_its_node_may_still_run_it(tmp_path: Pa
         (own,), spread = await nodes_of(live, one), await nodes_of(live, gang)
         (away,) = [name for name in world.links if name in spread][-1:]
         await lost(live, world, own, away)
-        for job, name, whence in (
-            (one, own, "the beginning: it is not resumable"),
-            (gang, away, "the newest checkpoint that is left, if there is one"),
-        ):
+        for job, name, resumable in ((one, own, False), (gang, away, True)):
             view = (await live.job(job)).job
             assert view.state is State.STOPPING
-            pattern = f"node {name} was lost; {LATEST}then it runs again, from {whence}"
-            assert re.fullmatch(pattern, view.because), view.because
-            assert re.fullmatch(pattern, (await live.why(job)).because)
+            assert (view.cause, view.numbers["nodes"]) == ("node-lost", (name,))
+            assert view.numbers["resumable"] is resumable
+            assert "lease" in str(view.numbers["stuck"])
         await live.cancel(ME, gang)
-        because = (await live.why(gang)).because
-        assert because.startswith(f"it was cancelled; node {away} was lost; it waits until ")
+        why = await live.why(gang)
+        assert (why.code, why.numbers["by"]) == ("node-lost", "cancel")
         await until(live, State.CANCELLED, jobs=(gang,))
         await until(live, State.RUNNING, jobs=(one,))
         assert (await live.job(one)).job.attempts == 2
@@ -90,17 +87,13 @@ def test_a_job_that_is_resized_after_a_loss_says_what_it_waits_for(tmp_path: Pat
         await lost(live, world, "n2")
         seen = set()
         while (view := (await live.job(job)).job).state is not State.RUNNING:
-            seen.add((view.state, view.because))
+            seen.add((view.cause, view.numbers.get("nodes"), str(view.numbers.get("stuck"))))
             await asyncio.sleep(0.005)
         assert len(view.devices) == 4
-        waits = [each for each in seen if "lease" in each[1]]
+        waits = [each[:2] for each in seen if "lease" in each[2]]
+        assert waits == [("node-lost", ("n2",))] * len(waits)
         assert waits, seen
-        for state, because in waits:
-            assert because.startswith("node n2 was lost; it waits until its lease there has run"), (
-                state,
-                because,
-            )
-        assert not [each for each in seen if "preempted" in each[1]], seen
+        assert not [each for each in seen if each[0] == "preempted"], seen
 
     on_fleet(story, tmp_path, policy="afs")
 

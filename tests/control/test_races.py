@@ -55,7 +55,7 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
         attempts = (await live.job(job)).attempts
         assert [attempt.told for attempt in attempts] == ["", "called off"]
 
-    told(story, tmp_path, policy="max-min+steady?run_s=0&rest_s=0")
+    told(story, tmp_path, policy="max-min")
 
 
 def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:

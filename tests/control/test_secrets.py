@@ -91,7 +91,7 @@ def test_a_secret_is_given_to_the_job_and_seen_nowhere_else(here: Daemon, tmp_pa
     assert [(view.state, view.code) for view in views] == [(State.FAILED, 9)] * 2
     for job in jobs:
         why = here.client.why(job)
-        assert why.evidence == ("ValueError: bad token ***",), why
+        assert why.details == (("output", "ValueError: bad token ***"),), why
     check_unseen(here, *jobs)
     assert kept(here) == []
 

@@ -18,12 +18,12 @@ from treadle.wire.problems import ConflictError
 POLICIES = (
     "fifo",
     "backfill",
-    "srtf+steady?run_s=0.2&rest_s=0.2",
-    "las+steady?run_s=0.2&rest_s=0.2",
-    "tiresias+steady?run_s=0.2&rest_s=0.2",
-    "afs+steady?run_s=0.4&rest_s=0.4",
-    "max-min+steady?run_s=0.4&rest_s=0.4",
-    "muri-s+steady?run_s=0.3&rest_s=0.3",
+    "srtf",
+    "las",
+    "tiresias",
+    "afs",
+    "max-min",
+    "muri-s",
 )
 PAUSE = "for i in 1 2 3 4 5 6; do sleep 0.07 & wait $!; done"
 

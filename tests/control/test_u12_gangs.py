@@ -30,12 +30,11 @@ def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_pa
             (await live.submit(ME, bash(f"{SHORT} # {'x' * n}", estimate_s=3600.0))).id
             for n in range(30)
         ]
-        why = await kept(live, gang)
-        assert why.startswith("4 devices are being kept for it, for")
+        await kept(live, gang)
         pending = [job for job in small if (await view_of(live, job)).state is State.PENDING]
         assert len(pending) >= 30 - 8
         waits = await live.why(pending[-1])
-        assert waits.because.startswith(f"2 free devices are kept for job {gang}, which needs 4")
+        assert (waits.code, waits.numbers["for_job"]) == ("reserved", gang)
         go.touch()
         await ended(live, *first, gang, *small)
         journal = read(await export(live, tmp_path / "journal"))
@@ -45,10 +44,7 @@ def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_pa
     told(story, tmp_path, policy="afs")
 
 
-async def kept(live: LiveService, gang: str) -> str:
-    """Why the gang waits, once two of the devices that are kept for it are free."""
-    while True:
-        because = (await live.why(gang)).because
-        if "are being kept for it" in because and "2 of 4 are free" in because:
-            return because
+async def kept(live: LiveService, gang: str) -> None:
+    """Until two of the four devices that are reserved for the gang are free."""
+    while (why := await live.why(gang)).code != "reservation" or why.numbers["free"] != 2:
         await asyncio.sleep(0.02)

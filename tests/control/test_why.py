@@ -1,11 +1,11 @@
-"""`treadle why` for each kind of waiting, word by word, against real processes; and what it says
-would help does help."""
+"""`treadle why` for each kind of waiting, against real processes; and what it says would help does
+help."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, looked_at, runs, short, told, waits
+from tests.control.asking import LONG, counts, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
 from treadle.control.api import LiveService
 from treadle.control.api.why_array import why_array
@@ -19,26 +19,14 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
         first = await runs(live, devices="4")
         job = await waits(live)
         why = await live.why(job)
-        assert short(why) == (
-            "devices",
-            "it asks for 1 device and all 4 are taken",
-            "",
-            False,
-            1,
-        )
-        assert why.evidence == ("1 job holds devices, all 4 devices are taken, 1 job waits",)
+        assert short(why) == ("devices", "", False, 1)
+        assert (counts(why), why.numbers["holders"]) == ((1, 0, 4), (first,))
         assert why.estimate is not None
-        assert why.estimate.sentence == f"how long job {first} will run is not known"
+        assert why.estimate.unknown == (first,)
         behind = await waits(live, devices="2")
-        assert short(await live.why(behind)) == (
-            "devices",
-            "it asks for 2 devices and all 4 are taken",
-            "",
-            False,
-            2,
-        )
+        assert short(await live.why(behind)) == ("devices", "", False, 2)
         listed = {view.id: view.because for view in (await live.jobs()).jobs}
-        assert listed[behind] == (await live.why(behind)).because, "one reason, wherever it is"
+        assert listed[behind] == (await live.why(behind)).sentence, "one reason, wherever it is"
         await live.cancel(ME, first)
         await until(live, State.RUNNING, jobs=(job, behind))
 
@@ -49,13 +37,10 @@ def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> 
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2")
-        assert short(await live.why(job)) == (
-            "devices",
-            "it asks for 2 devices and 1 of 4 is free",
-            "submitted with --devices 1 it would start now",
-            False,
-            1,
-        )
+        why = await live.why(job, verbose=True)
+        assert (why.code, counts(why)) == ("devices", (2, 1, 4))
+        assert dict(why.alternatives)["fewer"] == "with --devices 1 it would start now"
+        assert (await live.why(job)).alternatives == (), "nothing is tried unless it is asked for"
         await runs(live, devices="1")  # as it was told
 
     told(story, tmp_path)
@@ -65,11 +50,8 @@ def test_the_reason_of_an_elastic_job_names_its_smallest_size(tmp_path: Path) ->
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
         job = await waits(live, devices="2..4")
-        assert short(await live.why(job))[:3] == (
-            "devices",
-            "it needs at least 2 devices and 1 of 4 is free",
-            "submitted with --devices 1 it would start now",
-        )
+        why = await live.why(job)
+        assert (why.code, counts(why)) == ("devices", (2, 1, 4))
 
     told(story, tmp_path, policy="afs")
 
@@ -78,9 +60,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
     async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", estimate_s=600)
         job = await waits(live)
-        assert (await live.why(job)).change == (
-            f"wait: job {first} is expected to end in about 10 min, which frees 1 device for it"
-        )
+        assert (await live.why(job)).freed_by == (first,)
         estimate = (await live.why(job)).estimate
         assert estimate is not None
         assert estimate.earliest_s is not None
@@ -95,13 +75,7 @@ def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path)
 def test_its_user_holds_it(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, held=True)
-        assert short(await live.why(job)) == (
-            "held",
-            "its user holds it",
-            f"treadle release {job} lets it start",
-            False,
-            None,
-        )
+        assert short(await live.why(job)) == ("held", f"treadle release {job}", False, None)
         await live.release(ME, job)
         await until(live, State.RUNNING, jobs=(job,))
 
@@ -112,17 +86,12 @@ def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         one, other = await runs(live), await waits(live, held=True)
         job = await waits(live, "true", after=(one,))
-        assert short(await live.why(job)) == (
-            "dependency",
-            f"it starts after job {one} (running)",
-            "",
-            False,
-            None,
-        )
+        why = await live.why(job)
+        assert short(why) == ("dependency", "", False, None)
+        assert why.numbers["after"] == (("job", one, "running"),)
         both = await waits(live, "true", after_any=(one, other))
-        assert (
-            await live.why(both)
-        ).because == f"it starts after jobs {one} (running), {other} (held)"
+        first, second = (("job", one, "running"), ("job", other, "held"))
+        assert (await live.why(both)).numbers["after"] == (first, second)
         await live.cancel(ME, other)
         await live.cancel(ME, one)
         assert (await ended(live, both))[0].state is State.SUCCEEDED
@@ -148,13 +117,10 @@ def test_what_it_waits_for_can_never_be(
             await live.cancel(ME, first)
         await ended(live, first)
         await looked_at(live)
-        assert short(await live.why(job)) == (
-            "dependency",
-            f"it can never start: it depends on the success of a job, and job {first} {how}",
-            f"treadle release {job} runs it anyway; treadle cancel {job} drops it",
-            True,
-            None,
-        )
+        why = await live.why(job)
+        assert (why.code, why.never, why.position) == ("broken", True, None)
+        assert why.numbers["because"] == f"job {first} {how}"
+        assert f"treadle release {job} " in why.change
         await live.release(ME, job)
         assert (await ended(live, job))[0].state is State.SUCCEEDED
 
@@ -178,7 +144,9 @@ def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path)
     async def story(live: LiveService) -> None:
         array = (await live.submit(ME, bash("sleep 0.1", array="0-4%2"))).id
         job = (await live.submit(ME, bash("true", after=(array,)))).id
-        assert (await live.why(job)).because.startswith(f"it starts after array {array} (")
+        after = (await live.why(job)).numbers["after"]
+        assert isinstance(after, tuple)
+        assert [each[:2] for each in after] == [("array", array)]
         (view,) = await ended(live, job)
         assert view.state is State.SUCCEEDED
         assert all(view.state.ended for view in (await live.jobs(array=array, ended=True)).jobs)
@@ -196,7 +164,7 @@ def test_members_that_end_while_it_is_computed_are_not_counted(tmp_path: Path) -
         await ended(live, array.jobs[0])
         await until(live, State.RUNNING, jobs=array.jobs[2:])
         found = why_array(before, array.id, records, State.RUNNING)
-        assert (found.members, found.because) == (2, "2 run")
+        assert (found.members, found.sentence) == (2, "2 running")
 
     told(story, tmp_path, slots=2)
 
@@ -205,18 +173,12 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         array = await live.submit(ME, bash(LONG, array="0-2%1", grace_s=0.2))
         await until(live, State.RUNNING, jobs=array.jobs[:1])
-        assert short(await live.why(array.jobs[1])) == (
-            "array",
-            f"at most 1 member of array {array.id} may run at once: 1 runs",
-            "",
-            False,
-            None,
-        )
+        why = await live.why(array.jobs[1])
+        assert short(why) == ("array", "", False, None)
+        assert (why.numbers["limit"], why.numbers["running"]) == (1, 1)
         two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
         await until(live, State.RUNNING, jobs=two.jobs[:2])
-        assert (await live.why(two.jobs[2])).because == (
-            f"at most 2 members of array {two.id} may run at once: 2 run"
-        )
+        assert (await live.why(two.jobs[2])).numbers["running"] == 2
         await live.cancel(ME, array.jobs[0])
         await until(live, State.RUNNING, jobs=array.jobs[1:2])
 
@@ -226,13 +188,7 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
 def test_it_waits_for_capacity(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, devices="9", wait_for_capacity=True)
-        assert short(await live.why(job)) == (
-            "capacity",
-            "it waits until there is room for it: it asks for 9 devices and the cluster has 4",
-            "",
-            False,
-            None,
-        )
+        assert short(await live.why(job)) == ("capacity", "", False, None)
         await runs(live, devices="4")
 
     told(story, tmp_path)
@@ -243,13 +199,7 @@ def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
         await runs(live, devices="4")
         job = await waits(live)
         high = await waits(live, priority=5)
-        assert short(await live.why(job)) == (
-            "devices",  # Without the other it would wait as well.
-            "it asks for 1 device and all 4 are taken",
-            "",
-            False,
-            2,
-        )
+        assert short(await live.why(job)) == ("devices", "", False, 2), "it would wait anyway"
         assert (await live.why(high)).position == 1
         await waits(live, priority=6)
         assert (await live.why(job)).position == 3
@@ -263,16 +213,11 @@ def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
         await runs(live, devices="2")
         big = await waits(live, devices="4")
         job = await waits(live)
-        assert short(await live.why(job)) == (
-            "order",
-            (
-                "2 devices are free and it asks for 1, but this policy lets no job overtake, and "
-                f"job {big} ahead of it waits for 4"
-            ),
-            f"treadle priority {job} 1 (for admins) starts it now",
-            False,
-            2,
-        )
+        why = await live.why(job, verbose=True)
+        assert (why.code, why.position) == ("order", 2)
+        assert why.numbers == {"first_job": big, "asked": 4, "free": 2}
+        tried = dict(why.alternatives)["priority"]
+        assert tried == f"treadle priority {job} 1 starts it now"
         await live.change(ME, job, JobChange(priority=1))
         await until(live, State.RUNNING, jobs=(job,))
 
@@ -283,15 +228,23 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         first = await runs(live, devices="4", resumable=True)
         job = await waits(live)
-        assert (await live.why(job)).change == (
-            f"treadle priority {job} 1 (for admins) starts it now and stops job {first}"
-        )
+        tried = dict((await live.why(job, verbose=True)).alternatives)["priority"]
+        assert tried == f"treadle priority {job} 1 starts it now and preempts job {first}"
         await live.change(ME, job, JobChange(priority=1))
         await until(live, State.RUNNING, jobs=(job,))
         await until(live, State.PENDING, jobs=(first,))
-        assert (await live.why(first)).because == ("it asks for 4 devices and 3 of 4 are free")
+        why, view = await live.why(first), (await live.job(first)).job
+        assert (why.code, why.numbers["for_job"]) == ("preempted", job)
+        assert (view.cause, view.preempted_for, view.because) == ("preempted", job, why.sentence)
+        assert view.preempted_at is not None
+        await live.cancel(ME, job)
+        await until(live, State.RUNNING, jobs=(first,))
+        view = (await live.job(first)).job
+        assert (view.preempted_for, view.preempted_at) == ("", None)
+        texts = [each.text for each in (await live.events(job=first)).events]
+        assert f"preempt job {first} for job {job}" in texts
 
-    told(story, tmp_path, policy="backfill+steady?run_s=0&rest_s=0")
+    told(story, tmp_path)
 
 
 def test_its_rank_under_a_policy(tmp_path: Path) -> None:
@@ -301,16 +254,9 @@ def test_its_rank_under_a_policy(tmp_path: Path) -> None:
         rests = Resting(live.context.scheduler.policy)
         live.context.scheduler.policy = rests
         one, other = await waits(live), await waits(live)
-        assert short(await live.why(one)) == (
-            "rank",
-            "it ranks first and 4 devices are free; the policy has not chosen it yet",
-            "",
-            False,
-            1,
-        )
-        assert (await live.why(other)).because == (
-            "it ranks behind 1 waiting job and is started when its turn comes"
-        )
+        for ahead, job in enumerate((one, other)):
+            why = await live.why(job)
+            assert (why.code, why.numbers["ahead"], why.position) == ("rank", ahead, ahead + 1)
 
     told(story, tmp_path, policy="las")
 

@@ -13,7 +13,7 @@ from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
 # Elastic jobs are resized at once.
-UP = ("--devices", "4", "--policy", "afs+live?restart_s=0.05")
+UP = ("--devices", "4", "--policy", "afs")
 ELASTIC = {"devices": "1..4", "resumable": True}
 
 
@@ -130,7 +130,7 @@ def test_why_a_job_waits_is_read_in_the_table_on_its_page_and_in_the_queue(
 ):
     here.reached(State.RUNNING, here.client.submit(bash(name="first", devices="3")).id)
     job = here.client.submit(bash(name="patient", devices="4")).id
-    because = here.client.why(job).because
+    because = here.client.why(job).sentence
     visitor.go("/jobs")
     expect(visitor.row("patient").locator(".reason")).to_have_text(because)
     visitor.go("/queue")

@@ -197,9 +197,9 @@ class MemoryService(ViewsInMemory):
     def active_views(self, ids: tuple[str, ...]) -> tuple[JobView, ...]:
         return tuple(self._details[name].job for name in ids if name in self.active_ids())
 
-    def why(self, identity: str) -> Why:
+    def why(self, identity: str, *, verbose: bool = False) -> Why:
         job = self.job(identity).job
-        return Why(id=job.id, state=job.state, cause="devices", because="no device is free")
+        return Why(id=job.id, state=job.state, code="devices", sentence="all 8 GPUs are busy")
 
     def job_history(self, identity: str) -> JobHistory:
         return JobHistory(id=self.job(identity).job.id, attempts=())
@@ -317,7 +317,7 @@ class MemoryService(ViewsInMemory):
         raise ConflictError(f"device {device} is not quarantined")
 
     def policy(self) -> PolicyView:
-        return PolicyView(policy=self._policy, placement="packed", worn=self._policy, since_at=1.0)
+        return PolicyView(policy=self._policy, placement="packed", since_at=1.0)
 
     async def set_policy(self, who: Who, change: PolicyChange) -> PolicyView:
         if change.policy not in {"fifo", "afs"}:

@@ -43,7 +43,7 @@ class ViewsInMemory:
         return DecisionPage(decisions=() if after else (one,), next=1, others=0, since_at=1.0)
 
     def why_not(self, identity: str, device: str) -> WhyNot:
-        return WhyNot(job=identity, device=device, cause="test", because="it is a test")
+        return WhyNot(job=identity, device=device, code="test", sentence="it is a test")
 
     def queue(self) -> QueueView:
         none = Fragmentation(free=1, largest_gang=1, nodes=(), sentence="1 device is free")

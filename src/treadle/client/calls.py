@@ -119,9 +119,9 @@ def job(identity: str) -> Call[JobDetail]:
     return _get(_job(identity), one(JOBS, "JobDetail"))
 
 
-def why(identity: str) -> Call[Why]:
-    """Explain why a job is pending."""
-    return _get(_job(identity, "why"), one(JOBS, "Why"))
+def why(identity: str, *, verbose: bool = False) -> Call[Why]:
+    """Explain why a job waits, runs or ended; verbose: also what would start it now."""
+    return _get(_job(identity, "why"), one(JOBS, "Why"), verbose=verbose)
 
 
 def job_history(identity: str) -> Call[JobHistory]:

@@ -176,12 +176,14 @@ async def release_job(identity: Identity, service: Served, who: Asking) -> Respo
 
 
 @router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
-async def why_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Explain why a job is pending, and the smallest change that would let it run.
+async def why_job(
+    identity: Identity, service: Served, who: Asking, verbose: bool = False
+) -> Response:
+    """Explain why a job waits, runs or ended; verbose: also what would start it now.
 
     Of an array: what its jobs do, why the next one waits, and when all have ended.
     """
-    why = await settled(service.why(identity))
+    why = await settled(service.why(identity, verbose=verbose))
     if why.members:
         return await answer(why)  # It quotes the output of no job.
     job = (await settled(service.job(why.id))).job

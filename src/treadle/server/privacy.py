@@ -48,7 +48,7 @@ def shown_why(who: Who, job: JobView, why: Why) -> Why:
     """The same for the reasons of a job: how it failed is quoted from its output."""
     if _private_to(who, job) or not job.state.ended:
         return why
-    return replace(why, evidence=())
+    return replace(why, details=())
 
 
 def _private_to(who: Who, job: JobView) -> bool:

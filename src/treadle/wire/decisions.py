@@ -1,8 +1,9 @@
 """What the policy decided lately, and why, as users see it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from treadle.wire.jobs import described
+from treadle.wire.jobs import described, described_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +21,11 @@ class DecisionChange:
     beside: tuple[str, ...] = described((), "The other jobs on its devices from then on.")
     because: str = described(
         "",
-        "What the policy chose and why; where it does not say, what led to the change: who asked, "
-        "and who let go of the devices. Empty: neither is known.",
+        "What led to the change: who asked for it, who let go of the devices, who gets them. Empty:"
+        " that is not known.",
     )
+    code: str = described("", "The code of what led to it.")
+    numbers: Mapping[str, object] = described_map("The numbers of the code.")
     order: int | None = described(
         None,
         "The id of the order that carries it out: of the Start, Change or Stop among the events, "
@@ -62,5 +65,6 @@ class WhyNot:
 
     job: str
     device: str
-    cause: str  # one word, to count by
-    because: str
+    code: str  # to count by
+    sentence: str
+    numbers: Mapping[str, object] = described_map("The numbers of the code.")

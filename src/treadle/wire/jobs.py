@@ -18,6 +18,12 @@ def described(default: Default, text: str) -> Default:
     return field(default=default, metadata={"description": text})
 
 
+def described_map(text: str) -> Mapping[str, object]:
+    """An empty mapping by default, described likewise."""
+    found: Mapping[str, object] = field(default_factory=dict, metadata={"description": text})
+    return found
+
+
 class State(StrEnum):
     """The state of a job; `cause` and `because` explain it."""
 
@@ -130,6 +136,7 @@ class StartEstimate:
     runs: int
     sentence: str  # what it rests on
     coverage: float | None = None  # as of an Estimate
+    unknown: tuple[str, ...] = described((), "Jobs in its way of which no length is known.")
     order: int | None = described(None, "Its place among the starts of jobs that wait now, from 1.")
     orders: tuple[int, int] | None = described(
         None, "The first and the last place that it has in the simulations."
@@ -220,8 +227,11 @@ class JobView:
     tenant: str
     state: State
     uid: int | None = None  # of the user; who may touch the job goes by it, not by the name
-    cause: str = ""  # one word, to count by: devices, rank, held, dependency, ...
-    because: str = ""  # one sentence
+    cause: str = described("", "The code of its reason, to count by: devices, held, preempted ...")
+    numbers: Mapping[str, object] = described_map("The numbers of its reason.")
+    because: str = described("", "Its reason, in one clause.")
+    preempted_for: str = described("", "The job that got its devices, while it waits to resume.")
+    preempted_at: float | None = described(None, "Since when it waits to resume.")
     devices: tuple[str, ...] = ()  # held now
     used: tuple[str, ...] = described((), "Those that it had last, of a job that has ended.")
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
@@ -304,6 +314,7 @@ class JobDetail:
         False, "Its processes train together by treadle.train, each with the same script."
     )
     stall_s: float | None = None  # how long it stood still for the last such change
+    restart_s: float = described(0.0, "What a stop and a start cost it; 0: not measured.")
     again: SubmitAgain | None = None  # only for its owner and admins
 
 
@@ -316,14 +327,16 @@ class JobPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """Why a job is pending, or why it has its devices."""
+    """Why a job waits, or has its devices, or ended."""
 
     id: str
     state: State
-    cause: str
-    because: str  # the dominant reason, with its numbers
-    evidence: tuple[str, ...] = ()
-    change: str = ""  # the smallest change that would let it run
+    name: str = ""
+    code: str = described("", "What bound it; docs/reasons.md lists all codes and their numbers.")
+    numbers: Mapping[str, object] = described_map("The numbers of the code.")
+    sentence: str = described("", "The reason in one clause, as `ps` shows it.")
+    details: tuple[tuple[str, str], ...] = described((), "Labels with one fact each.")
+    change: str = described("", "What would help: a command, where there is one.")
     never: bool = False  # it can never run as it is; waiting does not help
     position: int | None = described(
         None,
@@ -331,16 +344,16 @@ class Why:
         "depends on what fits: estimate.order has that.",
     )
     waiting: int = described(0, "Jobs that wait, this one included.")
-    estimate: StartEstimate | None = None  # when it starts, while it waits
+    estimate: StartEstimate | None = None  # when it starts or resumes, while it waits
+    freed_by: tuple[str, ...] = described((), "Jobs whose ends are expected to let it start.")
     length: Estimate | None = None  # of the whole job, with the devices it asks for
     end: Estimate | None = None  # seconds from now, while it runs
-    company: str = described("", "Why it joins no running job, while it waits.")
-    reservation: str = described(
-        "", "When devices are kept for a job of several devices, while it waits."
-    )
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
     members: int = described(
         0, "Of an array: how many of its jobs have not ended, or all once they have."
+    )
+    alternatives: tuple[tuple[str, str], ...] = described(
+        (), "With `verbose`: what was tried and would start it now."
     )
 
 

@@ -46,7 +46,6 @@ class Who:
 class PolicyView:
     policy: str  # what a user set: "afs", "tiresias?limits=3250:7200"
     placement: str
-    worn: str  # with what the controller puts around it
     since_at: float
     error: str = ""  # of its last decision, if that failed
     warning: str = ""  # what its user may not have meant, such as more devices than there are

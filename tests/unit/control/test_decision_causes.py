@@ -13,7 +13,9 @@ def test_its_own_wish_and_the_devices_that_became_free() -> None:
         Happened("job 3 finished", frees=frozenset({"h:1", "h:2"})),
         Happened("job 4 finished", frees=frozenset({"h:3"})),
     ]
-    assert cause(change, before, swaps_of([change])) == "ann submitted job 5; job 3 finished"
+    numbers = cause(change, before, swaps_of([change])).numbers
+    assert numbers["asked"] == ("ann submitted job 5",)
+    assert numbers["freed"] == ("job 3 finished",)
 
 
 def test_one_job_makes_way_for_another() -> None:
@@ -22,13 +24,14 @@ def test_one_job_makes_way_for_another() -> None:
         _change("2", (), ("h:1", "h:2")),
     )
     swaps = swaps_of([shrinks, starts])
-    assert cause(starts, [], swaps) == "job 1 makes way"
-    assert cause(shrinks, [], swaps) == "job 2 gets 2 devices that it had"
+    assert cause(starts, [], swaps).numbers["from_jobs"] == ("1",)
+    assert cause(shrinks, [], swaps).numbers["to_jobs"] == ("2",)
+    assert cause(shrinks, [], swaps, for_job="9").numbers["to_jobs"] == ("9",)
 
 
 def test_nothing_is_said_where_nothing_is_known() -> None:
     change = _change("5", ("h:0",), ("h:0", "h:1"))
-    assert cause(change, [Happened("job 7 runs")], swaps_of([change])) == ""
+    assert not any(cause(change, [Happened("job 7 runs")], swaps_of([change])).numbers.values())
 
 
 def test_what_an_event_asks_and_frees() -> None:

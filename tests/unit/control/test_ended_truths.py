@@ -26,8 +26,8 @@ def test_an_ended_job_has_the_devices_that_it_used_last(tmp_path: Path) -> None:
         await here.settle()
         [view] = (await here.live.jobs(ended=True)).jobs
         assert (view.devices, view.used) == ((), held)
-        assert view.because == "it was cancelled by me"
-        assert (await here.live.why(one)).because == view.because
+        assert view.because == "cancelled by me"
+        assert (await here.live.why(one)).sentence == view.because
         events = (await here.live.events_last(job=one)).events
         assert f"job {one} was cancelled by me" in [event.text for event in events]
 
@@ -40,7 +40,7 @@ def test_a_job_that_ran_into_its_time_limit_says_so_in_the_list(tmp_path: Path) 
         await here.reached(one, State.TIMEOUT)
         await here.settle()
         [view] = (await here.live.jobs(ended=True)).jobs
-        assert view.because == "it ran into its time limit of 0.05 s"
+        assert view.because == "reached its time limit of 0.05 s"
         failure = (await here.live.job(one)).failure
         assert failure is not None
         assert failure.advice == (await here.live.why(one)).change

@@ -8,7 +8,6 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.control.api.fragmented import ASK_EVERY_S, FRAGMENTED, STOOD_STILL_S, Fragmented
-from treadle.control.api.thinking import Thinking
 from treadle.control.api.usage_days import usage_days
 from treadle.control.api.utc_days import DAY_S, DAYS_MAX, date_of
 from treadle.control.loop import wall
@@ -28,20 +27,18 @@ class Counting:
     def __init__(self, here: Bench, *, now: float = 0.0, wall_at: float = NOON) -> None:
         self.clock = ManualClock(now)
         context = replace(here.live.context, clock=self.clock)
-        self.thinking = Thinking(context)
         ahead_s = wall_at - now
-        self.sums = Fragmented(context, self.thinking, lambda: ahead_s + self.clock.now())
+        self.sums = Fragmented(context, lambda: ahead_s + self.clock.now())
 
-    async def look(self) -> None:
+    def look(self) -> None:
         self.sums.look()
-        await self.sums.answered()
 
-    async def pass_s(self, seconds: float) -> None:
+    def pass_s(self, seconds: float) -> None:
         """Looks at least as often as the policy may be asked."""
         end = self.clock.now() + seconds
         while (now := self.clock.now()) < end:
             self.clock.advance(min(end, now + ASK_EVERY_S))
-            await self.look()
+            self.look()
 
     def device_s(self, day: str = NOON_DAY) -> float:
         return 3600.0 * self.sums.hours()[day]
@@ -71,11 +68,7 @@ async def one_taken_on_each(here: Bench) -> list[str]:
 
 def counted(story: Story, root: Path, *, policy: str = "backfill", nodes: int = 2) -> None:
     async def whole(here: Bench) -> None:
-        counting = Counting(here)
-        try:
-            await story(here, counting)
-        finally:
-            counting.thinking.close()
+        await story(here, Counting(here))
 
     play_on(nodes_of_two(nodes), whole, root, policy=policy)
 
@@ -83,18 +76,18 @@ def counted(story: Story, root: Path, *, policy: str = "backfill", nodes: int = 
 def test_two_devices_apart_count_while_a_gang_of_two_waits(tmp_path: Path) -> None:
     async def story(here: Bench, counting: Counting) -> None:
         first, _ = await one_taken_on_each(here)
-        await counting.pass_s(40.0)
+        counting.pass_s(40.0)
         assert counting.device_s() == 0.0, "nobody waits"
         gang = await here.submit("forever", devices="2")
         await here.settle()
-        assert here.live.context.scheduler.why(gang, 0.0).cause == "fragmentation"
-        await counting.pass_s(ASK_EVERY_S)
-        await counting.pass_s(3600.0)
+        assert here.live.context.scheduler.why(gang, 0.0).code == "fragmentation"
+        counting.pass_s(ASK_EVERY_S)
+        counting.pass_s(3600.0)
         assert counting.device_s() == pytest.approx(2 * 3600.0)
         await here.live.cancel(ME, first)
         await here.reached(gang, State.RUNNING)
-        await counting.look()
-        await counting.pass_s(600.0)
+        counting.look()
+        counting.pass_s(600.0)
         assert counting.device_s() == pytest.approx(2 * 3600.0), "the gang runs"
 
     counted(story, tmp_path)
@@ -107,12 +100,12 @@ def test_it_counts_until_the_job_waits_no_more_and_not_until_the_next_question(
         await one_taken_on_each(here)
         gang = await here.submit("forever", devices="2")
         await here.settle()
-        await counting.look()
+        counting.look()
         counting.clock.advance(3.0)
         await here.live.cancel(ME, gang)
         await here.settle()
-        await counting.look()
-        await counting.pass_s(60.0)
+        counting.look()
+        counting.pass_s(60.0)
         assert counting.device_s() == pytest.approx(2 * 3.0)
 
     counted(story, tmp_path)
@@ -125,16 +118,16 @@ def test_it_counts_no_more_devices_than_are_still_free_and_none_if_too_few(tmp_p
         await one_taken_on_each(here)
         await here.submit("forever", devices="2")
         await here.settle()
-        await counting.look()
+        counting.look()
         counting.clock.advance(2.0)
         await here.reached(await here.submit("forever"), State.RUNNING)
-        await counting.look()
+        counting.look()
         counting.clock.advance(5.0)
-        await counting.look()
+        counting.look()
         assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
         await here.reached(await here.submit("forever"), State.RUNNING)
-        await counting.look()
-        await counting.pass_s(60.0)
+        counting.look()
+        counting.pass_s(60.0)
         assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
 
     counted(story, tmp_path, nodes=3)
@@ -145,8 +138,8 @@ def test_too_few_devices_are_not_fragmented_ones(tmp_path: Path) -> None:
         await one_taken_on_each(here)
         await here.submit("forever", devices="4")
         await here.settle()
-        await counting.look()
-        await counting.pass_s(60.0)
+        counting.look()
+        counting.pass_s(60.0)
         assert counting.device_s() == 0.0
 
     counted(story, tmp_path)
@@ -160,9 +153,9 @@ def test_a_policy_that_has_its_reasons_elsewhere_is_believed(tmp_path: Path) -> 
         await here.submit("forever", devices="4")
         behind = await here.submit("forever", devices="1")
         await here.settle()
-        assert here.live.context.scheduler.why(behind, 0.0).cause == "order"
-        await counting.look()
-        await counting.pass_s(60.0)
+        assert here.live.context.scheduler.why(behind, 0.0).code == "order"
+        counting.look()
+        counting.pass_s(60.0)
         assert counting.device_s() == 0.0
 
     counted(story, tmp_path, policy="fifo")
@@ -174,11 +167,10 @@ def test_midnight_parts_the_sum(tmp_path: Path) -> None:
         await here.submit("forever", devices="2")
         await here.settle()
         late = Counting(here, wall_at=NOON + DAY_S / 2 - 4.0)
-        await late.look()
-        await late.pass_s(20.0)
+        late.look()
+        late.pass_s(20.0)
         assert late.device_s(NOON_DAY) == pytest.approx(2 * 4.0)
         assert late.device_s(NEXT_DAY) == pytest.approx(2 * 16.0)
-        late.thinking.close()
 
     counted(story, tmp_path)
 
@@ -188,11 +180,11 @@ def test_a_daemon_that_stood_still_counts_nothing_of_that(tmp_path: Path) -> Non
         await one_taken_on_each(here)
         await here.submit("forever", devices="2")
         await here.settle()
-        await counting.look()
-        await counting.pass_s(10.0)
+        counting.look()
+        counting.pass_s(10.0)
         counting.clock.advance(10.0 + STOOD_STILL_S + 1.0)
-        await counting.look()
-        await counting.pass_s(10.0)
+        counting.look()
+        counting.pass_s(10.0)
         assert counting.device_s() == pytest.approx(2 * 20.0)
 
     counted(story, tmp_path)
@@ -203,17 +195,16 @@ def test_the_next_daemon_goes_on_and_what_is_between_them_is_not_counted(tmp_pat
         await one_taken_on_each(here)
         await here.submit("forever", devices="2")
         await here.settle()
-        await counting.look()
-        await counting.pass_s(60.0)
+        counting.look()
+        counting.pass_s(60.0)
         counting.sums.close()
         settings = counting.sums.unwritten(60.0, last=True)
         await here.live.context.commit.write(Batch(settings=settings))
         later = Counting(here, now=3660.0, wall_at=NOON + 3660.0)
         assert later.device_s() == pytest.approx(2 * 60.0)
-        await later.look()
-        await later.pass_s(30.0)
+        later.look()
+        later.pass_s(30.0)
         assert later.device_s() == pytest.approx(2 * 90.0)
-        later.thinking.close()
 
     counted(story, tmp_path)
 
@@ -224,19 +215,18 @@ def test_the_sums_are_written_at_most_every_30_s_and_are_bounded(tmp_path: Path)
         written = str(text).replace("'", '"')
         await here.live.context.commit.write(Batch(settings={FRAGMENTED: written}))
         full = Counting(here)
-        await full.pass_s(1.0)
+        full.pass_s(1.0)
         days = full.sums.hours()
         assert len(days) == DAYS_MAX
         assert date_of(20_000 - DAYS_MAX) not in days, "the oldest goes"
         assert NOON_DAY in days
-        full.thinking.close()
         await one_taken_on_each(here)
         await here.submit("forever", devices="2")
         await here.settle()
-        await counting.look()
-        await counting.pass_s(10.0)
+        counting.look()
+        counting.pass_s(10.0)
         assert FRAGMENTED in counting.sums.unwritten(10.0)
-        await counting.pass_s(10.0)
+        counting.pass_s(10.0)
         assert counting.sums.unwritten(20.0) == {}
         assert FRAGMENTED in counting.sums.unwritten(20.0, last=True)
         assert counting.sums.unwritten(60.0) == {}, "nothing is new"
@@ -250,7 +240,6 @@ def test_what_cannot_be_read_is_as_if_nothing_was_kept(tmp_path: Path, text: str
         await here.live.context.commit.write(Batch(settings={FRAGMENTED: text}))
         anew = Counting(here)
         assert anew.sums.hours() == {}
-        anew.thinking.close()
 
     counted(story, tmp_path)
 

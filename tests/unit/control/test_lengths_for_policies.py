@@ -38,7 +38,7 @@ def test_a_job_that_may_take_hours_does_not_start_on_devices_kept_for_a_gang(
         await here.settle()
         assert here.state(late) is State.PENDING
         why = await here.live.why(late)
-        assert f"1 free device is kept for job {gang}" in why.because
+        assert (why.code, why.numbers["for_job"]) == ("reserved", gang)
 
     play(story, tmp_path, devices=2, policy="afs")
 

@@ -1,13 +1,10 @@
 """Somebody who waits for an order goes before those who wait for an answer."""
 
-import asyncio
 import threading
 from pathlib import Path
 from time import monotonic
 
 from tests.unit.control.memory import Bench, play
-from treadle.control.api.context import Context
-from treadle.control.api.thinking import Thinking
 from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
 
 
@@ -37,32 +34,6 @@ def test_orders_without_end_do_not_keep_a_computation() -> None:
         for _ in range(PASSED):
             orders.rest()
         assert monotonic() - begun_s < PASSED * REST_S / 2
-
-
-def test_short_questions_are_computed_before_long_ones(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        thinking, go, order = Thinking(here.live.context), threading.Event(), list[str]()
-
-        def work(name: str) -> None:
-            order.append(name)
-
-        def first(_: Context) -> None:
-            assert go.wait(30)
-            work("first")
-
-        begun = [asyncio.ensure_future(thinking.about("first", first))]
-        await asyncio.sleep(0)
-        begun.append(asyncio.ensure_future(thinking.about("long", lambda _: work("long"))))
-        await asyncio.sleep(0)
-        short = thinking.about("short", lambda _: work("short"), short=True)
-        begun.append(asyncio.ensure_future(short))
-        await asyncio.sleep(0)
-        go.set()
-        await asyncio.gather(*begun)
-        assert [name for name in order if name != "first"] == ["short", "long"]
-        thinking.close()
-
-    play(story, tmp_path)
 
 
 def test_a_submission_is_answered_before_the_policy_decides(tmp_path: Path) -> None:

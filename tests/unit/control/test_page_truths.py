@@ -116,4 +116,4 @@ def test_a_job_that_is_started_again_keeps_the_prediction_of_its_first_start(
         assert record.starts == 2
         assert (record.predicted_per_s, record.predicted_size) == (None, 2)
 
-    play(story, tmp_path, devices=2, policy="afs+steady?run_s=0&rest_s=0")
+    play(story, tmp_path, devices=2, policy="afs")

@@ -85,7 +85,7 @@ def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_
             length = (await here.live.dry_run(ME, request)).length
             assert length is not None
             found.append(length.because)
-        same, alike = "1 run of the same command", "1 run that differs in numbers or paths"
-        assert found == [same, same, alike, "1 run of a script or program of the same name"]
+        same, alike = "from 1 run of this command", "from 1 similar run"
+        assert found == [same, same, alike, "from 1 run of this script"]
 
     play(story, tmp_path)

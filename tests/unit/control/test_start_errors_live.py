@@ -34,8 +34,8 @@ def test_a_start_is_said_to_be_as_late_as_earlier_ones_were(tmp_path: Path) -> N
         assert after is not None
         assert before.latest_s is not None
         assert after.latest_s is not None
-        assert before.sentence == "10 simulations under backfill, assuming no new jobs"
-        assert after.sentence == "10 simulations under backfill, corrected by 12 earlier starts"
+        assert before.sentence == "if no jobs are added"
+        assert after.sentence == "from 12 earlier starts"
         assert after.latest_s > 2.0 * before.latest_s
         assert after.coverage == 0.8
         assert (await here.live.why(third)).estimate is not None
@@ -61,7 +61,7 @@ def test_a_simulation_that_does_not_reach_the_start_leaves_a_range(tmp_path: Pat
         assert after is not None
         assert before.latest_s is None
         assert before.coverage is None
-        assert after.sentence == "10 simulations under backfill, corrected by 12 earlier starts"
+        assert after.sentence == "from 12 earlier starts"
         assert after.latest_s is not None
         assert after.coverage == 0.8
 

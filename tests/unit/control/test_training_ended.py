@@ -20,8 +20,8 @@ from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
+from treadle.policies.live.eligibility import OVER_S
 from treadle.policies.registry import policy
-from treadle.policies.wrappers.steady import OVER_S
 from treadle.wire.jobs import State
 
 OVER_AT = 1000.0
@@ -31,7 +31,7 @@ def over(*, name: str = "afs", ends: bool = True) -> Scheduler:
     """Job 7 has both devices for long, and its training is over."""
     cluster = Cluster.grid(1, 2)
     belief = ScalingModel.on(cluster)
-    made = policy(f"{name}+priority+pays+steady", placement("consolidate"), belief)
+    made = policy(f"{name}+live", placement("consolidate"), belief)
     scheduler = Scheduler(made, cluster)
     scheduler.step([JobSubmitted(JobSpec("7", 1e6, (1, 2), asked=2))], 0.0)
     (action,) = scheduler.jobs.values()
@@ -50,19 +50,7 @@ def submit(scheduler: Scheduler, now: float, *, priority: int = 0) -> list[Actio
 def test_a_job_that_is_about_to_end_is_neither_stopped_nor_resized(name: str) -> None:
     scheduler = over(name=name)
     assert submit(scheduler, OVER_AT + 1000.0) == []
-    said = scheduler.why("8", OVER_AT + 1000.0).sentence
-    assert said == "job 7 has ended its training and is left to end by itself"
     assert over(name=name, ends=False).jobs["7"].over_at is None
-
-
-@pytest.mark.parametrize("name", ["afs", "fifo", "srtf"])
-def test_its_end_is_no_reason_of_a_job_that_would_not_start_then(name: str) -> None:
-    scheduler = over(name=name)
-    scheduler.step([JobSubmitted(JobSpec("8", 100.0, (2,), asked=2))], OVER_AT + 1.0)
-    scheduler.step([JobSubmitted(JobSpec("9", 1e5, (2,), asked=2))], OVER_AT + 2.0)
-    ends = "job 7 has ended its training and is left to end by itself"
-    assert scheduler.why("8", OVER_AT + 3.0).sentence == ends
-    assert ends not in scheduler.why("9", OVER_AT + 3.0).sentence
 
 
 @pytest.mark.parametrize("name", ["afs", "max-min", "srtf"])
@@ -116,8 +104,8 @@ def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:
         action = here.live.context.scheduler.jobs[job].action
         here.memory._tell(TrainingEnded(job, action))
         await here.settle()
-        said = (await here.live.why(job)).because
-        assert said == "it ended its training a moment ago and is about to end"
+        why = await here.live.why(job)
+        assert (why.code, why.numbers["late"]) == ("over", False)
         events = await here.live.events(after=0, limit=100)
         assert "job 1 has ended its training and is about to end" in [e.text for e in events.events]
 

@@ -57,7 +57,7 @@ def test_u14_a_job_that_has_grown_is_expected_to_go_faster(command: str, tmp_pat
         here.live.context.inbox.tell(JobProgressed(job, action, 0.0, 0.55, said))
         await here.settle()
         before = await end_of(here, job)
-        assert before.because == "steps left at the present speed, or sooner if it grows"
+        assert before.because == "from its steps, sooner if it grows"
         assert before.low_s is not None
         assert before.high_s is not None
         assert before.low_s < 600.0
@@ -68,7 +68,7 @@ def test_u14_a_job_that_has_grown_is_expected_to_go_faster(command: str, tmp_pat
             await asyncio.sleep(0.001)
         await here.settle()
         after = await end_of(here, job)
-        assert after.because == "steps left at the speed expected on 2 devices"
+        assert after.because == "from its steps at another size"
         assert after.high_s is not None
         assert 400.0 < after.high_s < 900.0, "about 550 s"
 
@@ -114,7 +114,7 @@ def test_only_a_policy_that_resizes_may_let_a_job_grow(resizes: bool, tmp_path: 
         here.live.context.learner.hear(job, said)
         await here.settle()
         end = await end_of(here, job)
-        assert end.because.endswith("or sooner if it grows") is resizes
+        assert end.because.endswith("sooner if it grows") is resizes
         assert end.low_s is not None
         assert (end.low_s < 600.0) is resizes
 
@@ -147,7 +147,7 @@ def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
         end = (await here.live.why(job)).end
         assert end is not None
         assert not end.known
-        assert end.because == "nothing like it has run here"
+        assert end.because == "no similar job has run here"
         assert here.live.context.scheduler.jobs[job].spec.iterations == 1000.0
 
     play(story, tmp_path, devices=1)
@@ -160,11 +160,11 @@ def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_pa
     async def before(here: Bench) -> None:
         said = LastProgress(50.0, 100.0, 0.1, share=0.5, share_per_s=0.001, measured_s=10.0)
         job = await measured(here, said)
-        assert (await end_of(here, job)).because == "steps left at the present speed"
+        assert (await end_of(here, job)).because == "from its steps"
 
     async def after(here: Bench) -> None:
         end = await end_of(here, "1")
-        assert end.because == "steps left at the present speed"
+        assert end.because == "from its steps"
         assert end.low_s is not None
         assert end.high_s is not None
         assert end.low_s < 500.0 < end.high_s
@@ -182,12 +182,12 @@ def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_pa
         ("muri-l", False),
         ("rubick-n", False),
         ("rubick-e", False),
-        ("fifo+priority+steady", False),
+        ("fifo+live", False),
         ("fifo+try-small", True),
         ("rubick", True),
         ("rubick-r", True),
         *((name, True) for name in ("max-min", "optimus", "themis", "altruistic", "aiturbo")),
-        *((name, True) for name in ("afs", "afs-p", "sia", "afs+priority+steady")),
+        *((name, True) for name in ("afs", "afs-p", "sia", "afs+live")),
     ],
 )
 def test_policies_say_whether_they_resize(name: str, resizes: bool) -> None:

@@ -20,7 +20,7 @@ def test_u14_a_size_that_was_not_seen_may_be_no_faster_and_is_said(tmp_path: Pat
 
     async def story(here: Bench) -> None:
         teach(here, "", *[1000.0] * 5)
-        because = "5 runs of the same command, none on 2 devices"
+        because = "from 5 runs of this command, none on 2 devices"
         dry = await here.live.dry_run(ME, JobRequest(command=("forever",), devices="2"))
         checked(dry.length, because, holds_s=1000.0)
         job = await here.submit("forever", devices="2")
@@ -36,7 +36,7 @@ def test_u14_the_length_of_an_elastic_job_says_for_which_size_it_is(tmp_path: Pa
         await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
         job = await here.submit("forever", devices="1..2")
         await here.settle()
-        because = "5 runs of the same command, none on 2 devices; with 2 devices all the time"
+        because = "from 5 runs of this command, none on 2 devices, if it has 2 devices all the time"
         checked((await here.live.why(job)).length, because, holds_s=1000.0)
 
     play(story, tmp_path, devices=2)

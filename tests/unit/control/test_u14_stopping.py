@@ -7,7 +7,6 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
-from treadle.control.api.queue_order import free_text
 from treadle.core.machine import NodeView
 from treadle.engines.memory import MemoryEngine
 from treadle.wire.jobs import State
@@ -31,8 +30,7 @@ def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path)
         view = (await here.live.job(stays)).job
         assert view.devices == ("here:0",)
         why = await here.live.why(stays)
-        held = "2 jobs hold devices (1 of them is being stopped)"
-        assert why.evidence == (f"{held}, both devices are taken, no job waits",)
+        assert (why.code, why.numbers["by"]) == ("leaving", "cancel")
         assert why.length is None, "it does not run to its end"
         follows = await here.submit("forever", model="known")
         last = await here.submit("forever", model="known")
@@ -41,9 +39,9 @@ def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path)
         status = here.live.status()
         assert (status.running, status.starting, status.stopping, status.waiting) == (1, 1, 1, 1)
         why = await here.live.why(last)
-        assert why.evidence == (
-            f"{held}, 1 more is starting as they are released, both devices are taken, 1 job waits",
-        )
+        assert (why.code, why.numbers["free"]) == ("devices", 0)
+        starting = await here.live.why(follows)
+        assert (starting.code, starting.numbers["jobs"]) == ("releasing", (stays,))
         assert why.estimate is not None
         assert why.estimate.coverage == 0.8, "a job that is being stopped is no unknown"
 
@@ -83,8 +81,7 @@ def test_one_count_of_free_devices_while_a_job_is_stopping(
         await here.settle()
         (row,) = (await here.live.jobs(states=("PENDING",), limit=1)).jobs
         why = await here.live.why(waits)
-        assert free_text(here.live.context.scheduler) in why.because
-        assert free_text(here.live.context.scheduler) in row.because
-        assert f"{len(free)} of 4" in why.evidence[0] or "taken" in why.evidence[0]
+        assert (why.code, why.numbers["free"], why.numbers["total"]) == ("devices", len(free), 4)
+        assert (row.cause, row.because) == (why.code, why.sentence)
 
     play(story, tmp_path, devices=4)

@@ -8,10 +8,7 @@ import pytest
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.core.attempt import LastProgress
 from treadle.models.learning.expectation import (
-    FIRST_STEPS,
-    GOES_ON,
-    OWN_STEPS,
-    STOPS_EARLY,
+    Basis,
     Remaining,
     remaining,
 )
@@ -69,7 +66,7 @@ def test_a_range_by_steps_is_as_wide_as_the_speed_varied() -> None:
         end_at = seen[-1][0]
         for now, said in seen[30:-30:10]:
             left = left_of(said, QUICK, SLOW)
-            assert left.because == OWN_STEPS
+            assert left.basis is Basis.STEPS
             held += left.span.low_s <= end_at - now <= left.span.high_s
             ranges += 1
     assert held / ranges >= 0.8
@@ -104,10 +101,10 @@ def test_the_first_steps_of_a_job_overrule_one_run_with_other_words() -> None:
     gauge = meter.see("a", 2.0, 100.0, 1.2)
     assert gauge is not None
     left = left_of(measured(gauge), QUICK, SLOW)
-    assert left.because == FIRST_STEPS
+    assert left.basis is Basis.FIRST_STEPS
     assert left.span.low_s == pytest.approx(5.88)
     assert left.span.high_s == pytest.approx(176.4)
-    assert left_of(measured(gauge), QUICK, QUICK).because == "1 run of the same command"
+    assert left_of(measured(gauge), QUICK, QUICK).basis is Basis.RUNS
 
 
 def test_steps_that_an_earlier_run_did_are_no_speed() -> None:
@@ -117,7 +114,7 @@ def test_steps_that_an_earlier_run_did_are_no_speed() -> None:
     gauge = meter.see("a", 45.0, 90.0, 2.0)
     assert gauge is not None
     assert gauge.speeds() is None
-    assert left_of(measured(gauge), QUICK, SLOW).because != FIRST_STEPS
+    assert left_of(measured(gauge), QUICK, SLOW).basis is not Basis.FIRST_STEPS
 
 
 @pytest.mark.parametrize(
@@ -139,7 +136,7 @@ def test_a_range_by_steps_allows_for_runs_of_the_command_that_stopped_early(
     expected = knowledge.expect(by_command("ann", "", QUICK), 1)
     left = remaining(expected, age_s, said=LastProgress(10.0, 100.0, 2.5, measured_s=4.0))
     assert left.span.high_s > 36.0
-    assert left.because == (OWN_STEPS if low_below_s == inf else STOPS_EARLY)
+    assert left.basis is (Basis.STEPS if low_below_s == inf else Basis.STOPS_EARLY)
     if low_below_s < inf:
         assert left.span.low_s < low_below_s
         assert left.mean_s < 10.0
@@ -167,7 +164,7 @@ def test_a_range_by_steps_allows_for_runs_of_the_command_that_went_on(
     expected = knowledge.expect(by_command("ann", "", QUICK), 1)
     left = remaining(expected, age_s, said=LastProgress(80.0, 100.0, 5.0, measured_s=12.0))
     assert left.span.low_s < 4.0 < left.span.high_s
-    assert left.because == (OWN_STEPS if high_above_s == -inf else GOES_ON)
+    assert left.basis is (Basis.STEPS if high_above_s == -inf else Basis.GOES_ON)
     if high_above_s > -inf:
         assert left.span.high_s > high_above_s
         assert left.mean_s > 10.0
@@ -179,9 +176,9 @@ def test_what_follows_the_last_step_is_known_from_runs_of_the_same_command() -> 
     """Two runs went on for 15 s after their last step, with an evaluation."""
     knowledge, done = Knowledge(), LastProgress(100.0, 100.0, 25.0, measured_s=4.0)
     nothing = knowledge.expect(by_command("ann", "", QUICK), 1)
-    assert remaining(nothing, 5.0, said=done).because == OWN_STEPS
+    assert remaining(nothing, 5.0, said=done).basis is Basis.STEPS
     for _ in range(2):
         knowledge.observe(by_command("ann", "", QUICK), Outcome(1, 19.0, whole=True))
     left = remaining(knowledge.expect(by_command("ann", "", QUICK), 1), 5.0, said=done)
     assert left.span.low_s <= 14.0 <= left.span.high_s
-    assert left.because == "2 runs of the same command"
+    assert left.basis is Basis.RUNS

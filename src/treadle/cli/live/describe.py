@@ -15,7 +15,7 @@ from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
 from treadle.core.errors import TreadleError
-from treadle.core.wording import ago, gib_text, listed, named_jobs, several, share, short_span
+from treadle.core.wording import ago, gib_text, listed, named_jobs, several, share, short_span, span
 from treadle.wire.history import JobHistory
 from treadle.wire.jobs import (
     AttemptView,
@@ -130,8 +130,11 @@ def _ahead(answer: Why | None) -> list[tuple[str, str]]:
     if answer is None or answer.state is not State.PENDING:
         return []
     return [
-        ("position", place_text(answer)),
-        ("start", "never" if answer.never else estimate_text(answer.estimate)),
+        ("queue", place_text(answer)),
+        (
+            "resumes" if answer.code == "preempted" else "starts",
+            "never" if answer.never else estimate_text(answer.estimate, answer.freed_by),
+        ),
         ("length", length_text(answer.length)),
     ]
 
@@ -243,8 +246,9 @@ def _shared(spell: CompanyView) -> str:
 def _resizing(detail: JobDetail) -> str:
     if not detail.changes:
         return ""
-    last = "" if detail.stall_s is None else f", stall {detail.stall_s:.2f} s last time"
-    return f"on its node without a restart{last}"
+    last = "" if detail.stall_s is None else f", stalled {detail.stall_s:.2f} s last time"
+    restart = f"; a restart takes about {span(detail.restart_s)}" if detail.restart_s else ""
+    return f"on its node without a restart{last}{restart}"
 
 
 def _code(detail: JobDetail) -> str:
@@ -293,17 +297,8 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
     return [
         ("failure", f"{plain(failure.sentence)} ({failure.kind}, rule {plain(failure.rule)})"),
         ("evidence", plain(failure.evidence)),
-        ("advice", plain(_advice(failure))),
+        ("advice", plain(failure.advice)),
     ]
-
-
-def _advice(failure: FailureView) -> str:
-    """What the rule advises; nothing if that is a retry that was decided against."""
-    advised = failure.advice
-    if failure.retried or not advised.startswith("retry"):
-        return advised
-    _, more, what = advised.partition(" with more ")
-    return f"submit it again with more {what}" if more else ""
 
 
 def _attempt(run: AttemptView, now: float) -> list[str]:

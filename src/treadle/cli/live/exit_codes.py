@@ -42,23 +42,20 @@ def first_bad(views: Iterable[JobView], never: Container[str] = ()) -> int:
 
 
 def never_text(answer: Why) -> str:
-    """Why the job can never run, without saying so twice."""
-    because = plain(answer.because)
-    for begin in ("it can never run here: ", "it can never start: ", "it can never run: "):
-        because = because.removeprefix(begin)
-    return f"can never run: {because}"
+    """Why the job can never run."""
+    return f"can never run: {plain(str(answer.numbers.get('because', '')))}"
 
 
 def end_sentence(view: JobView) -> str:
     """How the job ended, in one line."""
     name = f" ({plain(view.name)})" if view.name else ""
-    because = f": {plain(view.because)}" if view.because else ""
-    code = f" with exit code {view.code}" if view.state is State.FAILED and view.code else ""
+    because = plain(view.because)
+    code = f" with exit code {view.code}" if view.code else ""
     words = {
         State.SUCCEEDED: "succeeded",
-        State.FAILED: f"failed{code}",
-        State.CANCELLED: "was cancelled",
-        State.TIMEOUT: "reached its time limit",
+        State.FAILED: f"failed{code}" + (f": {because}" if because else ""),
+        State.CANCELLED: f"was {because or 'cancelled'}",
+        State.TIMEOUT: because or "reached its time limit",
     }
-    end = words.get(view.state, f"has not ended ({view.state.value})")
-    return f"job {plain(view.id)}{name} {end}{because if view.state is not State.SUCCEEDED else ''}"
+    end = words.get(view.state, f"has not ended ({view.state.value}): {because}".rstrip(": "))
+    return f"job {plain(view.id)}{name} {end}"

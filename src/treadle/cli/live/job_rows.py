@@ -23,6 +23,8 @@ _FIRST = (
     *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING, State.PENDING, State.HELD),
     *(State.FAILED, State.TIMEOUT, State.CANCELLED, State.SUCCEEDED),
 )
+# Codes of reasons that do not read as words.
+_SHORT = {"host": "memory or cores", "never-fits": "never fits", "daemon-draining": "draining"}
 _WORDS = {State.PENDING: "wait", State.RUNNING: "run", State.SUCCEEDED: "done"}
 
 
@@ -78,7 +80,7 @@ def job_row(view: JobView, now: float) -> list[str]:
         devices_text(view),
         progress_text(view),
         end_text(view),
-        "" if has_run(view) else short_span(waited_s(view, now)),
+        wait_text(view, now),
         short_span(view.running_s) if has_run(view) else "",
         reason_text(view),
     ]
@@ -121,6 +123,13 @@ def has_run(view: JobView) -> bool:
     return bool(view.attempts) or view.started_at is not None
 
 
+def wait_text(view: JobView, now: float) -> str:
+    """How long it waits for its first start, or to resume."""
+    if view.preempted_at is not None and view.state is State.PENDING:
+        return short_span(now - view.preempted_at)
+    return "" if has_run(view) else short_span(waited_s(view, now))
+
+
 def waited_s(view: JobView, now: float) -> float:
     """How long the job waited before its first start, or waits still."""
     return max(0.0, (view.started_at or view.ended_at or now) - view.submitted_at)
@@ -139,9 +148,9 @@ def short_reason(view: JobView) -> str:
         return f"exit {view.code}"
     if view.beside:
         return f"with {plain(named_jobs(view.beside, 1))}"
-    if view.cause == "host":
-        return "memory or cores"
-    return plain(view.cause) or plain(view.because)
+    if view.cause == "preempted" and view.preempted_for:
+        return f"preempted for job {plain(view.preempted_for)}"
+    return _SHORT.get(view.cause, plain(view.cause)) or plain(view.because)
 
 
 def cause_text(cause: str, state: State) -> str:

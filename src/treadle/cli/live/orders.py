@@ -13,7 +13,6 @@ from treadle.cli.live.job_selection import (
     whole,
     yes_option,
 )
-from treadle.cli.live.log_following import NeverRuns
 from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
 from treadle.core.errors import TreadleError
@@ -199,7 +198,7 @@ class _Order:
             return [word]
         if self._verb is Verb.CHANGE:
             return [view.id for view in found]
-        wanted = _held(self._here, word, found) if self._verb is Verb.RELEASE else found
+        wanted = _held(word, found) if self._verb is Verb.RELEASE else found
         return whole(self._here, word, wanted)
 
 
@@ -211,22 +210,23 @@ def _first(first: TreadleError | None, error: TreadleError, *, alone: bool) -> T
     return first
 
 
-def _is_held(here: Session, view: JobView) -> bool:
+def _is_held(view: JobView) -> bool:
     """Held by its user, or because a job that it should start after has failed.
 
     An ended job counts too: the daemon refuses to release it, as it refuses to hold or cancel it.
     """
     if view.state.ended:
         return True
-    if view.cause == "dependency":
-        return bool(NeverRuns(here).reason(view))
-    # A limit of its array holds it too, and no release ends that.
-    return view.cause == "held" or (view.state is State.HELD and view.cause != "array")
+    # Other jobs or a limit of its array hold it too, and no release ends that.
+    gated = view.cause in ("array", "dependency")
+    stopping = view.cause == "leaving" and view.numbers.get("by") == "user"
+    held = view.cause in ("held", "broken") or stopping
+    return held or (view.state is State.HELD and not gated)
 
 
-def _held(here: Session, word: str, views: Sequence[JobView]) -> list[JobView]:
+def _held(word: str, views: Sequence[JobView]) -> list[JobView]:
     """The jobs that can be released, an array as a whole; for the others, print why not."""
-    kept = {view.id: view.array for view in views if _is_held(here, view)}
+    kept = {view.id: view.array for view in views if _is_held(view)}
     arrays = {array for array in kept.values() if array}
     held = [view for view in views if view.id in kept or view.array in arrays]
     if not held and len(views) > 1:

@@ -30,7 +30,6 @@ def policy(name: str | None, placement: str | None, as_json: bool) -> None:
 def _lines(found: PolicyView, now: float) -> list[tuple[str, str]]:
     return [
         ("placement", plain(found.placement)),
-        ("in use as", plain(found.worn) if found.worn != found.policy else ""),
         ("since", ago(found.since_at, now)),
         ("error", plain(found.error)),
         ("warning", plain(found.warning)),

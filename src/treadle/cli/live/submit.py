@@ -285,20 +285,18 @@ def _when(made: Submitted, answer: Why | None) -> str:
         return "saved"  # It is, even if the question for its reason failed.
     if answer.never:
         return f"it {never_text(answer)}"
-    if answer.cause == "held":
+    if answer.code == "held":
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
         return "starting now" + (f", beside {_named(answer.beside)}" if answer.beside else "")
     start = answer.estimate
-    if start is None:
-        return plain(answer.because) or "it waits"
-    if start.earliest_s is None:
-        waits = "" if answer.cause == "dependency" else "it waits: "
-        return f"{waits}{plain(answer.because)}"
-    if answer.cause == "dependency":  # "it starts after job 3 (running)"
-        return f"{plain(answer.because)}, {estimate_text(replace(start, sentence=''))}"
-    order = f", {place_text(answer)}" if answer.waiting > 1 else ""
-    return f"it starts {estimate_text(replace(start, sentence=''))}{order}"
+    if start is None or start.earliest_s is None:
+        return f"waiting: {plain(answer.sentence)}" if answer.sentence else "waiting"
+    when = estimate_text(replace(start, sentence=""))
+    if answer.code == "dependency":  # "starts after job 3 (running)"
+        return f"{plain(answer.sentence)}, {when}"
+    place = place_text(answer)
+    return f"starts {when}" + (f", {place} in the queue" if place else "")
 
 
 def _named(jobs: Sequence[str]) -> str:

@@ -1,98 +1,128 @@
-"""`treadle why`: the reason a job waits, the evidence for it, and what would change it."""
+"""`treadle why`: the reason a job waits or runs, when that changes, and what would help."""
 
 import click
 
-from treadle.cli.live.job_rows import cause_text
 from treadle.cli.live.job_selection import job_argument, job_or_array
 from treadle.cli.live.session import echo_json, json_option, session
-from treadle.cli.show.table import pairs
-from treadle.cli.show.wording import plain
-from treadle.core.wording import between, from_to, ordinal, several
+from treadle.cli.show.table import wrapped
+from treadle.cli.show.wording import cut, plain
+from treadle.core.wording import YEAR_S, listed, ordinal, several
 from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
+LINES_MAX = 6
+WIDTH_MAX = 100
+LABEL = 10  # columns
+NAMED_MAX = 3
+_UNITS = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+# How a state reads before a reason, and whether the reason is the rest of the sentence.
 _HEADS = {
-    State.PENDING: "waits",
-    State.HELD: "is held",
-    State.STARTING: "is starting",
-    State.RUNNING: "runs",
-    State.RESIZING: "is being resized",
-    State.STOPPING: "is being stopped",
-    State.SUCCEEDED: "succeeded",
-    State.FAILED: "failed",
-    State.CANCELLED: "was cancelled",
-    State.TIMEOUT: "reached its time limit",
+    State.PENDING: "is waiting: ",
+    State.HELD: "is on hold: ",
+    State.STARTING: "is starting: ",
+    State.RUNNING: "is running: ",
+    State.RESIZING: "is being resized: ",
+    State.STOPPING: "is being stopped: ",
+    State.SUCCEEDED: "succeeded: ",
+    State.FAILED: "failed: ",
+    State.CANCELLED: "was ",
+    State.TIMEOUT: "",
+}
+# Codes whose clause says what the job is.
+_WHOLE = {
+    "running": "is ",
+    "could-grow": "is ",
+    "trial": "is ",
+    "starting": "is ",
+    "shares": "",
+    "shrunk": "was ",
+    "preempted": "was ",
+    "held": "is ",
+    "dependency": "",
+    "never-fits": "",
+    "broken": "",
 }
 
 
 @click.command()
 @job_argument
+@click.option("-v", "--verbose", is_flag=True, help="Also what would start it now, and its length.")
 @json_option
-def why(job: str, as_json: bool) -> None:
+def why(job: str, verbose: bool, as_json: bool) -> None:
     """Show why JOB waits, or why it holds its devices; of an array, how it stands as a whole."""
     here = session()
-    answer = here.client.why(job_or_array(here, job))
+    answer = here.client.why(job_or_array(here, job), verbose=verbose)
     if as_json:
         echo_json(answer)
         return
-    click.echo(why_text(answer, width=here.width))
+    click.echo(why_text(answer, width=here.width, verbose=verbose))
 
 
-def why_text(answer: Why, *, width: int) -> str:
-    """The main reason first, then its evidence and what would help."""
-    head = "can never run as it is" if answer.never else _HEADS[answer.state]
-    word = cause_text(answer.cause, answer.state)
-    cause = f" ({word})" if word else ""
-    lines = [
-        ("because", plain(answer.because)),
-        ("evidence", "\n".join(plain(line) for line in answer.evidence)),
-        ("change", plain(answer.change)),
-        ("position", place_text(answer)),
-        (
-            "next" if answer.members else "start",
-            "never" if answer.never else estimate_text(answer.estimate),
-        ),
-        ("turn", plain(answer.reservation)),
-        ("end", "" if answer.end is None else range_text(answer.end, "in ")),
-        ("company", f"it joins no running job: {plain(answer.company)}" if answer.company else ""),
-        ("length", length_text(answer.length) if answer.end is None else ""),
-    ]
-    what = f"job {plain(answer.id)}"
+def why_text(answer: Why, *, width: int, verbose: bool = False) -> str:
+    """The answer first, then at most five facts."""
+    width = min(width, WIDTH_MAX)
+    facts = [*_facts(answer), *(_more(answer) if verbose else ())]
+    lines = [f"  {label.ljust(LABEL)}{plain(text)}" for label, text in facts if text]
+    head = wrapped(_head(answer), width)
+    kept = lines if verbose else lines[: max(1, LINES_MAX - len(head))]
+    return "\n".join(cut(line, width) for line in [*head, *kept])
+
+
+def _head(answer: Why) -> str:
+    """vision was preempted 40 s ago for job probe-b. 77% done."""
+    name = plain(answer.name) or f"job {plain(answer.id)}"
+    sentence = plain(answer.sentence)
     if answer.members:
         left = "" if answer.state.ended else " left"  # Those that have ended are not counted.
-        what = f"array {plain(answer.id)} ({several(answer.members, 'job')}{left})"
-        cause = ""
-    return f"{what} {head}{cause}\n{pairs(lines, width=width)}".rstrip()
+        return f"array {plain(answer.id)} ({several(answer.members, 'job')}{left}): {sentence}"
+    verb = _WHOLE.get(answer.code, _HEADS[answer.state])
+    done = "".join(f" {plain(text)} done." for label, text in answer.details if label == "done")
+    return f"{name} {verb}{sentence}".rstrip(": ") + f".{done}"
+
+
+def _facts(answer: Why) -> list[tuple[str, str]]:
+    resumes = answer.code == "preempted"
+    start = "" if answer.never else estimate_text(answer.estimate, answer.freed_by)
+    shown = [each for each in answer.details if each[0] not in _said(answer)]
+    return [
+        *shown[:3],
+        ("resumes" if resumes else "next" if answer.members else "starts", start),
+        ("ends", "" if answer.end is None else range_text(answer.end, "in ")),
+        ("queue", place_text(answer)),
+        ("try", answer.change),
+    ]
+
+
+def _said(answer: Why) -> tuple[str, ...]:
+    """Details that the first line has already."""
+    return ("done", "preempted") if answer.code == "preempted" else ("done",)
+
+
+def _more(answer: Why) -> list[tuple[str, str]]:
+    length = "" if answer.end is not None else length_text(answer.length)
+    start = answer.estimate
+    order = "" if start is None or start.order is None else f"{ordinal(start.order)} to start"
+    return [*answer.alternatives, ("length", length), ("order", order), ("code", answer.code)]
 
 
 def place_text(answer: Why) -> str:
-    """Where it stands in the queue, and in the order of starts if that is known and another."""
-    if answer.position is None:
+    """Where it stands in the queue."""
+    if answer.position is None or answer.waiting <= 1:
         return ""
-    if answer.waiting == 1:
-        return "the only job in the queue"
-    of = f" of {answer.waiting:,}" if answer.waiting else ""
-    start = answer.estimate
-    in_line = f"{ordinal(answer.position)}{of} in the queue"
-    if start is None or start.order is None:
-        return in_line
-    first, last = start.orders or (start.order, start.order)
-    if first == last == answer.position:
-        return in_line
-    joined = f" {'or' if last == first + 1 else 'to'} {ordinal(last)}"
-    place = ordinal(first) + ("" if first == last else joined)
-    return f"{in_line}, {place} to start"
+    return f"{ordinal(answer.position)} of {answer.waiting:,}"
 
 
-def estimate_text(estimate: StartEstimate | None) -> str:
+def estimate_text(estimate: StartEstimate | None, freed_by: tuple[str, ...] = ()) -> str:
+    """When a job starts: in 20-30 s, when job 5 ends (from 3 earlier starts)."""
     if estimate is None:
         return ""
-    if not estimate.runs or estimate.earliest_s is None:  # The sentence says why.
-        return f"unknown: {plain(estimate.sentence)}" if estimate.sentence else "unknown"
-    basis = plain(estimate.sentence)
-    if estimate.coverage is not None and basis:
-        basis = f"{estimate.coverage:.0%}: {basis}"
-    shown = between(estimate.earliest_s, estimate.latest_s)
-    return f"{shown} ({basis})" if basis else shown
+    if not estimate.runs or estimate.earliest_s is None:
+        return _with_basis("unknown", estimate.sentence)
+    shown = moment_text(estimate.earliest_s, estimate.latest_s)
+    if freed_by:
+        ends = "ends" if len(freed_by) == 1 else "end"
+        jobs = "job" if len(freed_by) == 1 else "jobs"
+        shown += f", when {jobs} {listed(freed_by, NAMED_MAX)} {ends}"
+    return _with_basis(shown, estimate.sentence)
 
 
 def length_text(length: Estimate | None) -> str:
@@ -101,10 +131,51 @@ def length_text(length: Estimate | None) -> str:
 
 
 def range_text(found: Estimate, before: str = "") -> str:
-    """A range with its coverage and what it rests on; or that it is unknown, and why."""
-    shown, basis = from_to(found.low_s, found.high_s), plain(found.because)
-    if shown == "unknown":
-        return f"unknown ({basis})" if basis else shown
-    if found.coverage is not None:
-        basis = f"{found.coverage:.0%}: {basis}" if basis else f"{found.coverage:.0%}"
-    return f"{before}{shown} ({basis})" if basis else f"{before}{shown}"
+    """A range and what it is based on; or that it is unknown, and why."""
+    if found.high_s is None:
+        return _with_basis("unknown", found.because)
+    if found.low_s is None:
+        return _with_basis(f"{before}at most {seconds_text(found.high_s)}", found.because)
+    return _with_basis(f"{before}{between_text(found.low_s, found.high_s)}", found.because)
+
+
+def moment_text(earliest_s: float, latest_s: float | None) -> str:
+    """in 20-30 s; at once; in 5 min or much later."""
+    if latest_s is None:
+        return f"in {seconds_text(earliest_s)} or much later"
+    return "at once" if latest_s < 1 else f"in {between_text(earliest_s, latest_s)}"
+
+
+def between_text(low_s: float, high_s: float) -> str:
+    """20-30 s, 1-2 min, 50 s to 2 min; about 40 s where both ends read the same."""
+    if high_s < 1:
+        return "less than 1 s"
+    low, high = seconds_text(low_s), seconds_text(high_s)
+    if low == high:
+        return f"about {low}" if high_s < YEAR_S else low
+    (first, unit), (last, other) = (each.partition(" ")[::2] for each in (low, high))
+    return f"{first}-{last} {other}" if unit == other else f"{low} to {high}"
+
+
+def seconds_text(seconds: float) -> str:
+    """40 s, 5 min, 1.5 h."""
+    if seconds >= YEAR_S:
+        return "more than a year"
+    for unit_s, name in _UNITS:
+        if seconds >= 1.5 * unit_s or unit_s == 1.0:
+            count = seconds / unit_s
+            return (
+                f"{count:.1f}".removesuffix(".0") + f" {name}"
+                if _short(count, name)
+                else (f"{count:.0f} {name}")
+            )
+    raise AssertionError
+
+
+def _short(count: float, name: str) -> bool:
+    """Whether a tenth matters."""
+    return count < 10 and name in ("h", "days")
+
+
+def _with_basis(shown: str, basis: str) -> str:
+    return f"{shown} ({plain(basis)})" if basis else shown

@@ -12,7 +12,6 @@ import click
 from treadle.cli.show.table import Column, table
 from treadle.cli.study.demo_scene import Scene
 from treadle.demo.story import twins
-from treadle.models.company.belief import UNSEEN
 from treadle.wire.jobs import JobView, State
 from treadle.wire.machine import EventView
 
@@ -87,8 +86,8 @@ def share(scene: Scene) -> bool:
         measured = None if left else compared(steps, *names)
         scene.here.pause(scene.every_s)
     if measured is None:
-        why = scene.here.client.why(list(names)[-1]).company if names else ""
-        found = unmeasured(why, shared=shared)
+        details = scene.here.client.why(list(names)[-1]).details if names else ()
+        found = unmeasured(dict(details).get("sharing", ""), shared=shared)
         click.echo(f"\n{found.because}")
         return found.meant
     scene.say("both are stopped: enough was seen of them")
@@ -140,14 +139,13 @@ def _company(event: EventView) -> tuple[str, ...]:
 
 
 def unmeasured(why: str, *, shared: bool) -> Unmeasured:
-    """why: that the second job waits and joins none, in the scheduler's words."""
+    """why: the second job cannot share yet; empty if it can."""
     if shared:
         text = "They shared the device, but not for long enough to measure their speeds."
         return Unmeasured(text, meant=False)
-    if not why or UNSEEN in why:
-        return Unmeasured(f"They did not share the device{why and f': {why}'}.", meant=False)
-    text = f"On this machine they run one after the other, as Treadle expects more of that:\n{why}."
-    return Unmeasured(text, meant=True)
+    if why:
+        return Unmeasured(f"They did not share the device: {why}.", meant=False)
+    return Unmeasured("On this machine they run faster one after the other.", meant=True)
 
 
 def _print(measured: Measured, names: Mapping[str, str], scene: Scene) -> None:

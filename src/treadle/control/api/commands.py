@@ -18,6 +18,8 @@ from treadle.control.api.job_progress import length_of
 from treadle.control.api.nodes_away import waits_for_nodes, whole_cluster
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position, sharers
+from treadle.control.api.reasons import because
+from treadle.control.api.sentences import Said
 from treadle.control.api.views import enforced_limits, job_view
 from treadle.control.jobs import (
     DEPENDENCY,
@@ -345,7 +347,8 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
     twin.take([JobHeld(spec.id, why) for spec in wanted.specs for why in gates], now)
     first = wanted.specs[0]
     unfit = twin.unfit.get(first.id, "")
-    _, away = waits_for_nodes(context, first) if unfit else ("", "")
+    away = waits_for_nodes(context, first) if unfit else None
+    waits_for = "" if away is None else Said(context).sentence(because("away", **away))
     never = "" if away else unfit
     row = twin.jobs[first.id]
     if not unfit:
@@ -363,7 +366,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         sizes=first.sizes,
         starts_now=starts,
         never_fits=never,
-        because=away,
+        because=waits_for,
         beside=tuple(name for name in sharers(twin, row) if name != first.id),
         estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
         length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),

@@ -1,12 +1,13 @@
-"""What caused a change, where the policy does not say: who asked, and who let go of the devices.
+"""What led to a change: who asked for it, who let go of the devices, who gets them.
 
 Only what is known is said. A change that follows from none of it, such as a turn that ends by the
 clock, has no cause here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from treadle.control.api.reasons import because
 from treadle.core.events import (
     AttemptEnded,
     DeviceOpened,
@@ -22,22 +23,14 @@ from treadle.core.events import (
     NodeJoined,
 )
 from treadle.core.job import JobId
-from treadle.core.wording import devices, named_jobs
+from treadle.core.reasons import Reason
 from treadle.wire.decisions import DecisionChange
 
 NAMED_MAX = 3
-# What asks for a change of the job that it is about.
-ASKS = (
-    JobSubmitted,
-    JobCancelled,
-    JobHeld,
-    JobReleased,
-    JobUpdated,
-    AttemptEnded,
-    JobStopped,
-    JobFailed,
-)
 ENDS = (AttemptEnded, JobStopped, JobFinished, JobFailed)
+# What asks for a change of the job that it is about, and what lets go of devices.
+_ASKS = (JobSubmitted, JobCancelled, JobHeld, JobReleased, JobUpdated, *ENDS)
+_LEAVES = (*ENDS, JobCancelled, JobHeld)
 
 
 class Happened(NamedTuple):
@@ -50,15 +43,12 @@ class Happened(NamedTuple):
 
 def happened(event: Event, text: str, job: JobId, held: Iterable[str]) -> Happened:
     """held: what the job that it is about has, or had until it ended."""
-    match event:
-        case DeviceOpened():
-            frees = frozenset(map(str, event.devices))
-        case NodeJoined():
-            frees = frozenset(f"{event.node.name}:{n}" for n in range(event.node.device_count))
-        case _:
-            leaves = (*ENDS, JobCancelled, JobHeld)
-            frees = frozenset(held if isinstance(event, leaves) else ())
-    return Happened(text, job if isinstance(event, ASKS) else "", frees)
+    frees = frozenset(held if isinstance(event, _LEAVES) else ())
+    if isinstance(event, DeviceOpened):
+        frees = frozenset(map(str, event.devices))
+    elif isinstance(event, NodeJoined):
+        frees = frozenset(f"{event.node.name}:{n}" for n in range(event.node.device_count))
+    return Happened(text, job if isinstance(event, _ASKS) else "", frees)
 
 
 class Swaps(NamedTuple):
@@ -77,24 +67,25 @@ def swaps_of(changes: Iterable[DecisionChange]) -> Swaps:
     return Swaps(givers, takers)
 
 
-def cause(change: DecisionChange, before: Sequence[Happened], swaps: Swaps) -> str:
-    """What led to a change, in one sentence; empty: it is not known."""
-    return "; ".join(dict.fromkeys(_clauses(change, before, swaps)))
-
-
-def _clauses(change: DecisionChange, before: Sequence[Happened], swaps: Swaps) -> Iterator[str]:
-    yield from (each.text for each in before if each.asks == change.job)
+def cause(
+    change: DecisionChange,
+    before: Sequence[Happened],
+    swaps: Swaps,
+    *,
+    for_job: JobId = "",
+    turn: bool = False,
+    policy: str = "",
+) -> Reason:
+    """for_job: for whom, as the policy says. turn: it had a reservation. policy: it is new."""
     gained = [name for name in change.after if name not in change.before]
-    yield from [each.text for each in before if each.frees.intersection(gained)][:NAMED_MAX]
-    if givers := _jobs(gained, swaps.givers):
-        verb = "makes" if len(givers) == 1 else "make"
-        yield f"{named_jobs(givers, NAMED_MAX)} {verb} way"
     lost = [name for name in change.before if name not in change.after]
-    if takers := _jobs(lost, swaps.takers):
-        verb = "gets" if len(takers) == 1 else "get"
-        count = sum(name in swaps.takers for name in lost)
-        yield f"{named_jobs(takers, NAMED_MAX)} {verb} {devices(count)} that it had"
-
-
-def _jobs(names: Iterable[str], among: Mapping[str, JobId]) -> list[JobId]:
-    return list(dict.fromkeys(among[name] for name in names if name in among))
+    takers = dict.fromkeys([for_job] if for_job else (swaps.takers.get(name, "") for name in lost))
+    return because(
+        "changed",
+        asked=tuple(dict.fromkeys(each.text for each in before if each.asks == change.job)),
+        freed=tuple(each.text for each in before if each.frees.intersection(gained))[:NAMED_MAX],
+        from_jobs=tuple(dict.fromkeys(swaps.givers[n] for n in gained if n in swaps.givers)),
+        to_jobs=tuple(name for name in takers if name),
+        turn=turn,
+        policy=policy,
+    )

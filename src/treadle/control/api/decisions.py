@@ -1,17 +1,11 @@
-"""What the policy decided lately: the differences, what caused them, CPU time and reasons.
+"""What was decided lately: the differences, what led to each (decision_causes.py), CPU time.
 
-Only decisions that changed something are kept, the newest of them, and the others are counted. The
-policy's reasons are asked for beside the event loop (thinking.py), one decision at a time, and less
-often where they take long. A decision is shown once its reasons are known. Of a reason only what
-the policy chose is told, since what the job holds stands beside it. Where it says nothing, or the
-job had changed again before it could be asked, what caused the change is told (decision_causes.py).
+Only decisions that changed something are kept, the newest of them, and the others are counted.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,50 +14,31 @@ from treadle.control.api.decision_causes import ENDS, Happened, cause, happened,
 from treadle.control.api.decisions_on_disk import DECISIONS, KeptDecisions, read, text_of
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices, waiting_jobs
-from treadle.control.api.thinking import Thinking
+from treadle.control.api.sentences import Said
 from treadle.control.api.written_slowly import WrittenSlowly
 from treadle.control.jobs import job_of
-from treadle.control.loop import wall, worked_for
+from treadle.control.loop import wall
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.events import Event, JobProgressed
 from treadle.core.job import JobId
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.scheduler import Scheduler
-from treadle.core.sentences import sentence as reason_text
 from treadle.core.wording import several
 from treadle.journal.codec import encode
 from treadle.policies.live.decide import remembered
 from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
-from treadle.wire.problems import UnavailableError
 
 KEPT = 500
 EVENTS_KEPT = 12  # of those that caused a decision; the others are counted
 CHANGES_MAX = 200  # of one decision that are kept
-REASONS_MAX = 20  # of one decision
-REASONS_S = 0.02  # of the processor, for all of them
-WITHIN_S = 5.0
-PACE = 10.0  # reasons are asked for after so many times as long as the last ones took
-PENDING_MAX = 50  # decisions whose reasons are to be asked for; beyond it they stay empty
-
-RESERVED = "it had a reservation, and its turn has come"
-
-Reasons = dict[JobId, str]
-
-
-class _Made(NamedTuple):
-    """A decision without its reasons, and what its jobs hold by it."""
-
-    decision: Decision
-    holds: dict[JobId, Allocation]
 
 
 class Decisions:
     """Listens to the loop; the newest decisions are at hand."""
 
-    def __init__(self, context: Context, thinking: Thinking) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._thinking = thinking
         self._kept: deque[Decision] = deque(maxlen=KEPT)
         self._held = dict(_held_by(context.scheduler))
         self._leaving: dict[JobId, Allocation] = {}  # of jobs that were told to stop
@@ -77,8 +52,6 @@ class Decisions:
         self._last_id, self._others, self._since_at = kept.last_id, kept.others, kept.since_at
         self._writing = WrittenSlowly(DECISIONS, self._newest_id())
         self._policy = context.charge.policy  # at the last decision
-        self._pending: deque[_Made] = deque()
-        self._task: asyncio.Task[None] | None = None
 
     def page(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
         """job: only those that changed the jobs of this id, array or name."""
@@ -117,7 +90,7 @@ class Decisions:
             return
         worked_s, ordered, error = just
         if ordered or error:
-            self._add(self._made(scheduler, worked_s, ordered, error))
+            self._kept.append(self._made(scheduler, worked_s, ordered, error))
         else:
             self._others += 1
         self._policy = self._context.charge.policy
@@ -131,12 +104,6 @@ class Decisions:
         """What the store is to keep."""
         return self._writing.due(self._newest_id(), self._text, now, last=last)
 
-    def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        self._kept.extend(made.decision for made in self._pending)
-        self._pending.clear()
-
     def _newest_id(self) -> int:
         return self._kept[-1].id if self._kept else 0
 
@@ -148,7 +115,7 @@ class Decisions:
 
     def _made(
         self, scheduler: Scheduler, worked_s: float, actions: Sequence[Action], error: str
-    ) -> _Made:
+    ) -> Decision:
         before = {action.job: self._held.get(action.job) for action in actions}
         facts = [self._happened_by(event) for event in self._events]
         changes: list[DecisionChange] = []
@@ -171,25 +138,35 @@ class Decisions:
         holders = {job for jobs in scheduler.tenancy.tenants.values() for job in jobs.values()}
         policy = self._context.charge.policy
         switched = f"the policy is now {policy}" if policy != self._policy else ""
-        decision = Decision(
+        whom = {each.job: each.for_job for each in actions if not isinstance(each, Start)}
+        return Decision(
             id=self._last_id,
             at=wall(),
             policy=policy,
             cpu_ms=round(1000.0 * worked_s, 3),
             events=(*([switched] if switched else []), *self._told(facts)),
-            changes=tuple(_caused(changes, facts, switched, self._reserved)),
+            changes=tuple(self._caused(changes, facts, whom, policy if switched else "")),
             running=len(holders),
             waiting=waiting_jobs(scheduler),
             free=free_devices(scheduler),
             error=error,
         )
-        # The policy gave a job with a reservation nothing: it would say why it has no devices.
-        holds = {
-            change.job: self._held[change.job]
-            for change in changes
-            if change.after and change.job not in self._reserved
-        }
-        return _Made(decision, holds)
+
+    def _caused(
+        self,
+        changes: Sequence[DecisionChange],
+        facts: Sequence[Happened],
+        whom: Mapping[JobId, JobId],
+        policy: str,
+    ) -> Iterable[DecisionChange]:
+        """The changes with what led to them; policy: its name, if it is new."""
+        swaps, said = swaps_of(changes), Said(self._context)
+        for change in changes:
+            turn = bool(change.after) and change.job in self._reserved
+            who = whom.get(change.job, "")
+            found = cause(change, facts, swaps, for_job=who, turn=turn, policy=policy)
+            text = said.sentence(found)
+            yield replace(change, because=text, code=found.code, numbers=dict(found.numbers))
 
     def _note_end(self, event: Event) -> None:
         """Keep what the job of an attempt that ended held, until the next decision."""
@@ -208,46 +185,6 @@ class Decisions:
         if more := self._happened - len(facts):
             yield several(more, "more event")
 
-    # -- reasons ----------------------------------------------------------------------------------
-
-    def _add(self, made: _Made) -> None:
-        idle = self._task is None or self._task.done()
-        if idle and not made.decision.changes:
-            self._kept.append(made.decision)
-            return
-        self._pending.append(made)
-        if idle:
-            self._task = asyncio.get_running_loop().create_task(self._explain())
-
-    async def _explain(self) -> None:
-        """Ask for the reasons of what is pending; then it is shown."""
-        clock = asyncio.get_running_loop().time
-        while self._pending:
-            # What has waited too long is shown as it is.
-            while len(self._pending) > PENDING_MAX:
-                self._kept.append(self._pending.popleft().decision)
-            made = self._pending[0]
-            began = clock()
-            reasons = await self._reasons(made)
-            changes = [
-                replace(change, because=reasons.get(change.job) or change.because)
-                for change in made.decision.changes
-            ]
-            self._kept.append(replace(made.decision, changes=tuple(changes)))
-            self._pending.popleft()
-            if self._pending:
-                await asyncio.sleep(min(PACE * (clock() - began), WITHIN_S))
-
-    async def _reasons(self, made: _Made) -> Reasons:
-        try:
-            return await self._thinking.about(
-                ("decision", made.decision.id),
-                lambda context: _asked(context, made.holds),
-                within_s=WITHIN_S,
-            )
-        except (UnavailableError, RuntimeError):  # Too many questions, or the daemon leaves.
-            return {}
-
 
 def _is_about(decision: Decision, job: str) -> bool:
     called = (job,) if job else ()
@@ -255,19 +192,6 @@ def _is_about(decision: Decision, job: str) -> bool:
         change.job in called or change.name in called or change.job.partition("_")[0] in called
         for change in decision.changes
     )
-
-
-def _asked(context: Context, holds: dict[JobId, Allocation]) -> Reasons:
-    """What the policy chose for these jobs and why, of those that still stand as it decided."""
-    found: Reasons = {}
-    spent = worked_for(REASONS_S)
-    for job, allocation in list(holds.items())[:REASONS_MAX]:
-        row = context.row(job)
-        if spent():
-            break
-        if row is not None and row.allocation == allocation:
-            found[job] = reason_text(context.scheduler.why(job, context.clock.now()))
-    return found
 
 
 def _held_by(scheduler: Scheduler) -> Iterable[tuple[JobId, Allocation]]:
@@ -295,21 +219,6 @@ def _change(
         beside=beside,
         order=action.id,
     )
-
-
-def _caused(
-    changes: Sequence[DecisionChange],
-    facts: Sequence[Happened],
-    switched: str,
-    reserved: frozenset[JobId],
-) -> Iterable[DecisionChange]:
-    """The changes with what caused them; switched: that another policy decides, if so."""
-    swaps = swaps_of(changes)
-    for change in changes:
-        because = cause(change, facts, swaps) or switched
-        if change.job in reserved and change.after:
-            because = "; ".join(filter(None, (RESERVED, because)))
-        yield replace(change, because=because)
 
 
 def _kind(old: Allocation | None, new: Allocation | None, *, shares: bool) -> str:

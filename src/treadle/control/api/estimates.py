@@ -17,6 +17,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.gates_ahead import GatesAhead
 from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
+from treadle.control.api.sentences import Said
 from treadle.control.api.start_draws import Ahead, comparable, drawn, simulated, steps_of
 from treadle.control.jobs import JobRecord, question_about
 from treadle.control.learning import Question
@@ -48,6 +49,7 @@ class Found(NamedTuple):
     high_s: float | None
     sure: bool  # the range has the coverage that is claimed of such ranges
     sentence: str
+    unknown: tuple[JobId, ...] = ()  # jobs of unknown length, if that is why nothing is known
 
 
 class Forecast(NamedTuple):
@@ -82,7 +84,7 @@ def forecast(
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
-        return Forecast(_unknown(f"{place - 1:,} jobs are ahead of it, too many to simulate"))
+        return Forecast(_unknown(f"{place - 1:,} jobs are ahead of it"))
     ahead = _ahead(context, scheduler, job)
     now = context.clock.now()
 
@@ -96,7 +98,7 @@ def forecast(
     begun = [answer for answer in answers if isinstance(answer, Begin)]
     moments = [answer.in_s if isinstance(answer, Begin) else answer for answer in answers]
     sooner = _sooner(scheduler, job, ahead)
-    found = _found(context, scheduler, ahead, moments, sooner=sooner, what="it started")
+    found = _found(context, scheduler, ahead, moments, sooner=sooner)
     compared = [] if sooner or ahead.limited else comparable(moments)
     found = _corrected(context, found, compared, now)
     if shown and compared:
@@ -109,6 +111,7 @@ def forecast(
         runs=0 if ahead.lasting and not begun else len(answers),
         sentence=found.sentence,
         coverage=COVERAGE if found.sure else None,
+        unknown=found.unknown,
         order=1 + after[len(after) // 2] if after else None,
         orders=(1 + after[0], 1 + after[-1]) if after else None,
     )
@@ -136,7 +139,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     for job in jobs:
         moments = [answer if isinstance(answer, NotYet) else answer[job] for answer in answers]
         sooner = _sooner(scheduler, job, ahead)
-        one = _found(context, scheduler, ahead, moments, sooner=sooner, what="it started")
+        one = _found(context, scheduler, ahead, moments, sooner=sooner)
         one = _corrected(context, one, [] if sooner or ahead.limited else comparable(moments), now)
         begun = not all(isinstance(moment, NotYet) for moment in moments)
         found[job] = StartEstimate(
@@ -145,6 +148,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
             runs=0 if ahead.lasting and not begun else len(answers),
             sentence=one.sentence,
             coverage=COVERAGE if one.sure else None,
+            unknown=one.unknown,
         )
     return found
 
@@ -154,10 +158,10 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
     scheduler, now = context.scheduler, context.clock.now()
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
     if len(jobs) > steps * context.cluster.device_count:
-        return Estimate(because=f"{len(jobs):,} jobs are too many to simulate")
+        return Estimate(because=f"{len(jobs):,} jobs are too many to look ahead")
     ahead = _ahead(context, scheduler, "")
     if unknown := [name for name in ahead.endless if name in jobs]:
-        return Estimate(because=_not_known(unknown))
+        return Estimate(because=_not_known(context, unknown))
 
     def ask(run: int, effort: Effort) -> float | NotYet:
         context.condition.orders.rest()
@@ -167,7 +171,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
 
     answers = simulated(steps, ask)
     sooner = _sooner(scheduler, "", ahead)
-    found = _found(context, scheduler, ahead, answers, sooner=sooner, what="all its jobs ended")
+    found = _found(context, scheduler, ahead, answers, sooner=sooner)
     if found.high_s is None:
         return Estimate(because=found.sentence)
     high_s = round(found.high_s, 1)
@@ -189,30 +193,25 @@ def _found(
     answers: Sequence[float | NotYet],
     *,
     sooner: Sequence[str],
-    what: str,
 ) -> Found:
     """What the answers of all simulations come to.
 
     sooner: what they leave out and may let it happen earlier.
     """
     known = sorted(answer for answer in answers if not isinstance(answer, NotYet))
-    policy = context.charge.policy
-    if not known and ahead.lasting:
+    if not known and ahead.endless:
         # The default length would give figures, and they would be invented.
-        return Found(None, None, sure=False, sentence=_hindered(scheduler, ahead))
+        jobs = tuple(_first(scheduler, ahead.endless))
+        return Found(None, None, sure=False, sentence=_not_known(context, jobs), unknown=jobs)
     if not known:
-        sentence = f"a simulation under {policy} reached its limit before {what}"
-        return Found(None, None, sure=False, sentence=sentence)
-    sentence = f"{several(len(answers), 'simulation')} under {policy}, assuming no new jobs"
-    if ahead.limited:
-        sentence += "; some jobs are known only by their time limits"
-    sentence += f"; earlier if {' or if '.join(sooner)}" if sooner else ""
+        return Found(None, None, sure=False, sentence="too far ahead to say")
     whole = len(known) == len(answers)
-    if not whole:
-        missing = several(len(answers) - len(known), "simulation")
-        sentence += f"; {missing} reached the limit before {what}"
+    parts = ["some jobs are known only by their time limits"] if ahead.limited else []
+    parts += [f"earlier if {' or '.join(sooner)}"] if sooner else []
+    parts += [] if whole else ["or much later"]
     low_s, high_s = as_simulated(known)
     sure = whole and not (sooner or ahead.limited)
+    sentence = "; ".join(parts) or "if no jobs are added"
     return Found(low_s, high_s if whole else None, sure=sure, sentence=sentence)
 
 
@@ -225,22 +224,18 @@ def _corrected(context: Context, found: Found, moments: Sequence[float], now: fl
     if not (moments and starts.compared):
         return found
     low_s, high_s = starts.range_of(moments, now)
-    sentence = (
-        f"{several(len(moments), 'simulation')} under {context.charge.policy}, corrected by "
-        f"{several(starts.compared, 'earlier start')}"
-    )
+    sentence = f"from {several(starts.compared, 'earlier start')}"
     return Found(low_s, high_s, sure=True, sentence=sentence)
 
 
-def _hindered(scheduler: Scheduler, ahead: Ahead) -> str:
-    """Why simulations in which some jobs do not end came to nothing."""
-    if ahead.endless:
-        return _not_known(_first(scheduler, ahead.endless))
-    return f"{len(ahead.lengths) + len(ahead.unread):,} jobs are too many to simulate"
-
-
-def _not_known(jobs: Sequence[JobId]) -> str:
-    return f"how long {named_jobs(jobs, NAMED_MAX)} will run is not known"
+def _not_known(context: Context, jobs: Sequence[JobId]) -> str:
+    said = Said(context)
+    if len(jobs) == 1:
+        name = said.label(jobs[0])
+        whose = name if name != jobs[0] else f"job {name}"
+        return f"nothing is known about {whose}'s length"
+    names = named_jobs([said.label(job) for job in jobs], NAMED_MAX)
+    return f"nothing is known about the lengths of {names}"
 
 
 def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
@@ -249,8 +244,7 @@ def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
     job: empty if it is about the ends of several.
     """
     spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
-    found = ["jobs of unknown length end before"] if ahead.endless else []
-    found += ["jobs that are not simulated end before"] if ahead.unread else []
+    found = ["a job of unknown length ends"] if ahead.endless or ahead.unread else []
     if spec is not None and scheduler.policy.shares and not spec.exclusive:
         found += ["it can share a device"] if spec.profile.busy is not None else []
     return found

@@ -1,13 +1,11 @@
 """Devices that stood free while a job waited which needs no more, only because of where they are.
 
-The policy is asked why the first jobs in line wait, beside the event loop (thinking.py) and at most
-every ASK_EVERY_S. If it says "fragmentation" of one that would be content with as many devices as
-are free, all free devices count from then on: until the next answer, or until that job waits no
-more or finds too few. If some are taken meanwhile, the others count. A span in which the daemon did
-not run, or in which the policy did not answer, adds nothing.
+At most every ASK_EVERY_S, the reasons of the first jobs in line are looked at. If one of them would
+be content with as many devices as are free and waits for "fragmentation", all free devices count
+from then on: until the next look, or until that job waits no more or finds too few. If some are
+taken meanwhile, the others count. A span in which the daemon did not run adds nothing.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,21 +13,17 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import idle_devices, in_queue, positions
-from treadle.control.api.thinking import Thinking
 from treadle.control.api.utc_days import DAYS_MAX, date_of, parts
 from treadle.control.api.written_slowly import WrittenSlowly
-from treadle.control.loop import wall, worked_for
+from treadle.control.loop import wall
 from treadle.core.actions import Action
 from treadle.core.events import Event
 from treadle.core.job import JobId
 from treadle.core.scheduler import Scheduler
-from treadle.wire.problems import UnavailableError
 
 FRAGMENTED = "fragmented"  # the setting: device-seconds by day
 ASK_EVERY_S = 10.0
 ASKED_MAX = 4  # jobs, the first in line
-REASONS_S = 0.02  # of the processor, for all of them
-WITHIN_S = 5.0
 STOOD_STILL_S = 30.0  # so long without a look: the daemon was stopped, or its machine slept
 
 _decoder = msgspec.json.Decoder(dict[str, float])
@@ -43,18 +37,14 @@ class _Found(NamedTuple):
 class Fragmented:
     """Listens to the loop and sums up, by day."""
 
-    def __init__(
-        self, context: Context, thinking: Thinking, wall_at: Callable[[], float] = wall
-    ) -> None:
+    def __init__(self, context: Context, wall_at: Callable[[], float] = wall) -> None:
         self._context = context
-        self._thinking = thinking
         self._wall_at = wall_at
         self._device_s = _read(context.store.setting(FRAGMENTED))
         self._writing = WrittenSlowly(FRAGMENTED, self._version())
         self._found: _Found | None = None
         self._counted_to = context.clock.now()
         self._ask_at = self._counted_to
-        self._task: asyncio.Task[None] | None = None
 
     def hours(self) -> Mapping[str, float]:
         """Device-hours of the days in which a daemon counted them."""
@@ -72,22 +62,18 @@ class Fragmented:
         self.look()
 
     def look(self) -> None:
-        """Count until now; ask the policy if it is time."""
+        """Count until now; look at reasons if it is time."""
         now = self._context.clock.now()
         self._count(now)
-        asks = now >= self._ask_at and (self._task is None or self._task.done())
+        asks = now >= self._ask_at
         if self._found is None and not asks:
             return
         free = self._free()
         self._found = self._still(self._found, free)
         if asks and free and not self._context.scheduler.is_due(now):
             self._ask_at = now + ASK_EVERY_S
-            self._task = asyncio.get_running_loop().create_task(self._ask(free))
-
-    async def answered(self) -> None:
-        """Return once the policy was heard, if it is being asked."""
-        if self._task is not None:
-            await self._task
+            job = _first(self._context.scheduler, free, now)
+            self._found = None if job is None else _Found(job, free)
 
     def unwritten(self, now: float, *, last: bool = False) -> dict[str, str]:
         """What the store is to keep."""
@@ -98,8 +84,6 @@ class Fragmented:
         """Nothing is counted from now on."""
         self._count(self._context.clock.now())
         self._found, self._ask_at = None, float("inf")
-        if self._task is not None:
-            self._task.cancel()
 
     def _count(self, now: float) -> None:
         passed_s, self._counted_to = now - self._counted_to, now
@@ -129,17 +113,6 @@ class Fragmented:
         is_enough = scheduler.jobs[found.job].spec.sizes[0] <= free
         return _Found(found.job, min(found.devices, free)) if is_enough else None
 
-    async def _ask(self, free: int) -> None:
-        try:
-            job = await self._thinking.about(
-                ("fragmented", free), lambda context: _first(context, free), within_s=WITHIN_S
-            )
-        except (UnavailableError, RuntimeError):  # Too many questions, or the daemon leaves.
-            job = None
-        self._count(self._context.clock.now())
-        found = None if job is None else _Found(job, free)
-        self._found = self._still(found, self._free())
-
     def _version(self) -> tuple[int, float]:
         return len(self._device_s), sum(self._device_s.values())
 
@@ -147,13 +120,9 @@ class Fragmented:
         return msgspec.json.encode(self._device_s).decode()
 
 
-def _first(context: Context, free: int) -> JobId | None:
+def _first(scheduler: Scheduler, free: int, now: float) -> JobId | None:
     """The first job in line that waits only because of where the free devices are."""
-    scheduler, now = context.scheduler, context.clock.now()
-    spent = worked_for(REASONS_S)
     for job in list(positions(scheduler))[:ASKED_MAX]:
-        if spent():
-            break
         is_enough = scheduler.jobs[job].spec.sizes[0] <= free
         if is_enough and scheduler.why(job, now).code == "fragmentation":
             return job

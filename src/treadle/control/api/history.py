@@ -198,8 +198,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     if kind == "JobStarted":
         return _start_sentence(job, body)
-    undrained = kind == "NodeJoined" and body.get("undrained")
-    words = _SENTENCES.get("NodeUndrained" if undrained else kind)
+    special = _SPECIAL.get(kind)
+    words = _SENTENCES.get(special[1] if special and body.get(special[0]) else kind)
     if words is None:
         return kind
     facts = dict(body)
@@ -217,6 +217,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     if isinstance(changes, list):
         facts["changes"] = "; ".join(changes)
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
+    facts["whom"] = f" for job {body['for_job']}" if body.get("for_job") else ""
     facts["by"] = f" by {body['by']}" if body.get("by") else ""
     facts["because"] = f": {body['why']}" if body.get("why") else ""
     facts |= _named(body)
@@ -290,14 +291,17 @@ _SENTENCES = {
     "DeviceClosed": "{device} closed: {reason}",
     "DeviceOpened": "{device} open again",
     "Start": "start job {job} on {devices}",
-    "Change": "give job {job} {count} instead: {devices}",
-    "Stop": "stop job {job}",
+    "Change": "give job {job} {count} instead{whom}: {devices}",
+    "Stop": "stop job {job}{whom}",
+    "Preempt": "preempt job {job}{whom}",
     "Decided": "the policy decided",
     "PolicySet": "the policy is now {policy}",
     "Noted": "{what}: {text}",
 }
 
 
+# Kinds that read otherwise if they have this.
+_SPECIAL = {"NodeJoined": ("undrained", "NodeUndrained"), "Stop": ("for_job", "Preempt")}
 # Why a job is held.
 _HOLDERS = {
     USER: "by its user",

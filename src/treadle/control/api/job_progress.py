@@ -18,9 +18,10 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, span
 from treadle.models.learning.expectation import (
-    BY_STEPS,
     COVERAGE,
-    FIRST_STEPS,
+    MEASURED,
+    OWN_STEPS,
+    Basis,
     Remaining,
     remaining,
 )
@@ -31,8 +32,7 @@ from treadle.policies.wrappers.wrapper import innermost
 from treadle.wire.jobs import Estimate, Progress
 
 LIMIT = "its time limit"
-EXPECTED_SPEED = "steps left at the speed expected on"
-STEPS_DONE = "its steps are done, and how long what follows them takes is not known"
+STEPS_DONE = "its steps are done; what follows them is not known"
 SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
 STILL_S = 30.0  # without a step: it stands still,
 STILL_PAUSES = 3.0  # if that is so many times its longest pause before,
@@ -68,14 +68,13 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
         return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=unclear)
     because, sooner = left.because, _if_grown(context, record, row)
     if sooner < 1.0:
-        because += ", or sooner if it grows"
+        because += ", sooner if it grows"
     return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
 
 
 def _unclear(context: Context, record: JobRecord, expected: Expectation, left: Remaining) -> str:
     """Why steps do not say when it ends, though it counts them; empty if they do."""
-    by_steps = left.because in (*BY_STEPS, FIRST_STEPS)
-    own = by_steps or left.because.startswith(EXPECTED_SPEED)
+    own = left.basis in OWN_STEPS
     # Only runs of the same command say what follows the last step. What is known of its kind may be
     # the steps of this very run.
     same = expected.learned.source is Source.SAME_COMMAND and expected.learned.runs > 0
@@ -89,7 +88,7 @@ def _unclear(context: Context, record: JobRecord, expected: Expectation, left: R
     # While no controller listened, it is taken to have gone on.
     still_s = context.clock.now() - gauge.grew_at - context.learner.unheard_s(gauge.grew_at)
     enough_s = max(STILL_S, STILL_PAUSES * gauge.longest_s, STILL_SHARE * left.mean_s)
-    return f"it has done no step for {span(still_s)}" if still_s >= enough_s else ""
+    return f"no step for {span(still_s)}" if still_s >= enough_s else ""
 
 
 def _has_said_all(context: Context, record: JobRecord) -> bool:
@@ -105,7 +104,7 @@ def length_of(expected: Expectation, spec: JobSpec, limit_s: float | None) -> Es
     left = _naming_size(remaining(expected.learned, 0.0), expected, spec)
     because = left.because
     if spec.elastic and expected.learned.source is not Source.ITS_USER:
-        because += f"; with {devices(spec.asked)} all the time"
+        because += f", if it has {devices(spec.asked)} all the time"
     return _ranged(left.span.low_s, left.span.high_s, because, limit_s)
 
 
@@ -147,7 +146,7 @@ def left_of(context: Context, record: JobRecord, row: Job) -> Left | None:
     left = _left(context, record, row, expected)
     if not left.known or _unclear(context, record, expected, left):
         return None
-    if left.because in (*BY_STEPS, FIRST_STEPS) or _counted(context, record, row):
+    if left.basis in OWN_STEPS or _counted(context, record, row):
         lengths = Lengths.exactly(left.mean_s)
     else:
         lengths = expected.learned.length.scaled(_slower(context, row)).after(
@@ -172,16 +171,16 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
         learned = replace(learned, length=learned.length.scaled(slower))
     said = _by_now(context, record) if row.phase is Phase.RUNNING else None
     left = remaining(learned, _age_s(context, record, row), said=said)
-    if left.because not in BY_STEPS and _counted(context, record, row):
+    if left.basis not in MEASURED and _counted(context, record, row):
         return _at_new_size(context, row)
     left = _naming_size(left, expected, row.spec)
-    return left if expected.known or left.because in BY_STEPS else replace(left, known=False)
+    return left if expected.known or left.basis in MEASURED else replace(left, known=False)
 
 
 def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remaining:
     """That runs like it had other sizes: it may be as fast as these, and its range holds both."""
     measured = expected.profile.measured
-    if not measured or spec.asked in measured or left.because in (*BY_STEPS, FIRST_STEPS):
+    if not measured or spec.asked in measured or left.basis in OWN_STEPS:
         return left
     if expected.learned.source not in CLOSE:
         return left
@@ -207,8 +206,7 @@ def _at_new_size(context: Context, row: Job) -> Remaining:
     speed = context.belief.alone(row.spec, row.spec.asked) / _slower(context, row)
     left_s = row.remaining_at(context.clock.now()) / speed
     either = Span(left_s / BELIEVED, left_s * BELIEVED, COVERAGE)
-    because = f"{EXPECTED_SPEED} {devices(row.size)}"
-    return Remaining(either, left_s, known=True, because=because)
+    return Remaining.by_steps(either, left_s, Basis.OTHER_SIZE)
 
 
 def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
@@ -285,7 +283,7 @@ def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) ->
         # Only the limit counts, which is a bound and no estimate.
         return Estimate(high_s=round(limit_s, 1), because=LIMIT)
     if limit_s is not None and limit_s < high_s:
-        because, high_s = f"{because}, cut by {LIMIT}", limit_s
+        because, high_s = f"{because} and {LIMIT}", limit_s
     return Estimate(
         low_s=round(low_s, 1),
         high_s=round(high_s, 1),
@@ -305,11 +303,11 @@ def nothing_known(expected: Expectation) -> str:
     """Why no length is known, in words."""
     learned = expected.learned
     if learned.source is Source.NOTHING:
-        return "nothing like it has run here"
+        return "no similar job has run here"
     # Those that succeeded alone on their devices and at one size; of others no length is known.
     if learned.runs == 1:
-        return "the length of only 1 other job is known here"
-    return f"the lengths of only {learned.runs} other jobs are known here"
+        return "only 1 other job has run here"
+    return f"only {learned.runs} other jobs have run here"
 
 
 def _newest(context: Context, record: JobRecord) -> Progress | None:

@@ -23,8 +23,8 @@ class Looks:
         self._context = context
         self._queries = queries
         self._what_ifs = WhatIfs(context, queries)
-        self.kept = Decisions(context, queries.thinking)
-        self.fragmented = Fragmented(context, queries.thinking)
+        self.kept = Decisions(context)
+        self.fragmented = Fragmented(context)
 
     def decisions(self, *, after: int, limit: int, job: str) -> DecisionPage:
         return self.kept.page(after=after, limit=limit, job=job)

@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypedDict
 
 from treadle.control.api.context import Context
 from treadle.core.cluster import Cluster, Node
@@ -20,38 +21,41 @@ def whole_cluster(context: Context) -> Cluster:
     return _with(context, (*context.scheduler.drained.values(), *_lost(context)))
 
 
-def waits_for_nodes(context: Context, spec: JobSpec) -> tuple[str, str]:
-    """The cause and the sentence of a job that fits only with nodes that are drained or lost.
+class Away(TypedDict):
+    """Nodes that a job needs and that take no jobs."""
 
-    Both are empty if it does not fit with them either.
-    """
+    drained: tuple[str, ...]
+    lost: tuple[str, ...]
+    because: str  # why those that are lost are not used
+
+
+def waits_for_nodes(context: Context, spec: JobSpec) -> Away | None:
+    """The nodes with which a job would fit; None if it does not fit with them either."""
     drained, lost = tuple(context.scheduler.drained.values()), _lost(context)
     usable = usable_by(spec, _with(context, (*drained, *lost)))
     drained, lost = (
         tuple(node for node in some if node.name in usable) for some in (drained, lost)
     )
-    for cause, some in (("drained", drained), ("lost", lost)):
-        if some and _fits(context, spec, some):
-            return cause, f"it needs devices of nodes that are {_called(context, cause, some)}"
-    if drained and lost and _fits(context, spec, (*drained, *lost)):
-        sentence = f"it needs devices of nodes that are drained ({_names(drained)})"
-        return "drained", f"{sentence} and lost ({_names(lost)})"
-    return "", ""
+    for first, second in ((drained, ()), ((), lost), (drained, lost)):
+        if (first or second) and _fits(context, spec, (*first, *second)):
+            why = _not_used(context, second)
+            return Away(drained=_names(first), lost=_names(second), because=why)
+    return None
 
 
-def undraining(context: Context, row: Job) -> str:
-    """How a job that waits for drained nodes is helped; empty if these are not enough.
+def undraining(context: Context, row: Job) -> tuple[str, ...]:
+    """The drained nodes that help a job that waits for them; none if these are not enough.
 
     A job that needs several gets the largest of one type, if they are enough.
     """
     away = sorted(context.scheduler.drained.values(), key=lambda node: node.name)
     if row.only_on:
         names = [node.name for node in away if node.name in row.only_on]
-        return _undrain(names[:1])
+        return tuple(names[:1])
     kinds = {replace(node, name="-", rack=""): node for node in reversed(away)}
     for node in away:
         if node in kinds.values() and _fits(context, row.spec, (node,)):
-            return _undrain([node.name])
+            return (node.name,)
     away.sort(key=lambda node: -node.device_count)
     types = dict.fromkeys(node.device_type for node in away)
     groups = [[node for node in away if node.device_type == each] for each in types]
@@ -59,18 +63,12 @@ def undraining(context: Context, row: Job) -> str:
         if _fits(context, row.spec, group):
             enough = partial(_enough, context, row.spec, group)
             count = bisect_left(range(len(group)), True, key=enough)
-            return _undrain([node.name for node in group[:count]])
-    return ""
+            return _names(group[:count])
+    return ()
 
 
 def _enough(context: Context, spec: JobSpec, nodes: Sequence[Node], count: int) -> bool:
     return _fits(context, spec, nodes[:count])
-
-
-def _undrain(names: Sequence[str]) -> str:
-    if len(names) > 1:
-        return f"treadle nodes undrain NAME (for admins), of each of {listed(names, NAMED_MAX)}"
-    return f"treadle nodes undrain {names[0]} (for admins)" if names else ""
 
 
 def on_drained(context: Context, row: Job) -> str:
@@ -82,18 +80,15 @@ def on_drained(context: Context, row: Job) -> str:
     nodes = "node" if len(names) == 1 else "nodes"
     said = f"{nodes} {listed(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} drained"
     if row.only_because and not context.cluster.names.intersection(row.only_on):
-        said += f", and it ends there: {row.only_because}"
+        said += f"; it ends there: {row.only_because}"
     return said
 
 
-def why_away(context: Context, names: Sequence[str]) -> tuple[str, str]:
-    """Why none of these nodes takes jobs: a cause and a sentence; both are empty if one does."""
+def why_away(context: Context, names: Sequence[str]) -> str:
+    """Whether these nodes are drained or lost; empty if one of them takes jobs."""
     if any(node.name in names for node in context.cluster.nodes):
-        return "", ""
-    drained = [name for name in names if name in context.scheduler.drained]
-    cause, away = ("drained", drained) if drained else ("lost", list(names))
-    verb = "is" if len(away) == 1 else "are"
-    return cause, f"{listed(away, NAMED_MAX)} {verb} {cause}"
+        return ""
+    return "drained" if any(name in context.scheduler.drained for name in names) else "lost"
 
 
 def _lost(context: Context) -> tuple[Node, ...]:
@@ -101,13 +96,12 @@ def _lost(context: Context) -> tuple[Node, ...]:
     return tuple(each.node for each in context.lost if each.node.name not in there)
 
 
-def _called(context: Context, cause: str, nodes: Sequence[Node]) -> str:
-    """Nodes that others use are not lost, though they are taken for it."""
+def _not_used(context: Context, nodes: Sequence[Node]) -> str:
+    """Nodes that others use are not lost, though they are taken for it; empty if they are."""
     unused = {each.node.name: each for each in context.lost if each.is_unused}
-    if cause != "lost" or any(node.name not in unused for node in nodes):
-        return f"{cause}: {_names(nodes)}"
-    why = unused[nodes[0].name].why.partition(NOT_USED)[2]
-    return f"not used: {_names(nodes)} ({why})"
+    if not nodes or any(node.name not in unused for node in nodes):
+        return ""
+    return f"not used ({unused[nodes[0].name].why.partition(NOT_USED)[2]})"
 
 
 def _with(context: Context, more: Sequence[Node]) -> Cluster:
@@ -118,5 +112,5 @@ def _fits(context: Context, spec: JobSpec, more: Sequence[Node]) -> bool:
     return context.scheduler.policy.never_fits(spec, _with(context, more)) is None
 
 
-def _names(nodes: Sequence[Node]) -> str:
-    return listed([node.name for node in nodes], NAMED_MAX)
+def _names(nodes: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(node.name for node in nodes)

@@ -12,7 +12,6 @@ from treadle.control.api.context import Context
 from treadle.control.api.device_load import with_busy
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
-from treadle.control.api.last_reasons import LastReasons
 from treadle.control.api.load_history import job_history
 from treadle.control.api.machine_trouble import machine_trouble, nodes_trouble, unused_nodes
 from treadle.control.api.node_views import node_views
@@ -29,14 +28,13 @@ from treadle.control.api.queue_view import quotas_too_large
 from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
+from treadle.control.api.why import why
 from treadle.control.api.why_array import why_array, why_ended
-from treadle.control.api.why_waiting import Reasons, reasons, why
 from treadle.control.jobs import (
     JobRecord,
     record_of,
     stored_state,
 )
-from treadle.control.loop import worked_for
 from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeView
@@ -51,15 +49,10 @@ from treadle.wire.problems import (
     InvalidRequestError,
     NotFoundError,
     RequestError,
-    UnavailableError,
 )
 
 PAGE_MAX = 10_000
 SLICE = 200  # jobs that are listed before others get their turn: about 4 ms
-REASONS_MAX = 50  # jobs of one listing whose policy is asked, as many as `ps` shows
-REASONS_S = 0.05  # of the processor, for all of them
-WAIT_S = 0.5
-AGAIN_S = 1.0  # so long lists repeat a reason while others wait for answers
 
 
 class Queries:
@@ -71,7 +64,6 @@ class Queries:
         self.thinking = Thinking(context)
         self._snapshots = Snapshots()
         self._order = InOrder(context)
-        self._said = LastReasons()
         self._outputs = JobOutput(context)
 
     def listening(self, url: str, fingerprint: str = "") -> None:
@@ -137,52 +129,25 @@ class Queries:
         return await self._context.reads.ask(read)
 
     async def listed(self, records: Sequence[JobRecord]) -> list[JobView]:
-        """Views of these jobs; others get their turn in between.
-
-        While others wait for answers, a job of which one was given a moment ago is not asked about
-        again.
-        """
-        _, places = self._order.now()
-        queued = [record for record in records if record.id in places][:REASONS_MAX]
-        if self.thinking.busy:
-            given = self._said.at(self._context.clock.now(), within_s=AGAIN_S)
-            queued = [record for record in queued if record.id not in given]
-        known = await self._reasons(queued) if queued else {}
-        now = self._context.clock.now()
-        self._said.note(known, now)
-        before = self._said.at(now)
+        """Views of these jobs; others get their turn in between."""
         views: list[JobView] = []
         for first in range(0, len(records), SLICE):
             if first:
                 await asyncio.sleep(0)
-            views += listed(self._context, records[first : first + SLICE], places, known, before)
+            views += listed(self._context, records[first : first + SLICE])
         return views
 
     async def active_views(self, ids: Sequence[str]) -> tuple[JobView, ...]:
-        """Views of those among these that have not ended, without asking the policy anything."""
+        """Views of those among these that have not ended."""
         jobs, views = self._context.jobs, list[JobView]()
-        _, places = self._order.now()
-        before = self._said.at(self._context.clock.now())
         for first in range(0, len(ids), SLICE):
             if first:
                 await asyncio.sleep(0)
             part = [
                 jobs.records[each] for each in ids[first : first + SLICE] if each in jobs.records
             ]
-            views += listed(self._context, part, places, {}, before)
+            views += listed(self._context, part)
         return tuple(views)
-
-    async def _reasons(self, queued: Sequence[JobRecord]) -> Reasons:
-        """What `why` says of these; nothing if others ask for so much that it would take long."""
-        try:
-            return await self.thinking.about(
-                ("reasons", *(record.id for record in queued)),
-                lambda context: reasons(context, queued, worked_for(REASONS_S)),
-                within_s=WAIT_S,
-                short=True,
-            )
-        except UnavailableError:
-            return {}
 
     async def job(self, identity: str) -> JobDetail:
         record = await self.record(identity)
@@ -208,15 +173,15 @@ class Queries:
         measured = await job_history(self._context, record)
         return await with_progress(self._context, record, measured)
 
-    async def why(self, identity: str) -> Why:
+    async def why(self, identity: str, *, verbose: bool = False) -> Why:
         """Of a job, or of an array as a whole, each by its id or its name."""
         array = await array_called(self._context, identity)
         if array:
             return await self._why_array(array)
         record = await self.record(identity)
         return await self.thinking.about(
-            ("why", record.id),
-            lambda context: why(context, record),
+            ("why", record.id, verbose),
+            lambda context: why(context, record, verbose=verbose),
             names=(*record.after, *record.after_any),
         )
 
@@ -265,7 +230,6 @@ class Queries:
         return PolicyView(
             policy=charge.policy,
             placement=charge.placement,
-            worn=charge.wrapped,
             since_at=charge.since_at,
             error=charge.failing,
             warning=quotas_too_large(self._context),

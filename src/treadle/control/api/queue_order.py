@@ -9,7 +9,6 @@ from treadle.core.device_types import Nodes, devices_on
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
-from treadle.core.wording import free_of
 from treadle.policies.base.suited import places, usable_by
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
@@ -28,19 +27,6 @@ def free_devices(scheduler: Scheduler, job: Job | None = None) -> int:
         return sum(1 for device in free if device not in closed)
     shut = sum(1 for each in closed if each.node in nodes and free.holds((each,)))
     return sum(map(free.count_on, nodes)) - shut
-
-
-def free_elsewhere(scheduler: Scheduler, job: Job) -> dict[str, int]:
-    """Free devices of other types than a job has that it may go on with, by type."""
-    free, closed, cluster = scheduler.tenancy.free, scheduler.closed, scheduler.cluster
-    others = usable_by(job.spec, cluster, job.only_on) - _may_have(job, cluster)
-    found: dict[str, int] = {}
-    for node in cluster.nodes:
-        if node.name in others:
-            shut = sum(1 for each in closed if each.node == node.name and free.holds((each,)))
-            count = free.count_on(node.name) - shut
-            found[node.device_type] = found.get(node.device_type, 0) + count
-    return {each: count for each, count in found.items() if count}
 
 
 def device_count(scheduler: Scheduler, job: Job | None = None) -> int:
@@ -68,28 +54,6 @@ def all_devices(scheduler: Scheduler, job: Job | None = None) -> int:
     """How many devices there are, in drained nodes too; of one job, those that it may use."""
     drained = sum(node.device_count for node in _drained(scheduler, job))
     return device_count(scheduler, job) + drained
-
-
-def usable(scheduler: Scheduler, job: Job | None = None) -> int:
-    """How many devices are free or held; of one job, of those that it may use."""
-    drained, tenants = scheduler.drained, scheduler.tenancy.tenants
-    shut = sum(1 for device in closed_idle(scheduler, job) if device.node not in drained)
-    names = {node.name for node in _drained(scheduler, job)}
-    held = sum(1 for device in tenants if device.node in names) if names else 0
-    return device_count(scheduler, job) - shut + held
-
-
-def free_text(scheduler: Scheduler, job: Job | None = None, *, free: int | None = None) -> str:
-    """How many devices are free, as the end of a sentence; of one job, of those it may use."""
-    count = idle_devices(scheduler, job) if free is None else free
-    have = free_of(count, all_devices(scheduler, job), usable(scheduler, job))
-    return have + drained_text(scheduler, job)
-
-
-def drained_text(scheduler: Scheduler, job: Job | None = None) -> str:
-    """How many of all devices are in drained nodes, behind a count; empty if none are."""
-    count = sum(node.device_count for node in _drained(scheduler, job))
-    return f" ({count:,} in drained nodes)" if count else ""
 
 
 def _drained(scheduler: Scheduler, job: Job | None) -> list[Node]:

@@ -4,25 +4,21 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from treadle.control.api.briefs import Brief, Briefs
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import starts_of_all
 from treadle.control.api.queue_order import (
     all_devices,
     closed_idle,
-    drained_text,
     held_back,
     positions,
-    usable,
 )
-from treadle.control.api.why_waiting import reasons
-from treadle.control.loop import worked_for
 from treadle.core.job import Job, JobId
-from treadle.core.wording import are, devices, free_of, listed, sizes
+from treadle.core.wording import are, devices, listed, sizes
 from treadle.wire.jobs import StartEstimate
 from treadle.wire.queue import Fragmentation, NodeFree, QueuedJob, QueueView, TenantShare
 
 SHOWN = 100
-REASONS_S = 0.1  # of the processor
 NODES_MAX = 200
 NAMED_MAX = 4
 
@@ -32,12 +28,12 @@ def queue_view(context: Context) -> QueueView:
     scheduler = context.scheduler
     places = positions(scheduler)
     first, behind = list(places)[:SHOWN], held_back(scheduler)
-    records = [context.jobs.records[job] for job in first if job in context.jobs.records]
-    said = reasons(context, records, worked_for(REASONS_S))
+    records, briefs = context.jobs.records, Briefs(context)
+    reasons = {job: briefs.of(records[job], scheduler.jobs[job]) for job in first if job in records}
     starts = starts_of_all(context, first) if first else {}
     return QueueView(
         jobs=tuple(
-            _queued(context, job, place, starts.get(job), *said.get(job, ("", "")))
+            _queued(context, job, place, starts.get(job), reasons.get(job))
             for job, place in places.items()
             if place <= SHOWN
         ),
@@ -53,8 +49,7 @@ def _queued(
     job: JobId,
     place: int,
     start: StartEstimate | None,
-    cause: str,
-    because: str,
+    found: Brief | None,
 ) -> QueuedJob:
     spec = context.scheduler.jobs[job].spec
     record = context.jobs.records.get(job)
@@ -67,8 +62,9 @@ def _queued(
         place=place,
         asks=asks,
         start=start,
-        cause=cause,
-        because=because,
+        cause="" if found is None else found.reason.code,
+        numbers={} if found is None else dict(found.reason.numbers),
+        because="" if found is None else found.sentence,
     )
 
 
@@ -131,13 +127,13 @@ def fragmentation(context: Context) -> Fragmentation:
     free = Counter(d.node for d in scheduler.tenancy.free if d not in scheduler.closed)
     there = {node.name: node.device_count for node in scheduler.cluster.nodes}
     total, most = free.total(), max(free.values(), default=0)
-    text = free_of(total, all_devices(scheduler), usable(scheduler)) + drained_text(scheduler)
+    text = f"{total:,} of {devices(all_devices(scheduler))} free"
+    if away := all_devices(scheduler) - scheduler.cluster.device_count:
+        text += f", {away:,} on drained nodes"
     if total > most:
-        text += f", on {len(free)} nodes; a job on one node can have {devices(most)} at most"
+        text += f"; at most {most:,} on one node"
     if shut := closed_idle(scheduler):
-        names = listed(list(map(str, shut)), NAMED_MAX)
-        text += f"; {names} {are(len(shut))} idle and {'takes' if len(shut) == 1 else 'take'}"
-        text += " no new work"
+        text += f"; {listed(list(map(str, shut)), NAMED_MAX)} {are(len(shut))} closed"
     ordered = sorted(free.items(), key=lambda item: (-item[1], item[0]))
     return Fragmentation(
         free=total,

@@ -148,8 +148,8 @@ class LiveService:
     async def job_history(self, identity: str) -> JobHistory:
         return await self._queries.history(identity)
 
-    async def why(self, identity: str) -> Why:
-        return await self._queries.why(identity)
+    async def why(self, identity: str, *, verbose: bool = False) -> Why:
+        return await self._queries.why(identity, verbose=verbose)
 
     async def why_not(self, identity: str, device: str) -> WhyNot:
         return await self._looks.why_not(identity, device)

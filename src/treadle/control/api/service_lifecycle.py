@@ -128,7 +128,6 @@ class Life:
             await asyncio.wait_for(self._write_progress(), LEAVE_WITHIN_S)
             await self._disk.keep()
         await self._disk.close()
-        self._decisions.close()
         self._fragmented.close()
         for task in self._tasks:
             task.cancel()

@@ -4,8 +4,7 @@ To explain a wait or to try a submission takes simulations, and with ten thousan
 take up to seconds. On the event loop nothing else would be answered meanwhile. So the scheduler is
 copied there (0.5 ms with 10,000 jobs, since its rows are values) and asked here. What else an
 answer looks through is copied with it: the loop goes on changing the originals. One thread is
-enough: Python runs one at a time, and more of them would only take more turns from the loop. Short
-questions go before long ones: a list does not wait for everybody's simulations.
+enough: Python runs one at a time, and more of them would only take more turns from the loop.
 
 The same question about the same state is answered once. Everything that changes the state is a step
 that is committed, so the number of steps names it; since time passes too, an answer is used again
@@ -34,8 +33,7 @@ class Thinking:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._thread = DaemonThreads(1, "thinking")
-        self._short: deque[Callable[[], None]] = deque()
-        self._long: deque[Callable[[], None]] = deque()
+        self._work: deque[Callable[[], None]] = deque()
         self._version: Hashable = None
         self._frozen = context
         self._answers: dict[Hashable, asyncio.Future[Any]] = {}
@@ -47,12 +45,10 @@ class Thinking:
         *,
         names: Iterable[str] = (),
         within_s: float = WITHIN_S,
-        short: bool = False,
     ) -> Answer:
         """What `compute` makes of the present state; `question` says what else it depends on.
 
         names: jobs and arrays whose states it asks for. within_s: how long to wait for it.
-        short: it is computed before all that are not.
         """
         version = self._now()
         if version != self._version:
@@ -61,7 +57,7 @@ class Thinking:
         found = self._answers.get(question)
         if found is None:
             frozen = self._frozen.knowing(names, self._context.jobs)
-            found = asyncio.wrap_future(self._computing(compute, frozen, short=short))
+            found = asyncio.wrap_future(self._computing(compute, frozen))
             found.add_done_callback(_seen)  # The one who asks may have gone away.
             self._answers[question] = found
         await asyncio.wait({found}, timeout=within_s)
@@ -73,17 +69,10 @@ class Thinking:
         answer: Answer = found.result()
         return answer
 
-    @property
-    def busy(self) -> bool:
-        """Others have asked, and wait."""
-        return bool(self._short or self._long)
-
     def close(self) -> None:
         self._thread.shutdown()
 
-    def _computing(
-        self, compute: Callable[[Context], Answer], frozen: Context, *, short: bool
-    ) -> "Future[Answer]":
+    def _computing(self, compute: Callable[[Context], Answer], frozen: Context) -> "Future[Answer]":
         future: Future[Answer] = Future()
 
         def work() -> None:
@@ -93,14 +82,14 @@ class Thinking:
                 except BaseException as error:  # it is raised where the future is awaited
                     future.set_exception(error)
 
-        (self._short if short else self._long).append(work)
+        self._work.append(work)
         self._thread.submit(self._next)
         return future
 
     def _next(self) -> None:
         """One piece of work, in the thread."""
         self._context.condition.orders.rest()
-        (self._short or self._long).popleft()()
+        self._work.popleft()()
 
     def _now(self) -> Hashable:
         """What the answers depend on; if it is the same, so are they."""

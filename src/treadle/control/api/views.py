@@ -1,19 +1,21 @@
 """Jobs as people see them: from the record and, until the job ends, from the scheduler's row."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from treadle.control.api.briefs import Brief, Briefs
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, held_s, progress_of
 from treadle.control.api.queue_order import held_devices
-from treadle.control.api.why_ended import advised, how_it_ended
+from treadle.control.api.sentences import clause
+from treadle.control.api.why_ended import advised, ended_reason
 from treadle.control.api.why_holding import beside
-from treadle.control.api.why_waiting import ENDING, Reasons, brief, reason
 from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
 from treadle.control.loop import wall
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
+from treadle.core.reasons import Reason
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import JobDetail, JobView, State, in_short
 
@@ -21,52 +23,37 @@ _ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 
 
 def job_view(context: Context, record: JobRecord) -> JobView:
-    """One job, with the policy's own reason why it waits."""
-    row = context.row(record.id)
-    if row is None:
-        return _ending(context, record)
-    found = reason(context, record, row)
-    return _view(context, record, row, found.cause, found.because)
+    """One job."""
+    (view,) = listed(context, [record])
+    return view
 
 
-def listed(
-    context: Context,
-    records: Sequence[JobRecord],
-    places: Mapping[JobId, int],
-    known: Reasons,
-    before: Reasons,
-) -> list[JobView]:
-    """Many jobs, with the reasons that are known, and for the others with those that are cheap.
-
-    before: what was known a moment ago.
-    """
+def listed(context: Context, records: Sequence[JobRecord]) -> list[JobView]:
+    """Many jobs, each with its reason."""
     views = []
     rows = [context.row(record.id) for record in records]
     if sum(row is not None and row.phase in _ON_THE_WAY for row in rows) > 1:
         context = context.for_many()
+    briefs = Briefs(context)
     for record, row in zip(records, rows, strict=True):
         if row is None:
-            views.append(_ending(context, record))
+            views.append(_ending(context, record, briefs))
         else:
-            waits = row.phase is Phase.WAITING
-            found = known.get(record.id) if waits else None
-            found = found or brief(
-                context, record, row, queued=record.id in places, before=before.get(record.id)
-            )
-            views.append(_view(context, record, row, *found))
+            views.append(_view(context, record, row, briefs.of(record, row)))
     return views
 
 
-def _ending(context: Context, record: JobRecord) -> JobView:
+def _ending(context: Context, record: JobRecord, briefs: Briefs) -> JobView:
     """A job that has ended, or is about to."""
     view = ended_view(record)
     state = context.jobs.shown_state(record)
     if state.ended:
         return view
-    return replace(view, state=state, cause=ENDING[0], because=ENDING[1], ended_at=None, code=None)
+    code, sentence = briefs.of(record, None)
+    return replace(view, state=state, cause=code.code, because=sentence, ended_at=None, code=None)
 
 
-def _view(context: Context, record: JobRecord, row: Job, cause: str, because: str) -> JobView:
+def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobView:
     devices = tuple(map(str, held_devices(context.scheduler, row)))
     runs_s = held_s(context, record)
     return JobView(
@@ -76,8 +63,11 @@ def _view(context: Context, record: JobRecord, row: Job, cause: str, because: st
         uid=record.uid,
         tenant=record.tenant,
         state=record.state,
-        cause=cause,
-        because=because,
+        cause=found.reason.code,
+        numbers=dict(found.reason.numbers),
+        because=found.sentence,
+        preempted_for=record.preempted_for,
+        preempted_at=record.preempted_at,
         devices=devices,
         beside=beside(context, row),
         plan=_plan(record, row),
@@ -111,6 +101,7 @@ def _plan(record: JobRecord, row: Job) -> str:
 
 def ended_view(record: JobRecord) -> JobView:
     failure = record.failure if record.state is State.FAILED else None  # It may have been retried.
+    found = ended_reason(record)
     return JobView(
         id=record.id,
         name=record.name,
@@ -118,8 +109,9 @@ def ended_view(record: JobRecord) -> JobView:
         uid=record.uid,
         tenant=record.tenant,
         state=record.state,
-        cause=str(record.state).lower() if failure is None else failure.rule,
-        because=_ended_because(record) if failure is None else failure.sentence,
+        cause=found.code if failure is None else failure.rule,
+        numbers=dict(found.numbers),
+        because=_ended_because(record, found),
         used=record.devices,
         sizes=record.sizes,
         priority=record.priority,
@@ -142,10 +134,11 @@ def ended_view(record: JobRecord) -> JobView:
     )
 
 
-def _ended_because(record: JobRecord) -> str:
-    """What ended it from outside."""
-    outside = record.state in (State.TIMEOUT, State.CANCELLED)
-    return how_it_ended(record).because if outside else ""
+def _ended_because(record: JobRecord, found: Reason) -> str:
+    """What failed, or what ended it from outside."""
+    if record.state is State.FAILED:
+        return "" if record.failure is None else record.failure.sentence
+    return "" if record.state is State.SUCCEEDED else clause(found)
 
 
 def enforced_limits(context: Context) -> tuple[str, ...]:
@@ -166,7 +159,8 @@ class Kept(NamedTuple):
 
 def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
     """Everything about a job."""
-    attempts = {row.number: attempt_of(row.body) for row in kept.attempts}
+    attempts = {each.number: attempt_of(each.body) for each in kept.attempts}
+    row = context.row(record.id)
     for a in context.jobs.open_of(record.id):
         view = attempt_of(a.body)
         company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
@@ -200,5 +194,6 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         changes=record.changes,
         uses_train=record.uses_train or bool(record.elastic),
         stall_s=record.stall_s,
+        restart_s=0.0 if row is None else row.spec.profile.restart_s,
         again=submit_again(record),
     )

@@ -1,81 +1,61 @@
 """Why a job is not on a device: what is true of the device first, then of the job."""
 
 from treadle.control.api.context import Context
-from treadle.control.api.why_holding import NAMED_MAX
-from treadle.control.api.why_waiting import reason
+from treadle.control.api.reasons import because
+from treadle.control.api.sentences import Said
+from treadle.control.api.why import reason
 from treadle.control.jobs import JobRecord
 from treadle.core.cluster import Device
 from treadle.core.device_types import has_memory, may_use
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import devices, named_jobs, span
+from treadle.core.reasons import Reason
 from treadle.wire.decisions import WhyNot
 from treadle.wire.problems import UnknownNameError
 
 
 def why_not(context: Context, record: JobRecord, name: str) -> WhyNot:
-    device = _device(context, name)
-    cause, because = _found(context, record, device)
-    return WhyNot(job=record.id, device=str(device), cause=cause, because=because)
+    said, device, row = Said(context), _device(context, name), context.row(record.id)
+    found = because("ending") if row is None else _found(context, row, device)
+    sentence = said.sentence(found)
+    if row is not None and found.code == "not-yet":  # What keeps it from any device is the answer.
+        found = reason(context, record, row)
+        sentence = f"{sentence}, and the job waits: {said.sentence(found)}"
+    numbers = dict(found.numbers)
+    shown = str(device)
+    return WhyNot(job=record.id, device=shown, code=found.code, numbers=numbers, sentence=sentence)
 
 
-def _found(context: Context, record: JobRecord, device: Device) -> tuple[str, str]:
-    scheduler = context.scheduler
-    row = context.row(record.id)
-    if row is None:
-        return "ended", f"it has ended ({str(context.jobs.shown_state(record)).lower()})"
+def _found(context: Context, row: Job, device: Device) -> Reason:
+    scheduler, shown = context.scheduler, str(device)
     if row.allocation is not None and device in row.allocation.devices:
-        since = span(context.clock.now() - row.since_at)
-        return "there", f"it is on {device}, and has been {row.phase} for {since}"
+        since_s = context.clock.now() - row.since_at
+        return because("there", device=shown, phase=str(row.phase), since_s=since_s)
     if device in scheduler.closed:
-        fact = context.closed.get(device)
-        cause = fact.cause if fact is not None and fact.cause else "closed"
-        return cause, f"{device} takes no new work: {scheduler.closed[device]}"
-    if unlike := _other_type(context, row, device):
-        return "type", unlike
-    tenants = list(scheduler.tenancy.tenants.get(device, {}).values())
-    finding = reason(context, record, row)
-    text = f"{device} is free"
-    if tenants:
-        text = f"{device} is held by {named_jobs(tenants, NAMED_MAX)}"
-        if not finding.never and (alone := _apart(context, row)):
-            text += f"; {alone}"
+        return because("device-closed", device=shown, because=scheduler.closed[device])
+    if unlike := _unlike(context, row, device):
+        return unlike
+    jobs = tuple(scheduler.tenancy.tenants.get(device, {}).values())
+    exclusive = row.spec.exclusive
     if row.phase is Phase.WAITING:
-        return finding.cause, f"{text}, and the job waits: {finding.because}"
-    if row.allocation is None:
-        return "stopping", f"{text}, and the job is being stopped"
-    own = ", ".join(map(str, row.allocation.devices[:NAMED_MAX]))
-    if row.size > NAMED_MAX:
-        own += ", ..."
-    return "elsewhere", f"{text}; the job has {devices(row.size)} ({own}): {finding.because}"
+        return because("not-yet", device=shown, jobs=jobs, exclusive=exclusive)
+    own = () if row.allocation is None else tuple(map(str, row.allocation.devices))
+    return because("elsewhere", device=shown, jobs=jobs, devices=own, exclusive=exclusive)
 
 
-def _apart(context: Context, row: Job) -> str:
-    """Why it does not join those that run, where the policy says so."""
-    if row.spec.exclusive:
-        return "the job is exclusive and shares with none"
-    if row.phase is not Phase.WAITING:
-        return ""
-    scheduler = context.scheduler
-    return ""
-
-
-def _other_type(context: Context, row: Job, device: Device) -> str:
+def _unlike(context: Context, row: Job, device: Device) -> Reason | None:
+    """That the job cannot use such a device, or not this node."""
     node = next(node for node in context.cluster.nodes if node.name == device.node)
     if row.only_on and node.name not in row.only_on:
-        if row.only_on == row.spec.nodes:
-            return f"its shell is on {', '.join(row.only_on[:NAMED_MAX])}"
-        return f"its files are on {', '.join(row.only_on[:NAMED_MAX])} and cannot be copied"
-    needs = row.spec.device_memory_gib
+        shell = row.only_on == row.spec.nodes
+        return because("files", device=str(device), nodes=row.only_on, shell=shell)
     if may_use(row, node):
-        return ""
-    if has_memory(node, needs):
-        words = " or ".join(row.spec.device_types)
-        return f"{device} is of type {node.device_type}, and the job asks for {words}"
-    return (
-        f"it needs {needs:g} GiB of each GPU's memory and {device} has "
-        f"{node.device_memory_gib:g} GiB"
-    )
+        return None
+    needs, has = row.spec.device_memory_gib, node.device_memory_gib
+    if not has_memory(node, needs):
+        return because("other-memory", device=str(device), has_gib=has, asked_gib=needs)
+    asked = " or ".join(row.spec.device_types)
+    return because("other-type", device=str(device), has=node.device_type, asked=asked)
 
 
 def _device(context: Context, name: str) -> Device:

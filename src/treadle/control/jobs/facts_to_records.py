@@ -23,6 +23,7 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
+from treadle.control.jobs.preemptions import note_preemption
 from treadle.control.jobs.records import JobRecord, progress_of, records_from, state_of_phase
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
@@ -106,7 +107,7 @@ class Reducer:
             self._learner.profiles.forget(record.id)
             self._over(record, self._scheduler.ended[record.id], moment_of(end, at))
         for action in actions:
-            self._ordered(action, now)
+            self._ordered(action, now=now, at=at)
         follow_company(self._jobs, self._scheduler, self._moves)
         self._moves.clear()
         touched = dict.fromkeys([*map(job_of, facts), *(action.job for action in actions)])
@@ -368,13 +369,16 @@ class Reducer:
 
     # -- orders ---------------------------------------------------------------------------------
 
-    def _ordered(self, action: Action, now: float) -> None:
+    def _ordered(self, action: Action, *, now: float, at: float) -> None:
         """An order that launches processes begins an attempt."""
         record = self._jobs.records.get(action.job)
-        if record is not None:
-            stops, launches = not isinstance(action, Start), not isinstance(action, Stop)
-            self._learner.seen.ordered(record.id, now, stops=stops, launches=launches)
-        if record is None or isinstance(action, Stop):
+        if record is None:
+            return
+        stops, launches = not isinstance(action, Start), not isinstance(action, Stop)
+        self._learner.seen.ordered(record.id, now, stops=stops, launches=launches)
+        asked = record.cancelled or action.job in self._scheduler.blocked
+        note_preemption(record, action, at, asked=asked)
+        if isinstance(action, Stop):
             return
         size = len(action.allocation.devices)
         record.resizing = bool(record.size) and record.size != size

@@ -88,6 +88,9 @@ class JobRecord:
     devices: tuple[str, ...] = ()  # those of the newest attempt that ran
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
+    preempted_at: float | None = None  # since when it waits to resume; None: it was not preempted
+    preempted_for: JobId = ""  # the job that got its devices; empty: none is known
+    shrunk_for: JobId = ""  # the job that got some of them
     began_s: float | None = None  # when the newest attempt began, by the run's own clock
     lost_s: float | None = None  # when a node of it was lost: it counts as having run until then
     ran_s: float = 0.0  # seconds of attempts that have ended

@@ -391,6 +391,11 @@ def name_by_default(command: Sequence[str]) -> str:
     return "job" if not found or is_identity(found) else found
 
 
+def given_name(record: JobRecord) -> str:
+    """What its user called a job; empty if it has a name by default."""
+    return "" if record.name == name_by_default(record.command) else record.name
+
+
 def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, ...]:
     """What to say of limits that no node enforces."""
     wanted = (("memory", request.memory_gib), ("cpus", request.cpus))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
@@ -11,11 +12,6 @@ from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span, mix
 
 COVERAGE = 0.8
 EDGE = 1.02  # no two runs take exactly as long
-OWN_STEPS = "steps left at the present speed"
-STOPS_EARLY = f"{OWN_STEPS}, or as soon as runs of the same command"
-GOES_ON = f"{OWN_STEPS}, or as late as runs of the same command"
-BY_STEPS = (OWN_STEPS, STOPS_EARLY, GOES_ON)  # at a speed that was measured
-FIRST_STEPS = "steps left at the speed of its first steps"
 SPEED_DOUBT = 0.5  # relative error of a speed that was just measured; it falls as 1 / sqrt(time)
 SPEED_DOUBT_MIN = 0.05
 EARLY = 2.0  # times as long as such runs: more than a slower machine would explain
@@ -66,6 +62,30 @@ class Expectation:
         return replace(self, source=Source.ITS_USER, length=length, levels=PLAIN, known=True)
 
 
+class Basis(StrEnum):
+    """What the time that is left of a job is based on."""
+
+    STEPS = "steps"  # that are left, at the speed that was measured
+    STOPS_EARLY = "stops early"  # the same, or as soon as runs of its command
+    GOES_ON = "goes on"  # the same, or as late as runs of its command
+    FIRST_STEPS = "first steps"  # no speed was measured yet
+    OTHER_SIZE = "other size"  # steps left, at the speed expected of a size that was not measured
+    RUNS = "runs"  # of jobs like it
+    USER = "user"
+    NOTHING = "nothing"
+
+
+MEASURED = (Basis.STEPS, Basis.STOPS_EARLY, Basis.GOES_ON)
+OWN_STEPS = (*MEASURED, Basis.FIRST_STEPS, Basis.OTHER_SIZE)
+_SAID = {
+    Basis.STEPS: "from its steps",
+    Basis.STOPS_EARLY: "from its steps and earlier runs, which stopped sooner",
+    Basis.GOES_ON: "from its steps and earlier runs, which took longer",
+    Basis.FIRST_STEPS: "from its first steps",
+    Basis.OTHER_SIZE: "from its steps at another size",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Remaining:
     """What is left of a job."""
@@ -73,7 +93,12 @@ class Remaining:
     span: Span
     mean_s: float
     known: bool
-    because: str  # what it rests on, for people
+    basis: Basis
+    because: str = ""  # the basis, for people
+
+    @classmethod
+    def by_steps(cls, span: Span, mean_s: float, basis: Basis) -> "Remaining":
+        return cls(span, mean_s, known=True, basis=basis, because=_SAID[basis])
 
 
 def remaining(
@@ -86,18 +111,19 @@ def remaining(
         if _stops_early(expected, age_s, span):
             either = Span(expected.left(age_s).low_s, span.high_s, COVERAGE)
             usual_s = expected.after(age_s).mean()
-            return Remaining(either, usual_s, known=True, because=STOPS_EARLY)
+            return Remaining.by_steps(either, usual_s, Basis.STOPS_EARLY)
         if _runs_on(expected, age_s, span):
             either = Span(span.low_s, expected.left(age_s).high_s, COVERAGE)
             usual_s = expected.after(age_s).mean()
-            return Remaining(either, usual_s, known=True, because=GOES_ON)
-        return Remaining(span, mean_s, known=True, because=OWN_STEPS)
+            return Remaining.by_steps(either, usual_s, Basis.GOES_ON)
+        return Remaining.by_steps(span, mean_s, Basis.STEPS)
     first = None if said is None or not _is_far(expected) else _by_first_steps(said)
     if first is not None:
         mean_s, span = first
-        return Remaining(span, mean_s, known=True, because=FIRST_STEPS)
+        return Remaining.by_steps(span, mean_s, Basis.FIRST_STEPS)
     mean_s = expected.after(age_s).mean()
-    return Remaining(expected.left(age_s), mean_s, expected.known, _because(expected))
+    basis = _BASES.get(expected.source, Basis.RUNS)
+    return Remaining(expected.left(age_s), mean_s, expected.known, basis, _because(expected))
 
 
 def _goes_on(expected: Expectation, said: LastProgress) -> bool:
@@ -177,23 +203,23 @@ def _by_first_steps(said: LastProgress) -> tuple[float, Span] | None:
     return (low_s * high_s) ** 0.5, Span(low_s, high_s, COVERAGE)
 
 
+_BASES = {Source.ITS_USER: Basis.USER, Source.NOTHING: Basis.NOTHING}
+_OF = {
+    Source.SAME_COMMAND: "{runs} of this command",
+    Source.SAME_NEEDS: "{similar}",
+    Source.ALIKE: "{similar}",
+    Source.SAME_SCRIPT: "{runs} of this script",
+    Source.SAME_USER: "{runs} of this user",
+    Source.EVERYTHING: "{runs} on this machine",
+    Source.ITS_USER: "its user's estimate",
+}
+
+
 def _because(expected: Expectation) -> str:
-    runs = "1 run" if expected.runs == 1 else f"{expected.runs} runs"
-    if not expected.runs:
-        runs = "the steps of a run"  # None has ended, and one said how many steps it has.
-    match expected.source:
-        case Source.SAME_COMMAND:
-            return f"{runs} of the same command"
-        case Source.SAME_NEEDS | Source.ALIKE:
-            differ = "differs" if expected.runs <= 1 else "differ"
-            return f"{runs} that {differ} in numbers or paths"
-        case Source.SAME_SCRIPT:
-            return f"{runs} of a script or program of the same name"
-        case Source.SAME_USER:
-            return f"{runs} of the same user"
-        case Source.EVERYTHING:
-            return f"{runs} on this machine"
-        case Source.ITS_USER:
-            return "its user's estimate"
-        case Source.NOTHING:
-            return "nothing has run here yet"
+    if expected.source is Source.NOTHING:
+        return "nothing has run here yet"
+    count, plural = expected.runs, "" if expected.runs == 1 else "s"
+    runs, similar = f"{count} run{plural}", f"{count} similar run{plural}"
+    if not count:  # None has ended, and one said how many steps it has.
+        runs, similar = "the steps of a run", "the steps of a similar run"
+    return "from " + _OF[expected.source].format(runs=runs, similar=similar)

@@ -113,6 +113,6 @@ function WhyNot({ first }) {
     </form>
     <div class="why-answer" role="status">${answer?.isAsking && "Asking…"}
       ${answer?.problem && html`<p class="problem"><b>Job ${visible(answer.job)} and ${visible(answer.device)}:</b> ${answer.problem.sentence}</p>`}
-      ${answer?.because && html`<p><b>Job ${visible(answer.job)} and ${visible(answer.device)}: ${answer.cause}.</b> ${visible(answer.because)}</p>`}</div>
+      ${answer?.sentence && html`<p><b>Job ${visible(answer.job)} and ${visible(answer.device)}: ${answer.code}.</b> ${visible(answer.sentence)}</p>`}</div>
   <//></div>`;
 }

@@ -78,6 +78,7 @@ function Facts({ job, detail }) {
     job.end?.known && ["Ends in", html`<span title=${visible(job.end.because)}>${range(job.end.low_s, job.end.high_s)}</span>`],
     ["Submitted", moment(job.submitted_at)],
     job.started_at && ["Waited", span(job.started_at - job.submitted_at)],
+    job.preempted_at && ["Preempted", html`${span(at - job.preempted_at)} ago${job.preempted_for && html` for <${JobLink} id=${job.preempted_for} />`}`],
     running ? ["Since its start", span(at - job.started_at)] : job.running_s > 0 && ["Ran", span(job.running_s)],
     job.ended_at && ["Ended", html`${moment(job.ended_at)}${job.code !== null && html` <span class="quiet">exit status ${job.code}</span>`}`],
     job.attempts > 1 && ["Attempts", job.attempts],

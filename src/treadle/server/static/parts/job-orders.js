@@ -12,8 +12,8 @@ const IDS_MAX = 1000; // in one request
 const NAMED_MAX = 5;
 // Which jobs an order is for: one that runs and cannot resume would lose its work by being held,
 // and what its array or a job before it holds back is not released by its user.
-const isHeld = (job) => job.cause === "held" || (job.state === "HELD" && !["array", "dependency"].includes(job.cause));
-const isBroken = (job) => job.cause === "dependency" && job.because.includes("never");
+const isHeld = (job) => job.cause === "held" || (job.cause === "leaving" && job.numbers.by === "user") || (job.state === "HELD" && !["array", "dependency"].includes(job.cause));
+const isBroken = (job) => job.cause === "broken";
 const VERBS = {
   cancel: { ask: "Cancel", done: "cancelled", can: () => true, body: "Processes are asked to stop, and are killed when the grace time is over. This cannot be undone.", danger: true },
   hold: { ask: "Hold", done: "held", can: (job) => !isHeld(job) && job.state !== "STOPPING" && (job.resumable || !job.devices.length), none: "No such job can be held without a loss", body: "A job that waits does not start until it is released." },

@@ -16,20 +16,23 @@ export function Reasons({ id, turn, waiting, active }) {
   if (!why) return null;
   const { estimate } = why;
   const [first, last] = estimate?.orders ?? [estimate?.order, estimate?.order];
-  const more = [...why.evidence, why.company && `it joins no running job: ${why.company}`, why.reservation].filter(Boolean);
-  if (!why.because && !more.length) return null;
+  const resumes = why.code === "preempted";
+  const when = estimate && (range(estimate.earliest_s, estimate.latest_s) || "unknown");
+  if (!why.sentence && !why.details.length) return null;
   return html`<section class="card reasons ${why.never ? "never" : ""}" aria-label="Why">
     <h2>${waiting ? "Why it waits" : "Why"}</h2>
-    <p class="because">${sentence(why.because)}</p>
-    ${more.length > 0 && html`<ul>${more.map((each) => html`<li>${sentence(each)}</li>`)}</ul>`}
+    <p class="because" data-code=${why.code}>${sentence(why.sentence)}</p>
     <dl>
+      ${why.details.map(([label, text]) => html`<dt key=${label}>${capital(label)}</dt><dd>${visible(text)}</dd>`)}
       ${why.change && html`<dt>What would help</dt><dd>${visible(why.change)}</dd>`}
       ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}${first && (first !== why.position || last !== first) && `, ${asked([...new Set([first, last])])} in the order of starts`}</dd>`}
-      ${estimate && html`<dt>Starts in</dt><dd>${range(estimate.earliest_s, estimate.latest_s) || "unknown"}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
+      ${estimate && html`<dt>${resumes ? "Resumes in" : "Starts in"}</dt><dd>${when}${why.freed_by.length > 0 && `, when ${visible(why.freed_by.join(", "))} ${why.freed_by.length > 1 ? "end" : "ends"}`}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
       ${waiting && why.length?.known && html`<dt>Takes</dt><dd>${range(why.length.low_s, why.length.high_s)}${doubt(why.length)}<span class="quiet"> · ${visible(why.length.because)}</span></dd>`}
     </dl>
   </section>`;
 }
+
+const capital = (text) => visible(text.slice(0, 1).toUpperCase() + text.slice(1));
 
 const doubt = ({ coverage }) => (coverage ? ` (${Math.round(coverage * 10)} of 10 such ranges hold)` : "");
 

@@ -55,7 +55,7 @@ export function Timeline({ id, company }) {
 }
 
 function Entry({ event, before, because }) {
-  const what = event.kind === "AttemptEnded" ? `${event.kind} ${endOf(event.text)}` : event.kind;
+  const what = event.kind === "AttemptEnded" ? `${event.kind} ${endOf(event.body)}` : event.kind;
   const kind = KINDS.find(([test]) => test.test(what))?.[1] ?? "other";
   const pause = before ? event.at - before.at : 0;
   return html`<li class=${kind} title=${visible(event.kind)}>
@@ -65,7 +65,10 @@ function Entry({ event, before, because }) {
   </li>`;
 }
 
-const endOf = (text) => (/ failed\b/.test(text) ? "Failed" : / finished$/.test(text) ? "Finished" : "");
+const endOf = ({ how, code, node_lost: lost }) => {
+  if (how === "exited" && code === 0) return "Finished";
+  return lost || ["stopped", "machine-error", "replaced", "time-limit"].includes(how) ? "" : "Failed";
+};
 
 async function readEvents(id) {
   const first = await get("/events", { job: id, limit: READ_MAX });
