@@ -56,10 +56,15 @@ class Asking:
 
     def ask(self, level: Level) -> None:
         """Settle what the policy decides about a level, on what higher ones left."""
+        made_way = [
+            job for job in self._holding if self._levels[job.id] == level and self._waits(job.id)
+        ]
         for pool, members in self._pools:
             mine = self._shown(level, members)
             if mine:
                 self._ask_about(level, pool, mine)
+        for job in made_way:  # for higher levels: they go on where devices are free
+            self._plan.start_somewhere(job)
         self._start_in_parts(level)
         if len(self._pools) > 1:
             self._start_elsewhere(level)
@@ -122,7 +127,7 @@ class Asking:
         self.until = min(self.until, schedule.valid_until)
         changes = dict(schedule.changes)
         if self._policy.shares:
-            for name in short_of_cores(self._plan, changes):
+            for name in short_of_cores(self._plan, changes, lower):
                 del changes[name]
         if not changes and self._several:
             self.quiet[question] = (sight, schedule.valid_until)
@@ -146,6 +151,7 @@ class Asking:
             and (members is None or job.id in members)
             and job.id not in self._aside
             and job.id not in self._eligible.fixed
+            and (job.allocation is None or self._plan.has(job.id) is not None)
         }
         return found if self._policy.shares else found - self._grouped(found)
 

@@ -146,6 +146,8 @@ class Plan:
         """Whether these jobs were given what the policy chose, or as much elsewhere."""
         if not self._moved.isdisjoint(devices):  # One before it was moved there.
             return len(members) == 1 and self._elsewhere(*members[0], lower)
+        if len(members) == 1 and lower and not self.room.is_free(devices):
+            return self._elsewhere(*members[0], lower)  # Others may be better to stop.
         if len(members) == 1 and self._is_better_elsewhere(*members[0]):
             return True
         gone = self._make_way(devices, lower, members[0][0].id)
@@ -228,11 +230,13 @@ class Plan:
     ) -> tuple[Device, ...] | None:
         """Stop as few of the victims as let so many devices be had; none if all are too few.
 
-        Those that began last go first.
+        The last in the policy's order go first.
         """
-        rows = self.snapshot.jobs
-        held = [rows[name] for name in victims if self.has(name) is not None]
-        held.sort(key=lambda each: (-each.begun_at, each.id))
+        held = [
+            each
+            for each in self.snapshot.holding()
+            if each.id in victims and self.has(each.id) is not None
+        ]
         before = {each.id: self.has(each.id) for each in held}
         found, gone = None, list[Job]()
         for each in held:

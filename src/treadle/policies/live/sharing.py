@@ -15,7 +15,7 @@ that ran out of device memory beside others runs again first, and alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 
 from treadle.core.allocation import Allocation
@@ -154,14 +154,16 @@ def _runs_on(plan: Plan, job: Job, devices: tuple[Device, ...], visible: set[Job
     return runs and job.id not in plan.changes and held is not None and held.devices == devices
 
 
-def short_of_cores(plan: Plan, changes: Mapping[JobId, Allocation | None]) -> list[JobId]:
+def short_of_cores(
+    plan: Plan, changes: Mapping[JobId, Allocation | None], lower: Iterable[JobId]
+) -> list[JobId]:
     """Starts beside other jobs for which a node has too few cores.
 
     A policy that forms groups itself looks at the cores of a group, and not at those of a node.
     """
     rows = plan.snapshot.jobs
     begun = {i: new for i, new in changes.items() if new is not None and not rows[i].allocation}
-    others = {**changes, **dict.fromkeys(begun)}
+    others = {**plan.changes, **dict.fromkeys(lower), **changes, **dict.fromkeys(begun)}
     held = [others.get(name, row.allocation) for name, row in rows.items()]
     taken = {device for old in held if old is not None for device in old.devices}
     cores, found = Cores(plan.snapshot, others), list[JobId]()
