@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tests.control.daemons import Daemon
 
-_TIME = r"\d+(?:\.\d+)? ?(?:s|min|m|h)(?:\d\ds)?\b"
+_TIME = r"(?:\d+(?:\.\d+)?-)?\d+(?:\.\d+)? ?(?:s|min|m|h)(?:\d\ds)?\b"
 _UNSTEADY = (
-    (re.compile(rf"(?:at once|within {_TIME}|in about {_TIME}|in {_TIME} to {_TIME})"), "<in>"),
+    (re.compile(rf"(?:at once|within {_TIME}|in (?:about |up to )?{_TIME})"), "<in>"),
     (re.compile(rf"(?:(?:about|up to) {_TIME}|less than 1s)"), "<t>"),
     (re.compile(rf"(?:{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"), "<t>"),
     (re.compile(r"\ba moment\b"), "<t>"),

@@ -122,14 +122,14 @@ def test_wait_ends_as_the_first_job_that_did_not_succeed(capsys) -> None:
         views=[
             job("1", State.SUCCEEDED, name="ok"),
             job("2", State.FAILED, code=3, because="a bug"),
-            job("3", State.CANCELLED, because="by anna"),
+            job("3", State.CANCELLED, because="cancelled by anna"),
             job("4", State.TIMEOUT),
         ]
     )
     assert treadle(client, "wait", "1", "3", "2", "4") == 103
     assert capsys.readouterr().out == (
         "job 1 (ok) succeeded\n"
-        "job 3 was cancelled: by anna\n"
+        "job 3 was cancelled by anna\n"
         "job 2 failed with exit code 3: a bug\n"
         "job 4 reached its time limit\n"
     )

@@ -329,7 +329,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     assert capsys.readouterr().out == (
         "would wait; nothing was submitted\n"
         "  devices  1,2,4\n"
-        "  start    in 1m to 2m (4 runs)\n"
+        "  start    in 1-2 min (4 runs)\n"
         "  command  python 'my train.py'\n"
         f"  workdir  {tmp_path}\n"
         "  limit    2h\n"

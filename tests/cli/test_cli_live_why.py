@@ -136,7 +136,7 @@ def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
     )  # fmt: skip
     assert treadle(ValueClient(views=members, whys={"13": answer}), "why", word) == 0
     assert capsys.readouterr().out == (
-        "array 13 (3 jobs left): 1 running, 2 waiting\n  ends      in 60 s to 5 min (from 3 runs)\n"
+        "array 13 (3 jobs left): 1 running, 2 waiting\n  ends      in 1-5 min (from 3 runs)\n"
     )
 
 

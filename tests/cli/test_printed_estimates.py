@@ -155,11 +155,11 @@ def test_u12_a_gang_says_when_devices_are_kept_for_it_and_that_they_are() -> Non
         for number in range(8):  # Each is another command, so that what its user says counts.
             command = ("true", "x" * (number + 1))
             here.client.submit(JobRequest(command=command, estimate_s=3600.0))
-        until(lambda: "kept for it" in here.client.why("2").sentence)
-        until(lambda: "1 of 2 is free" in here.client.why("2").sentence)
+        until(lambda: here.client.why("2").code == "reservation")
+        until(lambda: here.client.why("2").numbers["free"] == 1)
         asked(said, "why", "2")
         pending = here.client.job_page(states=("PENDING",)).jobs[-1].id
-        last = said.run("treadle why 10", "why", pending)
-        assert "is kept for job 2" in last
+        said.run("treadle why 10", "why", pending)
+        assert here.client.why(pending).code == "reserved"
         asked(said, "ps")
         check_page(PAGE, "a reserved gang", str(said))

@@ -6,7 +6,7 @@ import pytest
 from tests.cli.live_session import ValueClient, running, treadle
 from tests.cli.live_session import detail as described
 
-from treadle.cli.live.describe import _attempt, _changed_lines, _failure, _sharing
+from treadle.cli.live.describe import _attempt, _changed_lines, _sharing
 from treadle.wire.jobs import (
     AttemptView,
     CompanyView,
@@ -58,24 +58,6 @@ def detail(spell: CompanyView) -> JobDetail:
 def test_u14_sharing_is_said_without_moments_and_noise(spell: CompanyView, text: str) -> None:
     shown = _sharing(detail(spell))
     assert shown == (f"{text} its speed alone" if spell.relative and text else text)
-
-
-@pytest.mark.parametrize(
-    ("retried", "advice", "text"),
-    [
-        (True, "retry on another node", "retry on another node"),
-        (False, "retry on another node", ""),
-        (False, "retry with more gpu memory", "submit it again with more gpu memory"),
-        (False, "do not retry", "do not retry"),
-    ],
-)
-def test_u14_a_retry_that_was_decided_against_is_not_advised(
-    retried: bool, advice: str, text: str
-) -> None:
-    failure = FailureView(
-        kind="transient", rule="r", sentence="s", evidence="", advice=advice, retried=retried
-    )
-    assert dict(_failure(failure))["advice"] == text
 
 
 def test_describe_says_what_attempts_began_with_and_where_they_ran(capsys) -> None:

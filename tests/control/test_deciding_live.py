@@ -177,6 +177,7 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
                 ),
             )
             await until(live, State.RUNNING, jobs=(job.id,))
+            await asyncio.sleep(0.3)  # It has done a few steps.
             other = await live.submit(ME, bash("exec sleep 0.6", devices="2", resumable=False))
             views = await ended(live, job.id, other.id)
             assert [view.state for view in views] == [State.SUCCEEDED] * 2

@@ -61,7 +61,7 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     async def story(live: LiveService) -> None:
         assert await expected(live, request) == (
             500.0,
-            "its user's estimate",
+            "from its user's estimate",
         )
         await ended(live, (await live.submit(ME, request)).id)
         # It takes 0.1 s on a quiet machine; what its user said is far from any.
@@ -81,7 +81,7 @@ def test_the_same_program_and_model_with_other_words_is_a_job_like_it(tmp_path: 
         await ended(live, (await live.submit(ME, request("1"))).id)
         length_s, why = await expected(live, request("2"))
         assert 0.2 <= length_s < 2.0
-        assert why == "1 run that differs in numbers or paths"
+        assert why == "from 1 similar run"
 
     told(story, tmp_path)
 

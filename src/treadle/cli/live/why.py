@@ -136,6 +136,8 @@ def range_text(found: Estimate, before: str = "") -> str:
         return _with_basis("unknown", found.because)
     if found.low_s is None:
         return _with_basis(f"{before}at most {seconds_text(found.high_s)}", found.because)
+    if before and found.low_s < 1 <= found.high_s:
+        return _with_basis(f"within {seconds_text(found.high_s)}", found.because)
     return _with_basis(f"{before}{between_text(found.low_s, found.high_s)}", found.because)
 
 
@@ -143,38 +145,41 @@ def moment_text(earliest_s: float, latest_s: float | None) -> str:
     """in 20-30 s; at once; in 5 min or much later."""
     if latest_s is None:
         return f"in {seconds_text(earliest_s)} or much later"
+    if earliest_s < 1 <= latest_s:
+        return f"within {seconds_text(latest_s)}"
     return "at once" if latest_s < 1 else f"in {between_text(earliest_s, latest_s)}"
 
 
 def between_text(low_s: float, high_s: float) -> str:
-    """20-30 s, 1-2 min, 50 s to 2 min; about 40 s where both ends read the same."""
+    """20-30 s, 1-2 min; about 40 s where both ends read the same."""
     if high_s < 1:
         return "less than 1 s"
-    low, high = seconds_text(low_s), seconds_text(high_s)
+    if high_s >= YEAR_S:
+        return "more than a year" if low_s >= YEAR_S else f"{seconds_text(low_s)} or more"
+    unit_s, name = _unit(high_s)
+    low, high = (_count(seconds / unit_s, name) for seconds in (low_s, high_s))
     if low == high:
-        return f"about {low}" if high_s < YEAR_S else low
-    (first, unit), (last, other) = (each.partition(" ")[::2] for each in (low, high))
-    return f"{first}-{last} {other}" if unit == other else f"{low} to {high}"
+        return f"about {high} {name}"
+    return f"up to {high} {name}" if low == "0" else f"{low}-{high} {name}"
 
 
 def seconds_text(seconds: float) -> str:
     """40 s, 5 min, 1.5 h."""
     if seconds >= YEAR_S:
         return "more than a year"
-    for unit_s, name in _UNITS:
-        if seconds >= 1.5 * unit_s or unit_s == 1.0:
-            count = seconds / unit_s
-            return (
-                f"{count:.1f}".removesuffix(".0") + f" {name}"
-                if _short(count, name)
-                else (f"{count:.0f} {name}")
-            )
-    raise AssertionError
+    unit_s, name = _unit(seconds)
+    return f"{_count(seconds / unit_s, name)} {name}"
 
 
-def _short(count: float, name: str) -> bool:
-    """Whether a tenth matters."""
-    return count < 10 and name in ("h", "days")
+def _unit(seconds: float) -> tuple[float, str]:
+    """The largest unit of which there are some."""
+    return next((unit for unit in _UNITS if seconds >= 1.7 * unit[0]), _UNITS[-1])
+
+
+def _count(count: float, name: str) -> str:
+    """A tenth matters of a few hours or days."""
+    tenths = count < 10 and name in ("h", "days")
+    return f"{count:.1f}".removesuffix(".0") if tenths else f"{count:.0f}"
 
 
 def _with_basis(shown: str, basis: str) -> str:

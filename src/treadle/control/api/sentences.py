@@ -67,9 +67,12 @@ class Said:
         slots = bool(nodes) and all(node.device_type == CPU for node in nodes)
         self.unit = "slot" if slots else "GPU"
 
+    def name(self, job: JobId) -> str:
+        """What its user calls it, if no other active job is called so; else empty."""
+        return self._names((job,)).get(job, "")
+
     def label(self, job: JobId) -> str:
-        """Its name if no other active job has it, else its id."""
-        return self._names((job,)).get(job, job)
+        return self.name(job) or job
 
     def sentence(self, reason: Reason) -> str:
         """The clause."""

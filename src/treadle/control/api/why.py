@@ -11,7 +11,7 @@ from treadle.control.api.sentences import Said, advice
 from treadle.control.api.why_ended import how_it_ended
 from treadle.control.api.why_holding import beside, holding
 from treadle.control.api.why_waiting import stalled, waiting
-from treadle.control.jobs import JobRecord, given_name, name_by_default
+from treadle.control.jobs import JobRecord, name_by_default
 from treadle.control.loop import wall
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -24,6 +24,7 @@ from treadle.wire.jobs import Why
 
 # No job is started, or it cannot be before an admin or a node acts.
 _NOT_DECIDED = ("daemon-draining", "store", "policy", "machine", "away", "bound-away")
+_FOR_DEVICES = ("devices", "type", "rank", "fragmentation", "preempted")
 ENDING = because("ending")
 
 Details = tuple[tuple[str, str], ...]
@@ -40,29 +41,27 @@ def why(context: Context, record: JobRecord, *, verbose: bool = False) -> Why:
     """The whole answer about a job, ended or not; verbose: with what else was tried."""
     row, said = context.row(record.id), Said(context)
     state = context.jobs.shown_state(record)
+    if row is None and state.ended:
+        return how_it_ended(record)
     if row is None:
-        found = how_it_ended(record) if state.ended else None
-        text = said.sentence(ENDING)
-        return found or Why(
-            id=record.id, name=given_name(record), state=state, code=ENDING.code, sentence=text
-        )
-    found_reason = reason(context, record, row)
+        text, name = said.sentence(ENDING), said.name(record.id)
+        return Why(id=record.id, name=name, state=state, code=ENDING.code, sentence=text)
+    found = reason(context, record, row)
     queued = in_queue(context.scheduler, record.id)
-    decided = queued and found_reason.code not in _NOT_DECIDED
-    ahead = (
-        forecast(context, record.id) if decided or _follows(context, record, found_reason) else None
-    )
+    decided = queued and found.code not in _NOT_DECIDED
+    ahead = forecast(context, record.id) if decided or _follows(context, record, found) else None
+    sharing = _sharing(context, record, row) if found.code in _FOR_DEVICES else ()
     known = length_of(expectation(context, record, row), row.spec, record.time_limit_s)
     return Why(
         id=record.id,
-        name=given_name(record),
+        name=said.name(record.id),
         state=record.state,
-        code=found_reason.code,
-        numbers=dict(found_reason.numbers),
-        sentence=said.sentence(found_reason),
-        details=(*said.details(found_reason), *_details(context, record, row, said)),
-        change=advice(found_reason, record.id),
-        never=found_reason.code in NEVER,
+        code=found.code,
+        numbers=dict(found.numbers),
+        sentence=said.sentence(found),
+        details=(*_told(found, ahead, said), *_details(context, record, row, said), *sharing),
+        change=advice(found, record.id),
+        never=found.code in NEVER,
         position=position(context.scheduler, record.id),
         waiting=len(context.scheduler.ranking.queue) if queued else 0,
         estimate=None if ahead is None else ahead.start,
@@ -72,6 +71,14 @@ def why(context: Context, record: JobRecord, *, verbose: bool = False) -> Why:
         beside=beside(context, row),
         alternatives=_more(context, row, said) if verbose and decided else (),
     )
+
+
+def _told(found: Reason, ahead: Forecast | None, said: Said) -> Details:
+    """What supports the reason; no moment where lengths that it depends on are not known."""
+    if ahead is not None and ahead.start.unknown:
+        numbers = {name: value for name, value in found.numbers.items() if name != "in_s"}
+        found = Reason(found.code, numbers)
+    return said.details(found)
 
 
 def _more(context: Context, row: Job, said: Said) -> Details:
@@ -109,8 +116,6 @@ def _details(context: Context, record: JobRecord, row: Job, said: Said) -> Detai
     if record.preempted_at is not None and row.phase is Phase.WAITING:
         whom = f" for job {said.label(record.preempted_for)}" if record.preempted_for else ""
         found.append(("preempted", f"{span(wall() - record.preempted_at)} ago{whom}"))
-    if sharing := _sharing(context, record, row):
-        found.append(("sharing", sharing))
     if row.only_because and row.phase is Phase.WAITING:
         found.append(("files", row.only_because))
     found += [("node", text) for text in (on_drained(context, row),) if text]
@@ -118,12 +123,12 @@ def _details(context: Context, record: JobRecord, row: Job, said: Said) -> Detai
     return tuple(found)
 
 
-def _sharing(context: Context, record: JobRecord, row: Job) -> str:
-    """Why a waiting job shares no device; empty if it may, or its user said so."""
-    if row.phase is not Phase.WAITING or record.exclusive or not context.scheduler.policy.shares:
-        return ""
+def _sharing(context: Context, record: JobRecord, row: Job) -> Details:
+    """Why a job that waits for devices shares none; nothing if it may, or its user said so."""
+    if record.exclusive or not context.scheduler.policy.shares:
+        return ()
     if row.spec.exclusive:
-        return f"no: {record.alone_because}" if record.alone_because else ""
+        return (("sharing", f"no: {record.alone_because}"),) if record.alone_because else ()
     if row.spec.profile.busy is not None:
-        return ""
-    return f"not yet: {name_by_default(record.command)} has not been measured"
+        return ()
+    return (("sharing", f"not yet: {name_by_default(record.command)} has not been measured"),)

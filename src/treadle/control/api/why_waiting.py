@@ -39,6 +39,7 @@ def waiting(context: Context, record: JobRecord, row: Job, *, whole: bool = True
         or _gated(context, record, whole=whole)
         or _late(context, record)
         or stalled(context, record)
+        or _backoff(context, row)
         or _away(context, row)
         # The policy says of a job that its files bind to nodes that it is.
         or (None if row.only_on else _closed(context, row))
@@ -146,6 +147,12 @@ def _limited(context: Context, record: JobRecord, *, whole: bool) -> Reason:
         before = sum(1 for row in earlier if row is not None and row.phase is Phase.WAITING)
     limit = record.array_limit
     return because("array", array=record.array, limit=limit, running=running, before=before)
+
+
+def _backoff(context: Context, row: Job) -> Reason | None:
+    """It failed, and is tried again later; also before the next decision."""
+    in_s = row.ready_at - context.clock.now()
+    return Reason("backoff", {"failures": row.failures, "in_s": in_s}) if in_s > 0 else None
 
 
 def _away(context: Context, row: Job) -> Reason | None:
