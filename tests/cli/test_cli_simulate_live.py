@@ -82,7 +82,6 @@ def test_only_a_live_simulation_heeds_host_memory() -> None:
     assert beside[1].get("y") != "n0"
 
 
-@pytest.mark.xfail(reason="placement does not know yet which nodes a job fits")
 @pytest.mark.parametrize("policy", names())
 @pytest.mark.usefixtures("case")
 def test_a_job_that_fits_another_node_starts_there_at_once(policy: str) -> None:

@@ -222,6 +222,7 @@ COLUMNS = (
     Column("across_racks", "profile.across_racks", FACTOR, "speed across racks; 0: unknown"),
     Column("by_type", "profile.by_type", FACTORS, "speed by device type; the first has 1"),
     Column("restart_s", "profile.restart_s", SECONDS, "a restart, with `--restart-cost profile`"),
+    Column("resize_s", "profile.resize_s", SECONDS, "the stall of a live resize, for `--live`"),
     Column("memory_gib", "profile.memory_gib", GIB, "memory used of each GPU; 0: unknown"),
     Column("busy", "profile.busy", SHARE, "time in which its devices work"),
     Column("memory_busy", "profile.memory_busy", SHARE, "time in which their memory is used"),

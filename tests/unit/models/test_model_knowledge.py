@@ -143,8 +143,8 @@ def test_a_run_that_was_not_as_expected_is_believed() -> None:
 @pytest.mark.parametrize(
     ("epochs", "because"),
     [
-        ("10", "the steps of a run of the same command"),
-        ("20", "the steps of a run that differs in numbers or paths"),
+        ("10", "from the steps of a run of this command"),
+        ("20", "from the steps of a similar run"),
     ],
 )
 def test_a_length_from_the_steps_of_a_job_that_still_runs_claims_no_run(
