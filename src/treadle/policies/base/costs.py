@@ -30,11 +30,13 @@ def change_s(job: Job, new: Allocation | None, default_s: float = RESTART_S) -> 
     held = job.allocation
     if new is None or held is None:
         return restart_s(job.spec, default_s)
-    live = new.size != held.size and new.host == held.host and _nested(held, new)
+    same = (new.plan, new.turn, new.host) == (held.plan, held.turn, held.host)
+    live = same and new.size != held.size and _nested(held, new)
     return resize_s(job.spec, default_s) if live else restart_s(job.spec, default_s)
 
 
 def _nested(held: Allocation, new: Allocation) -> bool:
-    """Whether it only gains or only loses devices: its other ranks go on where they are."""
+    """Whether it only gains or only loses devices of its nodes: the other ranks go on there."""
     mine, others = set(held.devices), set(new.devices)
-    return mine <= others or others <= mine
+    nested = mine <= others or others <= mine
+    return nested and set(held.nodes()) == set(new.nodes())

@@ -5,7 +5,8 @@ shown, as if there were nothing else: who, how many devices, under which plan, w
 decides is made on devices that suit each job (plan.py), as far as it pays (costs.py).
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -98,12 +99,14 @@ class Live(Wrapper):
         if not snapshot.jobs:
             return Schedule(memory=snapshot.memory)
         before, aside = remembered(snapshot.memory), set[JobId]()
+        refused: list[Part] = []
         for _ in range(ROUNDS_MAX):
             schedule, in_vain = self._decided(snapshot, before, aside)
+            refused += remembered(schedule.memory).refused
             if in_vain <= aside:
                 break
             aside |= in_vain
-        return schedule
+        return _with_refused(schedule, refused)
 
     def _decided(
         self, snapshot: Snapshot, before: Decision, aside: Set[JobId]
@@ -125,7 +128,8 @@ class Live(Wrapper):
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         in_turn = self._in_turn(snapshot)
         patient = Patient(snapshot, self._belief, before.patience)
-        reserving = Reserving(plan, self._belief, eligible.fixed.keys() | in_turn.keys())
+        stay = eligible.fixed.keys() | in_turn.keys()
+        reserving = Reserving(plan, self._belief, stay, resizes=self.inner.resizes)
         entries = [] if self.strict and owed is None else patient.entries()
         if owed is not None:
             late = {entry.job for entry in entries}
@@ -164,7 +168,7 @@ class Live(Wrapper):
         until = min(
             _after_refusals(asking.until, refused, now),
             eligible.until,
-            patient.next_at() if not self.strict else inf,
+            patient.next_at() if not self.strict or owed is not None else inf,
             look_again_at(reserved, now),
             *in_turn.values(),
             *(part.pays_at for part in refused),
@@ -203,6 +207,14 @@ class Live(Wrapper):
 
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._quotas
+
+
+def _with_refused(schedule: Schedule, refused: Sequence[Part]) -> Schedule:
+    """The schedule with what was refused in any round, and not made after all."""
+    left = {part.jobs: part for part in refused if schedule.changes.keys().isdisjoint(part.jobs)}
+    memory = remembered(schedule.memory)._replace(refused=tuple(left.values()))
+    until = min([schedule.valid_until, *(part.pays_at for part in left.values())])
+    return replace(schedule, memory=memory, valid_until=until)
 
 
 def remembered(memory: object) -> Decision:

@@ -62,4 +62,5 @@ def _check_wrappers(wrappers: list[str]) -> None:
 
 def shares(text: str) -> bool:
     """Whether jobs may share devices under the policy of this name."""
-    return "share=off" not in parts(text)[0].partition("?")[2].split("&")
+    pairs = wrapped(text).rpartition(f"+{LIVE}")[2].removeprefix("?").lower().split("&")
+    return not {"share=off", "share=false"}.intersection(pairs)

@@ -17,7 +17,8 @@ none, the devices are reserved that are expected to be free together first, and 
   expected to stay for as long as that is past, and nothing starts there in the last quarter.
 
 A job that ran because of its patience is not stopped before its patience is whole again: until it
-has run for so long that it would have to wait on. One that ran waits for AGAIN_S at least.
+has run for so long that it would have to wait on, unless a job of a higher level needs its devices.
+One that ran waits for AGAIN_S at least.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -186,8 +187,12 @@ class Patient:
 class Reserving:
     """Serves the jobs whose patience is over, on the plan of one decision."""
 
-    def __init__(self, plan: Plan, belief: PerformanceModel, fixed: Set[JobId]) -> None:
+    def __init__(
+        self, plan: Plan, belief: PerformanceModel, fixed: Set[JobId], *, resizes: bool
+    ) -> None:
+        """resizes: the policy does, so that a job may begin on its least."""
         self._plan, self._belief, self._fixed = plan, belief, fixed
+        self._resizes = resizes
         self._now = plan.snapshot.now
 
     def serve(self, entries: Iterable[Reservation], outranked: Set[JobId]) -> list[Reservation]:
@@ -202,7 +207,7 @@ class Reserving:
             if entry.job in outranked or head:
                 left.append(Reservation(entry.job, entry.since_at))
                 continue
-            found = self._plan.room.place(job, job.spec.sizes[0])
+            found = self._plan.room.place(job, self._size(job))
             if found is not None:
                 self._plan.give(job, Allocation(found))
                 continue
@@ -216,6 +221,9 @@ class Reserving:
                 head = True
         return left
 
+    def _size(self, job: Job) -> int:
+        return job.spec.sizes[0] if self._resizes else job.spec.asked
+
     def _takes(self, entry: Reservation, job: Job) -> bool:
         """Start a job whose moment has come, if those on its nodes that can make way are enough."""
         nodes = {device.node for device in entry.devices}
@@ -226,7 +234,7 @@ class Reserving:
             and other.allocation is not None
             and not nodes.isdisjoint(other.allocation.nodes())
         ]
-        found = self._plan.make_room(job, job.spec.sizes[0], victims)
+        found = self._plan.make_room(job, self._size(job), victims)
         if found is None:
             return False
         self._plan.give(job, Allocation(found))
@@ -260,7 +268,7 @@ class Reserving:
         self, entry: Reservation, job: Job, stay_s: Mapping[JobId, float]
     ) -> Reservation | None:
         """With the devices that are free together first. stay_s: how long jobs stay at least."""
-        room, size = self._plan.room.copy(), job.spec.sizes[0]
+        room, size = self._plan.room.copy(), self._size(job)
         for in_s, other, held in self._ends(stay_s):
             room.release(other, held)
             found = room.place(job, size)

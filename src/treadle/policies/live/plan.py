@@ -38,6 +38,7 @@ class Plan:
         self._let_go(job)
         self.room.take(job, new.devices)
         self.changes[job.id] = new
+        self.for_whom.pop(job.id, None)
         if new == job.allocation:
             del self.changes[job.id]
 

@@ -7,6 +7,7 @@ the quotas of all tenants together leave of the cluster is not a loan and goes t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from treadle.core.allocation import Allocation
 from treadle.core.job import Job, JobId
@@ -121,7 +122,8 @@ class Entitlements:
                 assert held is not None, "it has a surplus"
                 shrunk.append((other, held))
                 plan.stop(other)
-                plan.give(other, Allocation(kept(plan.room.free, held.devices, least), held.plan))
+                fewer = kept(plan.room.free, held.devices, least)
+                plan.give(other, replace(held, devices=fewer))
                 found = plan.room.place(job, size)
             if found is None:
                 for other, held in reversed(shrunk):
@@ -157,6 +159,8 @@ class Entitlements:
             over = used[job.spec.tenant] - self._quotas.get(job.spec.tenant, 0.0)
             if held is None or over <= 0 or job.id in fixed or held.plan != DATA_PARALLEL:
                 continue
+            if any(len(self._snapshot.tenants.get(device, ())) > 1 for device in held.devices):
+                continue  # It shares them, and would have to leave.
             least = max(held.size - over, job.spec.sizes[0])
             fewer = [size for size in job.spec.sizes if least <= size < held.size]
             if fewer:
