@@ -97,11 +97,7 @@ class Remembering(Wrapper):
         return snapshot._replace(memory=note.inner if isinstance(note, Note) else None)
 
     def take_over(self, memory: object) -> object:
-        return Note(self.own_part(memory), self.inner.take_over(memory))
-
-    def own_part(self, memory: object) -> object:  # noqa: ARG002
-        """Its own note of what another policy remembered; None: it begins anew."""
-        return None
+        return Note(None, self.inner.take_over(memory))
 
     def remembered(self, snapshot: Snapshot) -> object:
         """This wrapper's own note; None at first and after a restart."""
