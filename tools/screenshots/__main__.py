@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).parent / "training.py"
 PLACES = ("cluster", "jobs", "queue", "decisions", "what-if", "usage")
 BYTES_MAX = 200_000
-UP = ("--devices", "16", "--policy", "afs+steady?run_s=2&rest_s=2")
+UP = ("--devices", "16", "--policy", "afs+live?restart_s=0.05")
 
 
 def main() -> int:
