@@ -76,7 +76,7 @@ def test_the_place_in_the_queue_is_not_the_place_among_the_starts(
     def with_orders(route: Route) -> None:
         why = route.fetch().json()
         start = {"earliest_s": 2, "latest_s": 3, "runs": 10, "sentence": "", "coverage": None}
-        why |= {"position": 7, "waiting": 7, "company": "it is not known yet"}
+        why |= {"position": 7, "waiting": 7, "details": [["sharing", "not yet"]]}
         route.fulfill(json=why | {"estimate": start | {"order": 1, "orders": orders}})
 
     visitor.page.route("**/why", with_orders)
@@ -84,4 +84,4 @@ def test_the_place_in_the_queue_is_not_the_place_among_the_starts(
     place = visitor.page.get_by_text("Place", exact=True).locator("+ dd")
     expect(place).to_have_text(f"7 of 7 waiting jobs{text}")
     why = visitor.page.get_by_label("Why", exact=True)
-    expect(why).to_contain_text("It joins no running job: it is not known yet")
+    expect(why.get_by_text("Sharing", exact=True).locator("+ dd")).to_have_text("not yet")

@@ -75,8 +75,9 @@ class Visitor:
         return self.page.get_by_role("navigation", name="Pages")
 
     def row(self, text: str) -> Locator:
-        """A row of the table of jobs."""
-        return self.page.get_by_role("row").filter(has_text=text)
+        """A row of the table of jobs; a reason may name another job, so its name counts."""
+        named = self.page.locator(".name, .group-name", has_text=text)
+        return self.page.get_by_role("row").filter(has=named)
 
     def tile(self, number: int) -> Locator:
         """A device on the Cluster page."""
