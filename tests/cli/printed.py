@@ -20,7 +20,7 @@ _UNSTEADY = (
     (re.compile(rf"(?:{_TIME} to {_TIME}|{_TIME}-{_TIME}|{_TIME})"), "<t>"),
     (re.compile(r"\ba moment\b"), "<t>"),
     (re.compile(r"\b\d+%"), "<p>"),
-    (re.compile(r"any moment"), "<in>"),
+    (re.compile(r", when jobs? [\w, ]+ ends?\b"), ""),  # of jobs that end together, either
     (re.compile(r"\b(\d+\w\w)(?: (?:or|to) \d+\w\w)? of (?=\d+ to start)"), "<place> of "),
     (re.compile(r"\b\d+ (?=runs of|other jobs? have run)"), "<n> "),
     (re.compile(r"^((?:\S+ +){10})[^\n]*\.\.$", re.MULTILINE), r"\1.."),  # cut to the terminal
