@@ -139,20 +139,6 @@ async def beside_another(here: Bench, estimate_s: float = 86_400) -> str:
     return small
 
 
-@pytest.mark.parametrize("policy", ["afs", "weave-l"])
-def test_a_small_job_goes_to_free_devices_of_another_type(tmp_path: Path, policy: str) -> None:
-    async def story(here: Bench) -> None:
-        small = await beside_another(here)
-        await here.live.order_node(ME, "n1", "undrain")
-        for _ in range(5000):
-            if len((await here.live.job(small)).job.devices) == 4:
-                break
-            await here.settle()
-        assert await nodes_of(here, small) == {"n1"}
-
-    play_on(world((A100, 2), (H200, 4)), story, tmp_path, policy=policy)
-
-
 def test_a_job_that_may_have_either_type_leaves_room_to_one_that_can_grow(tmp_path: Path) -> None:
     """1. An elastic job is on one of the two devices of the first node. 2. All of the second are
     free."""

@@ -205,8 +205,8 @@ class Live(Wrapper):
         notes = {key: self.inner.take_over(note) for key, note in before.policy.items()}
         return Decision(policy=notes, patience=before.patience)
 
-    def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
-        return self._quotas
+    def quotas(self, snapshot: Snapshot) -> Quotas | None:
+        return self.inner.quotas(snapshot) if self._quotas is None else self._quotas
 
 
 def _with_refused(schedule: Schedule, refused: Sequence[Part]) -> Schedule:

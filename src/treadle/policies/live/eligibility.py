@@ -43,8 +43,11 @@ class Eligibility:
         found = cls(Room(snapshot, placement))
         holding = list(snapshot.holding())
         found.fixed = {job.id: None for job in holding if not movable(job)}
+        over = (job.over_at + OVER_S for job in holding if job.over_at is not None)
+        lingering_at = min((at for at in over if at > snapshot.now), default=inf)
         found._back_off(snapshot)
         found._lack_hosts(snapshot, holding, level_of, in_order=in_order)
+        found.until = min(found.until, lingering_at)
         return found
 
     def _back_off(self, snapshot: Snapshot) -> None:

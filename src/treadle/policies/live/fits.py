@@ -47,7 +47,7 @@ def _no_host(spec: JobSpec, cluster: Cluster) -> str | None:
         text
         for text, asked in (
             (f"{gib_text(spec.host_memory_gib)} of host memory", spec.host_memory_gib),
-            (several(round(spec.host_cores, 2), "core"), spec.host_cores),  # type: ignore[arg-type]
+            (f"{spec.host_cores:g} core{'s' * (spec.host_cores != 1)}", spec.host_cores),
         )
         if asked
     )

@@ -158,7 +158,7 @@ class Patient:
         begun = [snapshot.jobs[name] for name in taking_free(snapshot, changes)]
         first = [(job, new.nodes()) for job in begun if not job.starts and (new := changes[job.id])]
         found = {}
-        for job in self._pieces:
+        for job in (*self._pieces, *self._out_of_sight()):
             if changes.get(job.id) is not None:
                 continue
             usable = usable_by(job.spec, snapshot.cluster, job.only_on) if first else frozenset()
@@ -169,19 +169,14 @@ class Patient:
                 for other, nodes in first
             )
             found[job.id] = Count(counted(job, before) + more, job.since_at)
-        return found | self._out_of_sight(found)
+        return found
 
-    def _out_of_sight(self, found: Mapping[JobId, Count]) -> dict[JobId, Count]:
-        """The counts of jobs that wait for nodes to come back."""
+    def _out_of_sight(self) -> list[Job]:
+        """Jobs that wait for nodes to come back, of which overtakings were counted."""
         rows = self._snapshot.jobs
-        return {
-            name: count
-            for name, count in self._before.overtaken.items()
-            if name not in found
-            and name in rows
-            and rows[name].phase is Phase.WAITING
-            and name not in self._snapshot.ranking
-        }
+        known = (rows[name] for name in self._before.overtaken if name in rows)
+        waiting = (job for job in known if job.phase is Phase.WAITING and _in_pieces(job))
+        return [job for job in waiting if job.id not in self._snapshot.ranking]
 
 
 class Reserving:
