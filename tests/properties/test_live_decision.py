@@ -117,7 +117,7 @@ def test_nothing_is_overcommitted_by_starts_and_changes(name: str, case: LiveCas
 
 def bound_s(starved: JobSpec, longest_s: float) -> float:
     """How long a job may be passed over beside jobs that take so long at most."""
-    return PATIENCE_S + LENGTHS * starved.iterations + longest_s + MARGIN_S
+    return PATIENCE_S + LENGTHS * starved.iterations + 3 * longest_s + MARGIN_S
 
 
 def stream(starved: JobSpec, each_s: float, *, nodes: int = 1, resumable: bool = False) -> LiveCase:

@@ -178,7 +178,7 @@ def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> No
     assert (left.mean_s, left.known, left.because) == (
         300.0,
         True,
-        "steps left at the present speed",
+        "from its steps",
     )
     assert tuple(left.span) == pytest.approx((285.0, 315.0, 0.8))
     assert remaining(found, 200.0).because == "nothing has run here yet"
