@@ -256,14 +256,3 @@ def test_the_same_snapshot_gets_the_same_schedule_and_is_left_alone(
     name: str, case: LiveCase
 ) -> None:
     LiveRun(name, case, around=Watched).to_the_end()
-
-
-# -- reasons -------------------------------------------------------------------------------------
-
-
-@pytest.mark.skip(reason="the decision leaves no reasons as data yet")
-@pytest.mark.parametrize("name", registry.names())
-@quick(12)
-@given(case=live_cases())
-def test_without_what_its_reason_names_a_job_would_start(name: str, case: LiveCase) -> None:
-    """Or another reason shows: the one that was given is the binding one."""
