@@ -155,15 +155,7 @@ def is_not_passed_over(run: LiveRun, now: float) -> None:
         assert now - row.since_at <= limit_s, f"it has waited for {now - row.since_at:g} s"
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="a reservation of memory is set again"))
-        if name == "sjf"
-        else name
-        for name in registry.names()
-    ],
-)
+@pytest.mark.parametrize("name", registry.names())
 @quick(3)
 @example(case=stream(replace(needing("starved", 90.0, at=1.0), iterations=3 * HOUR_S), 1200.0))
 @given(case=streams())

@@ -130,7 +130,11 @@ class Live(Wrapper):
         patient = Patient(snapshot, self._belief, before.patience)
         stay = eligible.fixed.keys() | in_turn.keys()
         reserving = Reserving(plan, self._belief, stay, resizes=self.inner.resizes)
-        entries = [] if self.strict and owed is None else patient.entries()
+        watched = owed is not None or self._passes_over(snapshot)
+        entries = patient.entries() if watched else []
+        if self.strict and owed is None:  # It lets no other overtake.
+            first = min((job.sequence for job in snapshot.waiting()), default=0)
+            entries = [one for one in entries if snapshot.jobs[one.job].sequence == first]
         if owed is not None:
             late = {entry.job for entry in entries}
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
@@ -168,13 +172,20 @@ class Live(Wrapper):
         until = min(
             _after_refusals(asking.until, refused, now),
             eligible.until,
-            patient.next_at() if not self.strict or owed is not None else inf,
+            patient.next_at() if watched else inf,
             look_again_at(reserved, now),
             *in_turn.values(),
             *(part.pays_at for part in refused),
         )
         schedule = Schedule(plan.made(), until, memory, for_whom)
         return schedule, asking.in_vain(refused)
+
+    def _passes_over(self, snapshot: Snapshot) -> bool:
+        """Whether a later job comes before an earlier one in the policy's order, or may."""
+        if not self.strict:
+            return True
+        arrivals = [job.sequence for job in snapshot.waiting()]
+        return bool(arrivals) and arrivals[0] != min(arrivals)
 
     def _in_turn(self, snapshot: Snapshot) -> dict[JobId, float]:
         """Running jobs that waited long, and until when they are not stopped."""
