@@ -91,20 +91,15 @@ class Asking:
                 self._ask(key, pool, {job.id for job in stuck}, lower)
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
-        """Whom to leave aside, if others could then have what is free."""
-        if not self._plan.room.free.total:
-            return set()
-        waits = any(
-            self._waits(job.id) and job.id not in self._plan.dropped for job in self._waiting
-        )
-        found = {name for part in refused for name in part.jobs}
-        starts = any(self._snapshot.jobs[name].allocation is None for name in found)
-        held = {name for name in found if self._snapshot.jobs[name].allocation is not None}
+        """Whom to leave aside if the policy is asked again: what it chose for them was not made."""
         rows, in_order = self._snapshot.jobs, self._policy.in_order
-        dropped = [name for name in self._plan.dropped if self._waits(name)]
-        passed = {name for name in dropped if rows[name].only_on or not in_order}
-        aside = passed if waits else set()
-        return aside | held if starts else aside
+        dropped = {name for name in self._plan.dropped if self._waits(name)}
+        found = {name for name in dropped if rows[name].only_on or not in_order}
+        waits = any(self._waits(job.id) for job in self._waiting)
+        if waits and self._plan.room.free.total:  # Others could have what is free.
+            held = (name for part in refused for name in part.jobs)
+            found.update(name for name in held if rows[name].allocation is not None)
+        return found
 
     # -- one question -----------------------------------------------------------------------------
 
