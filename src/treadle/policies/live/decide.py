@@ -30,11 +30,10 @@ from treadle.policies.live.patience import (
     Reserving,
     look_again_at,
     reserved_from,
-    turn_ends_at,
 )
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.quotas import LENT, OWED, Entitlements
-from treadle.policies.live.reasons import Around, patience_of, reason
+from treadle.policies.live.reasons import Around, reason
 from treadle.policies.live.sharing import Joining, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
 
@@ -126,19 +125,18 @@ class Live(Wrapper):
         plan = Plan(snapshot, eligible.room)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
-        in_turn = self._in_turn(snapshot)
+        turns = _holding(before.patience.turns, snapshot)
+        in_turn = {name: at for name, at in turns.items() if at > now}
         patient = Patient(snapshot, self._belief, before.patience)
         stay = eligible.fixed.keys() | in_turn.keys()
         reserving = Reserving(plan, self._belief, stay, resizes=self.inner.resizes)
-        watched = owed is not None or self._passes_over(snapshot)
+        watched = owed is not None or not self.strict
         entries = patient.entries() if watched else []
-        if self.strict and owed is None:  # It lets no other overtake.
-            first = min((job.sequence for job in snapshot.waiting()), default=0)
-            entries = [one for one in entries if snapshot.jobs[one.job].sequence == first]
         if owed is not None:
             late = {entry.job for entry in entries}
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
-        reserved = reserving.serve(entries, _outranked(snapshot, level_of, eligible.hidden))
+        outranked = _outranked(snapshot, level_of, eligible.hidden)
+        reserved = reserving.serve(entries, outranked, turns)
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self._belief, plan)
         if not reserved:
             run_again(plan)
@@ -163,37 +161,18 @@ class Live(Wrapper):
         if self._joining is not None and not reserved:
             self._joining.join(plan, level_of)
 
-        patience = Patience(patient.after(plan.changes), tuple(reserved))
+        patience = Patience(patient.after(plan.changes), tuple(reserved), reserving.turns)
         for_whom = plan.reasons()
         memory = Decision(
             *(asking.notes, asking.quiet, patience, eligible.hidden, refused),
             for_whom=_still(before.for_whom, plan) | for_whom,
         )
-        until = min(
-            _after_refusals(asking.until, refused, now),
-            eligible.until,
-            patient.next_at() if watched else inf,
-            look_again_at(reserved, now),
-            *in_turn.values(),
-            *(part.pays_at for part in refused),
-        )
+        moments = [eligible.until, look_again_at(reserved, now), *in_turn.values()]
+        moments += [part.pays_at for part in refused]
+        moments += [patient.next_at()] if watched else []
+        until = min(_after_refusals(asking.until, refused, now), *moments)
         schedule = Schedule(plan.made(), until, memory, for_whom)
         return schedule, asking.in_vain(refused)
-
-    def _passes_over(self, snapshot: Snapshot) -> bool:
-        """Whether a later job comes before an earlier one in the policy's order, or may."""
-        if not self.strict:
-            return True
-        arrivals = [job.sequence for job in snapshot.waiting()]
-        return bool(arrivals) and arrivals[0] != min(arrivals)
-
-    def _in_turn(self, snapshot: Snapshot) -> dict[JobId, float]:
-        """Running jobs that waited long, and until when they are not stopped."""
-        if self.strict:
-            return {}
-        now = snapshot.now
-        found = ((job.id, turn_ends_at(job, self._belief, now)) for job in snapshot.holding())
-        return {name: at for name, at in found if at > now}
 
     # -- what a policy is asked besides -----------------------------------------------------------
 
@@ -202,13 +181,6 @@ class Live(Wrapper):
 
     def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         return reason(self._around, remembered(snapshot.memory), snapshot, job)
-
-    def patience_of(self, snapshot: Snapshot, job: JobId) -> Reason | None:
-        """When devices will be reserved for a waiting job; None: the policy keeps its order."""
-        if self.strict:
-            return None
-        last = remembered(snapshot.memory)
-        return patience_of(self._belief, last, snapshot, snapshot.jobs[job])
 
     def take_over(self, memory: object) -> Decision:
         """Patience outlives a switch of policies, and a restart."""
@@ -242,6 +214,13 @@ def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Rea
     levels = {job.id: level_of(job) for job in snapshot.waiting()}
     first = min((level for name, level in levels.items() if name not in hidden), default=None)
     return {name for name, level in levels.items() if first is not None and level > first}
+
+
+def _holding(turns: Mapping[JobId, float], snapshot: Snapshot) -> dict[JobId, float]:
+    """Of these jobs, those that hold devices."""
+    rows = snapshot.jobs
+    held = {name: at for name, at in turns.items() if name in rows}
+    return {name: at for name, at in held.items() if rows[name].allocation is not None}
 
 
 def _still(for_whom: Mapping[JobId, JobId], plan: Plan) -> dict[JobId, JobId]:

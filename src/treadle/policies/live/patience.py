@@ -4,21 +4,23 @@ A job has waited long enough once its waits add up to
 
     WAIT_S + LENGTHS x its length + AGAIN x the time that it has run.
 
-A job that asks for several devices, or for host memory, and never ran, also has if OVERTAKES later
-jobs for each device that it may use have started before it: what it needs comes free in pieces, and
-small jobs take every piece.
+A job that asks for several devices, or for host memory, and never ran, waits for a quarter of that
+at most, or until OVERTAKES later jobs for each device that it may use have started before it: what
+it needs comes free in pieces, and small jobs take every piece.
 
-Such jobs are served in order, one at a time. The first starts as soon as there is room. If there is
-none, the devices are reserved that are expected to be free together first, and the moment is noted:
+Such jobs are served in order, one at a time, while those that run because of it have no more than
+SHARE of all devices: where all jobs wait long, the policy's order still counts. The first starts as
+soon as there is room. If there is none, the devices are reserved that are expected to be free
+together first, and the moment is noted:
 
 - until then only jobs start there that are expected to be gone, or can make way after WORTH_S;
 - then jobs that can resume make way;
 - if others are still there, the devices are chosen again. A job that outlived the first moment is
   expected to stay for as long as that is past, and nothing starts there in the last quarter.
 
-A job that ran because of its patience is not stopped before its patience is whole again: until it
-has run for so long that it would have to wait on, unless a job of a higher level needs its devices.
-One that ran waits for AGAIN_S at least.
+A job that runs because of its patience is not stopped until it has run for so long that it would
+have to wait on, unless a job of a higher level needs its devices. One that ran waits for AGAIN_S at
+least.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -41,11 +43,13 @@ from treadle.policies.live.plan import Plan
 from treadle.policies.live.room import asks_host
 from treadle.policies.wrappers.views import Changes, taking_free
 
-WAIT_S = 28_800.0
-LENGTHS = 4.0
+WAIT_S = 43_200.0
+LENGTHS = 12.0
 AGAIN = 4.0
 AGAIN_S = 3_600.0
+IN_PIECES = 0.25  # of that, for a job whose devices come free in pieces
 OVERTAKES = 2.0
+SHARE = 0.75  # of the devices, at most, are given to jobs because of their patience
 WORTH_S = 300.0  # a job is not started to be stopped again sooner
 _UNLENT = 0.25  # of a moment that was set again: so long nothing starts there
 _LEAST_S = 1.0
@@ -76,6 +80,7 @@ class Patience(NamedTuple):
 
     overtaken: Mapping[JobId, Count] = {}
     reserved: tuple[Reservation, ...] = ()  # in the order in which they are served
+    turns: Mapping[JobId, float] = {}  # jobs that run because of it, and until when for certain
 
 
 def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
@@ -84,15 +89,16 @@ def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
     return job.since_at + max(left_s, AGAIN_S if job.starts else 0.0)
 
 
-def turn_ends_at(job: Job, belief: PerformanceModel, now: float) -> float:
-    """Until when a running job is not stopped because it waited long; 0: it did not."""
-    before_s = job.held_at(now) - (now - job.begun_at)
-    over_s = job.waited_s - _patience_s(job, belief, before_s)
-    return job.begun_at + max(over_s, AGAIN_S) / AGAIN if over_s >= -_MOMENT_S else 0.0
+def turn_s(job: Job, belief: PerformanceModel, now: float) -> float:
+    """For how long a job that starts because of its patience is not stopped."""
+    over_s = job.waited_at(now) - _patience_s(job, belief, job.held_at(now))
+    return max(over_s, AGAIN_S) / AGAIN
 
 
 def _patience_s(job: Job, belief: PerformanceModel, held_s: float) -> float:
     length_s = job.spec.iterations / belief.alone(job.spec, job.spec.asked)
+    if _in_pieces(job):
+        return IN_PIECES * (WAIT_S + LENGTHS * length_s)
     return WAIT_S + LENGTHS * length_s + AGAIN * held_s
 
 
@@ -189,32 +195,45 @@ class Reserving:
         self._plan, self._belief, self._fixed = plan, belief, fixed
         self._resizes = resizes
         self._now = plan.snapshot.now
+        self.turns: dict[JobId, float] = {}
 
-    def serve(self, entries: Iterable[Reservation], outranked: Set[JobId]) -> list[Reservation]:
+    def serve(
+        self, entries: Iterable[Reservation], outranked: Set[JobId], turns: Mapping[JobId, float]
+    ) -> list[Reservation]:
         """Start those for which there is room, and reserve devices for the first that is left.
 
         outranked: jobs that wait while a more urgent one does; nothing is reserved for them now.
+        turns: jobs that run because of their patience.
         """
         left: list[Reservation] = []
-        head = False
+        rows, head = self._plan.snapshot.jobs, False
+        self.turns = dict(turns)
+        share = sum(rows[name].size for name in turns)
+        most = SHARE * self._plan.snapshot.cluster.device_count
         for entry in entries:
-            job = self._plan.snapshot.jobs[entry.job]
-            if entry.job in outranked or head:
+            job = rows[entry.job]
+            size = self._size(job)
+            head = head or 0 < share > most - size
+            if head or entry.job in outranked:
                 left.append(Reservation(entry.job, entry.since_at))
-                continue
-            found = self._plan.room.place(job, self._size(job))
-            if found is not None:
-                self._plan.give(job, Allocation(found))
-                continue
-            chosen = self._with_devices(entry, job)
-            if chosen is None:
-                left.append(Reservation(entry.job, entry.since_at))
-            elif self._now >= chosen.by_at and self._takes(chosen, job):
-                continue
+            elif self._starts(entry, job, size, left):
+                self.turns[job.id] = self._now + turn_s(job, self._belief, self._now)
+                share += size
             else:
-                left.append(chosen)
-                head = True
+                head = bool(left[-1].devices)
         return left
+
+    def _starts(self, entry: Reservation, job: Job, size: int, left: list[Reservation]) -> bool:
+        """Whether a job was given devices now; those that it waits for are added to `left`."""
+        found = self._plan.room.place(job, size)
+        if found is not None:
+            self._plan.give(job, Allocation(found))
+            return True
+        chosen = self._with_devices(entry, job)
+        if chosen is not None and self._now >= chosen.by_at and self._takes(chosen, job):
+            return True
+        left.append(chosen or Reservation(entry.job, entry.since_at))
+        return False
 
     def _size(self, job: Job) -> int:
         return job.spec.sizes[0] if self._resizes else job.spec.asked

@@ -22,7 +22,7 @@ from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.live.decide import remembered
-from treadle.policies.live.patience import AGAIN, AGAIN_S, LENGTHS, WAIT_S, due_at, turn_ends_at
+from treadle.policies.live.patience import AGAIN, AGAIN_S, LENGTHS, WAIT_S, due_at, turn_s
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
@@ -233,9 +233,16 @@ def test_patience_grows_with_the_length_and_with_what_was_run() -> None:
 def test_a_job_that_waited_long_is_not_stopped_before_its_turn_is_over() -> None:
     told = Story("backfill+live", "1x1")
     told.tell(0.0, JobSubmitted(job("a", length_s=100.0)))
-    row, belief = told.scheduler.jobs["a"], ScalingModel()
-    assert turn_ends_at(row, belief, 10.0) == 0.0
-    late = row._replace(waited_s=WAIT_S + LENGTHS * 100.0)
-    assert turn_ends_at(late, belief, 10.0) == AGAIN_S / AGAIN
-    later = late._replace(waited_s=late.waited_s + 8000.0)
-    assert turn_ends_at(later, belief, 10.0) == 8000.0 / AGAIN
+    told.tell(0.0, JobSubmitted(job("b", length_s=100.0)))
+    row, belief = told.scheduler.jobs["b"], ScalingModel()
+    patience_s = WAIT_S + LENGTHS * 100.0
+    assert turn_s(row, belief, patience_s) == AGAIN_S / AGAIN
+    assert turn_s(row, belief, patience_s + 8000.0) == 8000.0 / AGAIN
+
+
+def test_a_job_whose_devices_come_free_in_pieces_waits_a_quarter_of_that() -> None:
+    told = Story("backfill+live", "1x2")
+    told.tell(0.0, JobSubmitted(job("a", length_s=50.0)))
+    told.tell(0.0, JobSubmitted(job("gang", size=2, length_s=100.0)))
+    row = told.scheduler.jobs["gang"]
+    assert due_at(row, ScalingModel(), 0.0) == (WAIT_S + LENGTHS * 100.0) / 4

@@ -11,8 +11,10 @@ from treadle.core.job import JobSpec, Profile
 from treadle.core.reasons import CODES, Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.live.decide import Live
+from treadle.models.scaling import ScalingModel
+from treadle.policies.live.decide import Live, remembered
 from treadle.policies.live.patience import LENGTHS, WAIT_S
+from treadle.policies.live.reasons import patience_of
 from treadle.testing.builders import job, policy
 
 
@@ -65,10 +67,11 @@ def test_devices_that_are_reserved_are_named_with_their_job() -> None:
     told.tell(0.0, JobSubmitted(replace(job("long", size=2, length_s=5000.0), resumable=False)))
     told.runs(0.0, "long")
     told.tell(0.0, JobSubmitted(job("gang", size=4, length_s=10.0)))
-    snapshot, decider = told.scheduler.snapshot(0.0), told.scheduler.policy
-    assert isinstance(decider, Live)
-    due = {"overtakes": 0, "most": 8, "in_s": WAIT_S + LENGTHS * 10.0}
-    assert decider.patience_of(snapshot, "gang") == Reason("patience", due)
+    snapshot = told.scheduler.snapshot(0.0)
+    due = {"overtakes": 0, "most": 8, "in_s": (WAIT_S + LENGTHS * 10.0) / 4}
+    last = remembered(snapshot.memory)
+    found = patience_of(ScalingModel(), last, snapshot, snapshot.jobs["gang"])
+    assert found == Reason("patience", due)
     for number in range(8):
         told.tell(1.0, JobSubmitted(job(f"s{number}", length_s=5.0)))
         told.runs(1.0, f"s{number}")
@@ -79,13 +82,6 @@ def test_devices_that_are_reserved_are_named_with_their_job() -> None:
     assert told.scheduler.why("gang", 1.0) == own
     kept = Reason("reserved", {"for_job": "gang", "devices": 4, "in_s": 4999.0})
     assert told.scheduler.why("x", 1.0) == kept
-
-
-def test_a_policy_that_keeps_its_order_reserves_nothing() -> None:
-    told = one_device("fifo+live")
-    told.tell(1.0, JobSubmitted(job("b")))
-    assert isinstance(told.scheduler.policy, Live)
-    assert told.scheduler.policy.patience_of(told.scheduler.snapshot(1.0), "b") is None
 
 
 def test_growth_that_does_not_pay_yet_is_named() -> None:
