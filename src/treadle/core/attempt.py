@@ -51,6 +51,7 @@ class Verdict:
     sentence: str
     advice: str
     evidence: str = ""  # the line of output that decided
+    more: str = ""  # what it needs more of, such as gpu memory
 
 
 @value

@@ -59,7 +59,7 @@ LAUNCHING: Mapping[str, Verdict] = {
         Kind.RESOURCE,
         "memory-limit",
         "The job used more host memory than it asked for; ask for more with --memory.",
-        Advice(retry=False),
+        Advice(retry=False, more="host memory"),
     ),
     "supervisor-lost": Verdict(
         Kind.TRANSIENT,

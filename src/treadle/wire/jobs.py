@@ -179,6 +179,7 @@ class FailureView:
     sentence: str
     advice: str
     evidence: str = ""
+    more: str = described("", "What it needs more of, such as gpu memory.")
     retried: bool = False
 
 

@@ -329,4 +329,11 @@ def _classified(
 
 def _plain(verdict: RuleVerdict) -> Verdict:
     evidence = "" if verdict.evidence is None else verdict.evidence.text
-    return Verdict(str(verdict.kind), verdict.rule, verdict.sentence, str(verdict.advice), evidence)
+    return Verdict(
+        kind=str(verdict.kind),
+        rule=verdict.rule,
+        sentence=verdict.sentence,
+        advice=str(verdict.advice),
+        evidence=evidence,
+        more=verdict.advice.more,
+    )

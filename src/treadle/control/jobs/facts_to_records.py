@@ -494,5 +494,6 @@ def _failure(fact: AttemptEnded, *, retried: bool) -> FailureView | None:
         sentence=verdict.sentence,
         advice=verdict.advice,
         evidence=fact.error or verdict.evidence,
+        more=verdict.more,
         retried=retried,
     )
