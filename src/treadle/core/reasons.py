@@ -1,4 +1,4 @@
-"""Why a job waits, or has what it has: a code and its numbers, never a sentence.
+"""Why a job waits, has what it has, or ended: a code and its numbers, never a sentence.
 
 The decision leaves them behind, or they follow from it and the state without another decision.
 Sentences are made from them in one place (sentences.py); no code reads a sentence.
@@ -25,10 +25,25 @@ class Reason:
 # Every code, with the names of its numbers. Names of jobs end in `job` or `jobs`, or are `holders`.
 # Seconds end in `_s`; `in_s` is left out where no moment is known.
 CODES: Mapping[str, tuple[str, ...]] = {
-    # A job that waits: what waiting cannot solve, what others must do, then what the decision did.
+    # A job that waits: what waiting cannot solve, then what others must do.
     "never-fits": ("because",),
-    "hold": ("reasons",),
+    "broken": ("because",),  # a job that had to succeed first did not
+    "capacity": ("because",),  # it fits no device that is there, and waits for others
+    "held": ("reasons",),
+    "dependency": ("after", "fails"),  # after: (job or array, id, state); fails: a job
+    "array": ("array", "limit", "running", "before"),  # before: members that wait, not in lists
+    "launch": ("because", "in_s"),  # a machine could not launch it
+    "lost-early": ("attempts", "in_s"),  # lost within seconds of their start
     "backoff": ("failures", "in_s"),
+    "daemon-draining": (),
+    "store": ("because",),
+    "machine": ("because",),
+    "policy": ("policy", "because"),
+    "away": ("drained", "lost", "because", "undrain"),  # nodes that it needs are
+    "bound-away": ("nodes", "away", "undrain"),  # away: drained or lost
+    # Devices take no new work; opening: (device, node, cause) of those that would be enough.
+    "closed": ("asked", "open", "devices", "because", "opening"),
+    # A job that waits: what the decision did.
     # nodes: (name, GiB left, cores left, GiB, cores, free devices, devices) of each that could do
     "host": ("memory_gib", "cores", "nodes"),
     "avoids": ("nodes", "in_s"),  # it failed there, and waits for others
@@ -36,20 +51,16 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "type": ("words", "asked", "free", "total", "memory_gib"),
     "bound": ("nodes", "asked", "free"),  # its files or its shell are there
     "quota": ("tenant", "quota", "used", "asked"),
-    "not-lent": (
-        "tenant",
-        "asked",
-        "free",
-    ),  # free devices are in quotas: only for what can resume
+    "not-lent": ("tenant", "asked", "free"),  # what is free is in quotas: for what can resume
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
     "reservation": ("devices", "free", "in_s", "holders"),  # devices are set aside for it
-    "priority": ("count", "priority"),  # so many jobs of a higher priority wait
+    "priority": ("count", "priority"),  # count: jobs of a higher priority that wait
     "order": ("first_job", "asked", "free"),  # no job overtakes, and another is first, with `asked`
     "overtaking": ("first_job", "takes_s", "in_s"),  # it would not end before the first can start
     "fragmentation": ("asked", "free", "most"),  # most: free on one node
     "devices": ("asked", "free", "total", "holders"),
     "dedicated": ("asked", "free", "usable", "large"),  # jobs from `large` devices have whole nodes
-    "locality": ("asked", "nodes", "fewest", "in_s"),  # it waits so long for fewer nodes
+    "locality": ("asked", "nodes", "fewest", "in_s"),  # it waits up to `in_s` for fewer nodes
     "tries": ("asked", "tries", "level", "in_s"),  # level: 0 fewest nodes, 1 twice those, 2 any
     "set-aside": ("asked", "have"),  # devices that are kept for it until it has all
     "trial-queue": ("asked", "trials", "most", "free"),  # it runs on one device first
@@ -66,4 +77,40 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "shares": ("size", "jobs"),
     "shrunk": ("size", "for_job"),
     "could-grow": ("size", "next", "free", "cost_s", "gain_s", "in_s"),
+    "releasing": ("size", "jobs"),  # others must release its devices first
+    "resizing": ("size", "live", "for_job", "stuck"),
+    "launching": ("stuck",),
+    "leaving": ("by", "for_job", "in_s", "grace_s", "stuck"),  # by: user, cancel or policy
+    "node-lost": ("nodes", "stuck", "by", "resumable"),
+    "over": ("since_s", "late"),  # it ended its training
+    "ending": (),
+    # A job that ended.
+    "succeeded": (),
+    # kind: of its failure; more: what it needs more of, and of memory_gib it had that limit;
+    # retriable: --retries would try it again; given_up: `repeats` in a row, or `most` in all
+    "failed": (
+        *("exit", "signal", "because", "failures", "given_up", "most"),
+        *("kind", "more", "memory_gib", "retriable"),
+    ),
+    "cancelled": ("by",),
+    "timeout": ("limit_s",),
+    # An array whose members all run, or ended; states: (state, count).
+    "members": ("states",),
+    # Why a job is not on a device.
+    "there": ("device", "phase", "since_s"),
+    "device-closed": ("device", "because"),
+    "other-type": ("device", "has", "asked"),
+    "other-memory": ("device", "has_gib", "asked_gib"),
+    "files": ("device", "nodes", "shell"),
+    "elsewhere": ("device", "jobs", "devices", "exclusive"),
+    "not-yet": ("device", "jobs", "exclusive"),
+    # What led to a change.
+    "changed": ("asked", "freed", "from_jobs", "to_jobs", "turn", "policy"),
 }
+NEVER = frozenset({"never-fits", "broken"})  # waiting does not help
+
+
+def because(code: str, **numbers: Number) -> Reason:
+    """A reason with numbers that its code has."""
+    assert set(numbers) <= set(CODES[code]), f"{code} has no {set(numbers) - set(CODES[code])}"
+    return Reason(code, numbers)

@@ -194,7 +194,7 @@ class Scheduler:
         if identity in self.unfit:
             return Reason("never-fits", {"because": self.unfit[identity]})
         if identity in self.blocked:
-            return Reason("hold", {"reasons": self.blocked[identity]})
+            return Reason("held", {"reasons": self.blocked[identity]})
         return self.policy.reason(self.snapshot(now), identity)
 
     def in_the_way(self, identity: JobId) -> list[JobId]:

@@ -35,7 +35,7 @@ def test_a_blocked_job_starts_when_its_last_reason_is_gone() -> None:
     assert story.tell(0.0, JobSubmitted(job("a")), *held) == []
     assert story.scheduler.blocked == {"a": ("its user holds it", "it waits for b")}
     assert story.scheduler.why("a", 0.0) == Reason(
-        "hold", {"reasons": ("its user holds it", "it waits for b")}
+        "held", {"reasons": ("its user holds it", "it waits for b")}
     )
     assert story.tell(1.0, JobReleased("a", "its user holds it")) == []
     assert story.scheduler.blocked == {"a": ("it waits for b",)}

@@ -282,7 +282,7 @@ def test_a_blocked_job_starts_when_the_last_reason_is_gone() -> None:
     story.tell(0.0, JobHeld("a", "user"))  # Not known yet: ignored.
     story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "user"), JobHeld("a", "after b"))
     assert story.scheduler.blocked == {"a": ("user", "after b")}
-    assert story.scheduler.why("a", 0.0) == Reason("hold", {"reasons": ("user", "after b")})
+    assert story.scheduler.why("a", 0.0) == Reason("held", {"reasons": ("user", "after b")})
     assert story.tell(1.0, JobReleased("a", "user")) == []
     assert story.tell(2.0, JobReleased("a", "never given")) == []
     assert story.tell(3.0, JobReleased("a", "after b")) == [Start(0, "a", on(0))]

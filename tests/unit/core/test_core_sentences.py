@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from treadle.core.job_sentences import advice
 from treadle.core.reasons import CODES, Number, Reason
 from treadle.core.sentences import details, sentence
 
 SNAPSHOT = Path(__file__).with_name("sentences.txt")
 WORDS_MAX = 12  # of an answer
-LONGER = ("never-fits", "patience")
+LONGER = ("never-fits", "capacity", "patience", "changed")
 
 # The numbers of each code, as often as it has something else to say.
 SAMPLES: dict[str, list[dict[str, Number]]] = {
     "never-fits": [{"because": "it asks for 8 devices and the cluster has 4"}],
-    "hold": [{"reasons": ("user",)}, {"reasons": ("user", "after b")}],
     "backoff": [{"failures": 1, "in_s": 40.0}, {"failures": 3, "in_s": 4000.0}],
     "host": [
         {
@@ -32,7 +32,8 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     "type": [
         {"words": ("h200",), "asked": 1, "free": 0, "total": 4},
         {"words": ("gpu",), "asked": 2, "free": 1, "total": 2},
-        {"words": (), "asked": 1, "free": 0, "total": 1, "memory_gib": 80.0},
+        {"words": ("any",), "asked": 1, "free": 0, "total": 1, "memory_gib": 80.0},
+        {"words": ("any",), "asked": 2, "free": 0, "total": 2, "memory_gib": 80.0},
         {"words": ("cpu",), "asked": 4, "free": 0, "total": 0},
     ],
     "bound": [{"nodes": ("n0",), "asked": 2, "free": 1}],
@@ -92,6 +93,99 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     "shares": [{"size": 1, "jobs": ("4",)}, {"size": 2, "jobs": ("2", "3", "5", "8")}],
     "shrunk": [{"size": 2, "for_job": "7"}],
     "could-grow": [{"size": 2, "next": 4, "free": 2, "cost_s": 30.0, "gain_s": 20.0, "in_s": 90.0}],
+    "broken": [{"because": "job 3 failed"}],
+    "capacity": [{"because": "it asks for 9 GPUs and the cluster has 4"}],
+    "held": [{"reasons": ("user",)}, {"reasons": ("user", "after b")}],
+    "dependency": [
+        {"after": (("job", "3", "running"), ("array", "4", "pending")), "fails": ""},
+        {"after": (("job", "3", "running"),), "fails": "3"},
+        {"after": (), "fails": ""},
+    ],
+    "array": [
+        {"array": "7", "limit": 2, "running": 2, "before": 3},
+        {"array": "7", "limit": 2, "running": 1},
+    ],
+    "launch": [{"because": "no processes are left", "in_s": 8.0}],
+    "lost-early": [{"attempts": 5, "in_s": 8.0}],
+    "daemon-draining": [{}],
+    "store": [{"because": "disk full"}],
+    "machine": [{"because": "this machine cannot launch jobs"}],
+    "policy": [{"policy": "afs", "because": "division by zero"}],
+    "away": [{"drained": ("n0", "n1"), "lost": ("n2",), "because": "", "undrain": ("n0",)}],
+    "bound-away": [{"nodes": ("n0",), "away": "drained", "undrain": ("n0",)}],
+    "closed": [
+        {
+            "asked": 2,
+            "open": 1,
+            "devices": ("n0:1",),
+            "because": "an admin avoids n0:1",
+            "opening": (("n0:1", "n0", "avoided"),),
+        }
+    ],
+    "releasing": [{"size": 2, "jobs": ("3",)}],
+    "resizing": [
+        {"size": 1, "live": True, "for_job": "5", "stuck": ""},
+        {"size": 4, "live": False, "for_job": "", "stuck": ""},
+    ],
+    "launching": [{"stuck": "it waits for the file system /mnt"}],
+    "leaving": [
+        {"by": "policy", "for_job": "5", "in_s": 20.0, "grace_s": 30.0, "stuck": ""},
+        {"by": "cancel", "for_job": "", "in_s": 0.0, "grace_s": 30.0, "stuck": ""},
+        {"by": "user", "for_job": "", "in_s": 20.0, "grace_s": 30.0, "stuck": ""},
+    ],
+    "node-lost": [
+        {"nodes": ("n0",), "stuck": "", "by": "policy", "resumable": True},
+        {"nodes": ("n0", "n1"), "stuck": "", "by": "cancel", "resumable": True},
+    ],
+    "over": [{"since_s": 4.0, "late": False}, {"since_s": 40.0, "late": True}],
+    "ending": [{}],
+    "succeeded": [{}],
+    "failed": [
+        {
+            "exit": 1,
+            "signal": "",
+            "because": "The GPU ran out of memory",
+            "failures": 3,
+            "given_up": "",
+            "most": 5,
+            "kind": "resource",
+            "more": "gpu memory",
+            "memory_gib": 0.0,
+            "retriable": True,
+        },
+        {
+            "exit": 137,
+            "signal": "SIGKILL",
+            "because": "",
+            "failures": 3,
+            "given_up": "repeats",
+            "most": 3,
+            "kind": "transient",
+        },
+        {"failures": 1},
+    ],
+    "cancelled": [{"by": "ann"}],
+    "timeout": [{"limit_s": 60.0}],
+    "there": [{"device": "n0:1", "phase": "running", "since_s": 9.0}],
+    "device-closed": [{"device": "n0:1", "because": "an admin avoids it"}],
+    "other-type": [{"device": "n0:1", "has": "A100", "asked": "h200"}],
+    "other-memory": [{"device": "n0:1", "has_gib": 40.0, "asked_gib": 60.0}],
+    "files": [{"device": "n0:1", "nodes": ("n1",), "shell": False}],
+    "elsewhere": [{"device": "n0:1", "jobs": ("3",), "devices": ("n0:0",), "exclusive": False}],
+    "not-yet": [{"device": "n0:1", "jobs": (), "exclusive": True}],
+    "changed": [
+        {
+            "asked": ("ann submitted job 5 for 1 device",),
+            "freed": ("job 2 finished",),
+            "from_jobs": ("3",),
+            "to_jobs": (),
+            "turn": True,
+            "policy": "",
+        },
+        {"asked": (), "freed": (), "from_jobs": (), "to_jobs": ("5",), "turn": False, "policy": ""},
+        {"asked": (), "freed": (), "from_jobs": (), "to_jobs": (), "turn": False, "policy": "afs"},
+    ],
+    "members": [{"states": (("RUNNING", 2), ("PENDING", 1000))}],
 }
 
 
@@ -103,6 +197,7 @@ def rendered() -> str:
             reason = Reason(code, numbers)
             lines.append(f"  {sentence(reason, 'GPU', {'4': 'rl-a'})}")
             lines += [f"    {label:<9} {fact}" for label, fact in details(reason, "GPU")]
+            lines += [f"    try       {text}" for text in (advice(reason, "9"),) if text]
     return "\n".join(lines) + "\n"
 
 

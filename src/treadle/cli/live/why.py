@@ -82,7 +82,7 @@ def _head(answer: Why) -> str:
 def _facts(answer: Why) -> list[tuple[str, str]]:
     resumes = answer.code == "preempted"
     start = "" if answer.never else estimate_text(answer.estimate, answer.freed_by)
-    shown = [each for each in answer.details if each[0] not in _said(answer)]
+    shown = [each for each in answer.details if each[0] != "done"]  # The head has that.
     return [
         *shown[:3],
         ("resumes" if resumes else "next" if answer.members else "starts", start),
@@ -90,11 +90,6 @@ def _facts(answer: Why) -> list[tuple[str, str]]:
         ("queue", place_text(answer)),
         ("try", answer.change),
     ]
-
-
-def _said(answer: Why) -> tuple[str, ...]:
-    """Details that the first line has already."""
-    return ("done", "preempted") if answer.code == "preempted" else ("done",)
 
 
 def _more(answer: Why) -> list[tuple[str, str]]:

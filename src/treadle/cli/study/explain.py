@@ -16,7 +16,8 @@ from treadle.cli.study.options import (
     trace_options,
 )
 from treadle.core.errors import InvalidInputError
-from treadle.core.sentences import Line, details, sentence
+from treadle.core.numbers_in_words import Line
+from treadle.core.sentences import details, sentence
 from treadle.core.wording import devices, did_you_mean, duration, ordinal, several, share, times
 from treadle.reports.run_history import JobHistory
 from treadle.sim.experiment import Experiment, prepare

@@ -11,9 +11,9 @@ import msgspec
 from treadle.control.api.commands import Commands
 from treadle.control.api.context import Context
 from treadle.control.api.history import History
+from treadle.control.api.node_views import device_called
 from treadle.control.api.queries import Queries
 from treadle.control.loop import Resting, on_disk, wall
-from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
 from treadle.journal.codec import Noted
@@ -43,7 +43,7 @@ class Administration:
 
     async def manage(self, who: Who, text: str, order: str) -> NodeView:
         """Use or avoid a device; the node that it belongs to."""
-        device = self._device(text)
+        device = device_called(text, self._context.engine.nodes())
         if order not in tuple(DeviceOrder):
             raise InvalidRequestError(f"order is {order[:40]!r}; expected manage or avoid")
         with _refused_by_silence():
@@ -98,21 +98,6 @@ class Administration:
             "events.txt": "\n".join(lines) + "\n",
             "snapshot.json": _indented(await self._queries.snapshot()),
         }
-
-    def _device(self, text: str) -> Device:
-        """A device by its name; without a node, of the only node."""
-        nodes = self._context.engine.nodes()
-        name, _, number = text.rpartition(":")
-        if not name and len(nodes) == 1:
-            name = nodes[0].name
-        for node in nodes:
-            known = node.name == name and number.isascii() and number.isdigit()
-            if known and int(number[:6]) < node.device_count:
-                return Device(name, int(number))
-        meant = [node for node in nodes if node.name == name] or nodes
-        spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in meant[:4]]
-        expected = ", or ".join(spans) + (", ..." if len(meant) > 4 else "")
-        raise UnknownNameError(f"there is no device {text[:80]!r}; expected {expected}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.nodes_away import on_drained
 from treadle.control.api.sentences import Said
-from treadle.control.api.why import ENDING, reason
+from treadle.control.api.why import reason
 from treadle.control.jobs import JobRecord
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
@@ -38,9 +38,7 @@ class Briefs:
         self._hidden = last.hidden
 
     def of(self, record: JobRecord, row: Job | None) -> Brief:
-        if row is None:
-            return Brief(ENDING, self._said.sentence(ENDING))
-        asks = self._asks(record, row)
+        asks = None if row is None else self._asks(record, row)
         known = None if asks is None else self._alike.get(asks)
         if known is None:
             known = self._found(record, row)
@@ -48,9 +46,9 @@ class Briefs:
                 self._alike[asks] = known
         return known
 
-    def _found(self, record: JobRecord, row: Job) -> Brief:
-        found = reason(self._context, record, row, whole=False)
-        if found.code == "running":  # That it runs, the state says.
+    def _found(self, record: JobRecord, row: Job | None) -> Brief:
+        found = reason(self._context, record, row)
+        if row is not None and found.code == "running":  # That it runs, the state says.
             return Brief(found, on_drained(self._context, row))
         return Brief(found, self._said.sentence(found))
 

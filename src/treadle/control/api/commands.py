@@ -15,10 +15,9 @@ from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import estimate
 from treadle.control.api.job_progress import length_of
-from treadle.control.api.nodes_away import waits_for_nodes, whole_cluster
+from treadle.control.api.nodes_away import away, whole_cluster
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_order import position, sharers
-from treadle.control.api.reasons import because
 from treadle.control.api.sentences import Said
 from treadle.control.api.views import enforced_limits, job_view
 from treadle.control.jobs import (
@@ -347,10 +346,10 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
     twin.take([JobHeld(spec.id, why) for spec in wanted.specs for why in gates], now)
     first = wanted.specs[0]
     unfit = twin.unfit.get(first.id, "")
-    away = waits_for_nodes(context, first) if unfit else None
-    waits_for = "" if away is None else Said(context).sentence(because("away", **away))
-    never = "" if away else unfit
     row = twin.jobs[first.id]
+    needs = away(context, row) if unfit else None
+    waits_for = "" if needs is None else Said(context).sentence(needs)
+    never = "" if needs else unfit
     if not unfit:
         try:
             twin.decide(now)
@@ -367,7 +366,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         starts_now=starts,
         never_fits=never,
         because=waits_for,
-        beside=tuple(name for name in sharers(twin, row) if name != first.id),
+        beside=sharers(twin, row),
         estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
         length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),
         spec=spec,

@@ -7,7 +7,6 @@ clock, has no cause here.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.control.api.reasons import because
 from treadle.core.events import (
     AttemptEnded,
     DeviceOpened,
@@ -23,7 +22,7 @@ from treadle.core.events import (
     NodeJoined,
 )
 from treadle.core.job import JobId
-from treadle.core.reasons import Reason
+from treadle.core.reasons import Reason, because
 from treadle.wire.decisions import DecisionChange
 
 NAMED_MAX = 3

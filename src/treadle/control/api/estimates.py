@@ -58,6 +58,11 @@ class Forecast(NamedTuple):
     start: StartEstimate
     typical: Begin | None = None
 
+    @property
+    def freed_by(self) -> tuple[JobId, ...]:
+        """The jobs whose ends free the devices that it will be given."""
+        return () if self.typical is None else tuple(self.typical.freed_by)
+
 
 def estimate(
     context: Context,

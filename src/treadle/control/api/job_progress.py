@@ -16,7 +16,7 @@ from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
-from treadle.core.wording import devices, span
+from treadle.core.wording import devices, share, span
 from treadle.models.learning.expectation import (
     COVERAGE,
     MEASURED,
@@ -53,6 +53,16 @@ def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | Non
     if runs and said.total and said.per_s:
         left_s = (said.total - said.step) / said.per_s
     return replace(said, per_s=said.per_s if runs else None, eta_s=left_s)
+
+
+def done_text(context: Context, record: JobRecord, row: Job) -> str:
+    """77%, 60% saved: how much is done, and what a job that does not run resumes from."""
+    progress = progress_of(context, record, row)
+    if progress is None or not progress.total:
+        return ""
+    done = min(1.0, progress.step / progress.total)
+    saved = row.phase is not Phase.RUNNING and row.spec.resumable and record.safe < done
+    return share(done) + (f", {share(record.safe)} saved" if saved else "")
 
 
 def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
@@ -250,7 +260,7 @@ def _slower(context: Context, row: Job) -> float:
     if row.allocation is None:
         return 1.0
     rows = context.scheduler.jobs
-    others = [rows[name] for name in sharers(context.scheduler, row) if name != row.id]
+    others = [rows[name] for name in sharers(context.scheduler, row)]
     ring = [(other.spec, other.allocation) for other in others if other.allocation is not None]
     if not ring and row.size == row.spec.asked and not row.spec.profile.by_type:
         return 1.0

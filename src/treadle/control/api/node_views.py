@@ -9,8 +9,10 @@ from dataclasses import replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import being_left
+from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId
 from treadle.core.machine import DeviceView, NodeView
+from treadle.wire.problems import UnknownNameError
 
 
 def node_views(context: Context) -> Sequence[NodeView]:
@@ -40,3 +42,18 @@ def _with(node: NodeView, held: Mapping[str, tuple[JobId, ...]]) -> NodeView:
 
 def _is_held(device: DeviceView, held: Mapping[str, tuple[JobId, ...]]) -> bool:
     return device.state == "free" and device.name in held
+
+
+def device_called(text: str, nodes: Sequence[Node]) -> Device:
+    """A device by its name; without a node, of the only node."""
+    name, _, number = text.rpartition(":")
+    if not name and len(nodes) == 1:
+        name = nodes[0].name
+    for node in nodes:
+        known = node.name == name and number.isascii() and number.isdigit()
+        if known and int(number[:6]) < node.device_count:
+            return Device(name, int(number))
+    meant = [node for node in nodes if node.name == name] or nodes
+    spans = [f"{node.name}:0 to {node.name}:{node.device_count - 1}" for node in meant[:4]]
+    expected = ", or ".join(spans) + (", ..." if len(meant) > 4 else "")
+    raise UnknownNameError(f"there is no device {text[:80]!r}; expected {expected}")

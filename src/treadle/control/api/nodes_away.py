@@ -4,13 +4,13 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypedDict
 
 from treadle.control.api.context import Context
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import Job, JobSpec
 from treadle.core.machine import NOT_USED
-from treadle.core.wording import listed
+from treadle.core.reasons import Reason, because
+from treadle.core.wording import are, listed
 from treadle.policies.base.suited import usable_by
 
 NAMED_MAX = 4
@@ -21,29 +21,35 @@ def whole_cluster(context: Context) -> Cluster:
     return _with(context, (*context.scheduler.drained.values(), *_lost(context)))
 
 
-class Away(TypedDict):
-    """Nodes that a job needs and that take no jobs."""
-
-    drained: tuple[str, ...]
-    lost: tuple[str, ...]
-    because: str  # why those that are lost are not used
-
-
-def waits_for_nodes(context: Context, spec: JobSpec) -> Away | None:
-    """The nodes with which a job would fit; None if it does not fit with them either."""
+def away(context: Context, row: Job) -> Reason | None:
+    """That a job only waits for nodes that are away; None if it does not fit with them either."""
     drained, lost = tuple(context.scheduler.drained.values()), _lost(context)
-    usable = usable_by(spec, _with(context, (*drained, *lost)))
+    usable = usable_by(row.spec, _with(context, (*drained, *lost)))
     drained, lost = (
         tuple(node for node in some if node.name in usable) for some in (drained, lost)
     )
     for first, second in ((drained, ()), ((), lost), (drained, lost)):
-        if (first or second) and _fits(context, spec, (*first, *second)):
-            why = _not_used(context, second)
-            return Away(drained=_names(first), lost=_names(second), because=why)
+        if (first or second) and _fits(context, row.spec, (*first, *second)):
+            return because(
+                "away",
+                drained=_names(first),
+                lost=_names(second),
+                because=_not_used(context, second),
+                undrain=_undraining(context, row),
+            )
     return None
 
 
-def undraining(context: Context, row: Job) -> tuple[str, ...]:
+def bound_away(context: Context, row: Job) -> Reason | None:
+    """That a job has to go on where its files are, and none of these nodes takes jobs."""
+    if not row.only_on or not context.cluster.names.isdisjoint(row.only_on):
+        return None
+    undrain = _undraining(context, row)
+    word = "drained" if undrain else "lost"
+    return because("bound-away", nodes=row.only_on, away=word, undrain=undrain)
+
+
+def _undraining(context: Context, row: Job) -> tuple[str, ...]:
     """The drained nodes that help a job that waits for them; none if these are not enough.
 
     A job that needs several gets the largest of one type, if they are enough.
@@ -78,17 +84,10 @@ def on_drained(context: Context, row: Job) -> str:
     if not names:
         return ""
     nodes = "node" if len(names) == 1 else "nodes"
-    said = f"{nodes} {listed(names, NAMED_MAX)} {'is' if len(names) == 1 else 'are'} drained"
+    said = f"{nodes} {listed(names, NAMED_MAX)} {are(len(names))} drained"
     if row.only_because and not context.cluster.names.intersection(row.only_on):
         said += f"; it ends there: {row.only_because}"
     return said
-
-
-def why_away(context: Context, names: Sequence[str]) -> str:
-    """Whether these nodes are drained or lost; empty if one of them takes jobs."""
-    if any(node.name in names for node in context.cluster.nodes):
-        return ""
-    return "drained" if any(name in context.scheduler.drained for name in names) else "lost"
 
 
 def _lost(context: Context) -> tuple[Node, ...]:

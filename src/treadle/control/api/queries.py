@@ -29,7 +29,7 @@ from treadle.control.api.snapshots import Snapshots
 from treadle.control.api.thinking import Thinking
 from treadle.control.api.views import Kept, ended_view, job_detail, listed
 from treadle.control.api.why import why
-from treadle.control.api.why_array import why_array, why_ended
+from treadle.control.api.why_array import members, why_array
 from treadle.control.jobs import (
     JobRecord,
     record_of,
@@ -208,7 +208,8 @@ class Queries:
         )
         if not rows or worst is None:
             raise NotFoundError(f"there is no array {array!r}", hint="treadle ps -a lists all")
-        return why_ended(array, [State(row.state) for row in rows], worst)
+        ends = members(self._context, (State(row.state) for row in rows))
+        return Why(id=array, state=worst, members=len(rows), **ends)
 
     async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536

@@ -44,10 +44,9 @@ def closed_devices(scheduler: Scheduler, job: Job | None = None) -> list[Device]
 
 
 def closed_idle(scheduler: Scheduler, job: Job | None = None) -> list[Device]:
-    """Devices that no job holds and that take no new work."""
-    tenants, nodes = scheduler.tenancy.tenants, _nodes(scheduler, job)
-    idle = [device for device in scheduler.closed if device not in tenants]
-    return [device for device in idle if nodes is None or device.node in nodes]
+    """Those of them that no job holds."""
+    tenants = scheduler.tenancy.tenants
+    return [device for device in closed_devices(scheduler, job) if device not in tenants]
 
 
 def all_devices(scheduler: Scheduler, job: Job | None = None) -> int:
@@ -196,10 +195,11 @@ def position(scheduler: Scheduler, identity: JobId) -> int | None:
     return found
 
 
-def sharers(scheduler: Scheduler, job: Job) -> list[JobId]:
-    """Every job on the devices of a job, itself included."""
-    if job.allocation is None:
-        return []
-    tenants = scheduler.tenancy.tenants
-    found = [tenants[device].values() for device in job.allocation.devices]
-    return list(dict.fromkeys(name for names in found for name in names))
+def sharers(scheduler: Scheduler, job: Job) -> tuple[JobId, ...]:
+    """The other jobs on the devices of a job."""
+    held, tenants = (
+        () if job.allocation is None else job.allocation.devices,
+        scheduler.tenancy.tenants,
+    )
+    found = dict.fromkeys(name for device in held for name in tenants[device].values())
+    return tuple(name for name in found if name != job.id)

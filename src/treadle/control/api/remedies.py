@@ -1,4 +1,4 @@
-"""What would start a waiting job now: tried on copies of the scheduler, for `why --verbose`."""
+"""What helps a waiting job, for `why --verbose`: tried on copies of the scheduler."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,14 +11,30 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
+from treadle.policies.live.decide import remembered
+from treadle.policies.live.reasons import patience_of
+from treadle.policies.wrappers.wrapper import keeps_order
 
 NAMED_MAX = 3
 
 
 def alternatives(context: Context, row: Job, said: Said) -> tuple[tuple[str, str], ...]:
-    """Fewer devices, and a higher priority; those of them that help."""
-    found = (("fewer", _fewer(context, row)), ("priority", _higher(context, row, said)))
+    """Fewer devices, a higher priority, and patience; those of them that help."""
+    found = (
+        ("fewer", _fewer(context, row)),
+        ("priority", _higher(context, row, said)),
+        ("patience", _patience(context, row, said)),
+    )
     return tuple((label, text) for label, text in found if text)
+
+
+def _patience(context: Context, row: Job, said: Said) -> str:
+    """When devices are reserved for it."""
+    scheduler = context.scheduler
+    if keeps_order(scheduler.policy):
+        return ""
+    last, snapshot = remembered(scheduler.state.memory), scheduler.snapshot(context.clock.now())
+    return said.sentence(patience_of(context.belief, last, snapshot, row))
 
 
 def _fewer(context: Context, row: Job) -> str:

@@ -7,17 +7,17 @@ from typing import NamedTuple
 from treadle.control.api.briefs import Brief, Briefs
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, held_s, progress_of
-from treadle.control.api.queue_order import held_devices
-from treadle.control.api.sentences import clause
-from treadle.control.api.why_ended import advised, ended_reason
-from treadle.control.api.why_holding import beside
+from treadle.control.api.queue_order import held_devices, sharers
+from treadle.control.api.why import ended_reason
 from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
 from treadle.control.loop import wall
 from treadle.core.job import Job
+from treadle.core.job_sentences import advice
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
+from treadle.core.sentences import sentence
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import JobDetail, JobView, State, in_short
+from treadle.wire.jobs import FailureView, JobDetail, JobView, State, in_short
 
 _ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 
@@ -69,7 +69,7 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
         preempted_for=record.preempted_for,
         preempted_at=record.preempted_at,
         devices=devices,
-        beside=beside(context, row),
+        beside=sharers(context.scheduler, row),
         plan=_plan(record, row),
         sizes=row.spec.sizes,
         priority=row.spec.priority,
@@ -138,7 +138,15 @@ def _ended_because(record: JobRecord, found: Reason) -> str:
     """What failed, or what ended it from outside."""
     if record.state is State.FAILED:
         return "" if record.failure is None else record.failure.sentence
-    return "" if record.state is State.SUCCEEDED else clause(found)
+    return "" if record.state is State.SUCCEEDED else sentence(found)
+
+
+def _advised(record: JobRecord) -> FailureView | None:
+    """Its failure; of a job that has failed for good with what its user can do, and no retry."""
+    failure = record.failure
+    if failure is None or record.state not in (State.FAILED, State.TIMEOUT):
+        return failure
+    return replace(failure, advice=advice(ended_reason(record), record.id))
 
 
 def enforced_limits(context: Context) -> tuple[str, ...]:
@@ -181,7 +189,7 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
             replace(run, ranks=rank_count(record, len(run.devices)))
             for _, run in sorted(attempts.items())
         ),
-        failure=advised(record),
+        failure=_advised(record),
         ranks=rank_count(record, record.size or 1),
         logs_pruned_at=kept.logs_pruned_at,
         memory_gib=record.memory_gib,

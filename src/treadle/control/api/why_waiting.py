@@ -3,12 +3,10 @@
 Nothing is decided here: the policy's reason is what its last decision left behind.
 """
 
-from itertools import islice, takewhile
-
 from treadle.control.api.context import Context
 from treadle.control.api.job_progress import left_of
 from treadle.control.api.machine_trouble import machine_trouble
-from treadle.control.api.nodes_away import undraining, waits_for_nodes, whole_cluster, why_away
+from treadle.control.api.nodes_away import away, bound_away, whole_cluster
 from treadle.control.api.queue_order import (
     all_devices,
     closed_devices,
@@ -17,30 +15,22 @@ from treadle.control.api.queue_order import (
     free_devices,
     idle_devices,
 )
-from treadle.control.api.reasons import because
 from treadle.control.jobs import ARRAY, DEPENDENCY, LOST, MACHINE, PROBABLY, USER, JobRecord
 from treadle.control.loop import wall
-from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.reasons import Reason
+from treadle.core.reasons import Reason, because
 
 NAMED_MAX = 4  # devices
 _BY_OTHERS = ("devices", "fragmentation", "type", "rank", "cost", "preempted")
 
 
-def waiting(context: Context, record: JobRecord, row: Job, *, whole: bool = True) -> Reason:
-    """The reason of a job that waits.
-
-    whole: also what takes a look at every member of its array, which a list has no time for.
-    """
+def waiting(context: Context, record: JobRecord, row: Job) -> Reason:
+    """The reason of a job that waits."""
     return (
-        _hopeless(context, record, row)
-        or _gated(context, record, whole=whole)
-        or _late(context, record)
-        or stalled(context, record)
-        or _backoff(context, row)
-        or _away(context, row)
+        barred(context, record, row)
+        or _gated(context, record)
+        or bound_away(context, row)
         # The policy says of a job that its files bind to nodes that it is.
         or (None if row.only_on else _closed(context, row))
         or _decided(context, record, row)
@@ -49,25 +39,20 @@ def waiting(context: Context, record: JobRecord, row: Job, *, whole: bool = True
 
 def barred(context: Context, record: JobRecord, row: Job) -> Reason | None:
     """What keeps a job from starting, whatever other jobs do."""
-    found = _hopeless(context, record, row) or _late(context, record)
-    return found or stalled(context, record)
-
-
-def _hopeless(context: Context, record: JobRecord, row: Job) -> Reason | None:
-    """What waiting cannot solve."""
     if record.broken:
         return because("broken", because=record.broken)
     if record.id in context.scheduler.unfit:
         return _unfit(context, record, row)
-    return because("held") if USER in context.scheduler.blocked.get(record.id, ()) else None
+    if USER in context.scheduler.blocked.get(record.id, ()):
+        return because("held", reasons=(USER,))
+    return _late(context, record) or _stalled(context, record)
 
 
 def _late(context: Context, record: JobRecord) -> Reason | None:
     """A machine could not launch it, or lost it at once: neither is the job's fault."""
     now, held = context.clock.now(), context.scheduler.blocked.get(record.id, ())
     if MACHINE in held:
-        found = context.gates.refusals.of(record.id)
-        if found is None:
+        if (found := context.gates.refusals.of(record.id)) is None:
             return because("launch")
         return because("launch", because=found.sentence, in_s=max(0.0, found.until_s - now))
     if LOST in held:
@@ -78,16 +63,16 @@ def _late(context: Context, record: JobRecord) -> Reason | None:
 
 def _unfit(context: Context, record: JobRecord, row: Job) -> Reason:
     """It fits no node that is there."""
-    if away := waits_for_nodes(context, row.spec):
-        return because("away", **away, undrain=undraining(context, row))
+    if found := away(context, row):
+        return found
     never = context.scheduler.policy.never_fits(row.spec, whole_cluster(context))
     never = never or context.scheduler.unfit[record.id]
     if record.wait_for_capacity:
         return because("capacity", because=never)
-    return Reason("never-fits", {"because": never})
+    return because("never-fits", because=never)
 
 
-def stalled(context: Context, record: JobRecord) -> Reason | None:
+def _stalled(context: Context, record: JobRecord) -> Reason | None:
     """Why no job is started at all."""
     if context.condition.draining:
         return because("daemon-draining")
@@ -101,25 +86,22 @@ def stalled(context: Context, record: JobRecord) -> Reason | None:
     return None
 
 
-def _gated(context: Context, record: JobRecord, *, whole: bool) -> Reason | None:
+def _gated(context: Context, record: JobRecord) -> Reason | None:
     """What other jobs must do first."""
     held = context.scheduler.blocked.get(record.id, ())
     if DEPENDENCY in held:
-        return _dependency(context, record)
-    if ARRAY in held:
-        return _limited(context, record, whole=whole)
-    return None
-
-
-def _dependency(context: Context, record: JobRecord) -> Reason:
-    names = (*record.after, *record.after_any)
-    found = {name: context.state_of(name) for name in names}
-    after = tuple(
-        ("array" if name in context.jobs.arrays else "job", name, state.value.lower())
-        for name, state in found.items()
-        if state is not None and not state.ended
-    )
-    return because("dependency", after=after, fails=_fails(context, record))
+        states = {name: context.state_of(name) for name in (*record.after, *record.after_any)}
+        after = tuple(
+            ("array" if name in context.jobs.arrays else "job", name, state.value.lower())
+            for name, state in states.items()
+            if state is not None and not state.ended
+        )
+        return because("dependency", after=after, fails=_fails(context, record))
+    if ARRAY not in held:
+        return None
+    through = [context.row(name) for name in context.gates.through(record.array)]
+    running = sum(row is not None and row.phase is not Phase.WAITING for row in through)
+    return because("array", array=record.array, limit=record.array_limit, running=running)
 
 
 def _fails(context: Context, record: JobRecord) -> str:
@@ -132,76 +114,39 @@ def _fails(context: Context, record: JobRecord) -> str:
     return ""
 
 
-def _limited(context: Context, record: JobRecord, *, whole: bool) -> Reason:
-    """Its array has a limit, and others of it were let through first."""
-    scheduler = context.scheduler
-    members = tuple(context.jobs.arrays.get(record.array, ()))
-    rows = map(scheduler.jobs.get, members)
-    found = (row for row in rows if row and ARRAY not in scheduler.blocked.get(row.id, ()))
-    # No more than these are through, and the first ones: a list asks this of every member.
-    through = islice(found, record.array_limit or None)
-    running = sum(1 for row in through if row.phase is not Phase.WAITING)
-    before = 0
-    if whole:
-        earlier = map(scheduler.jobs.get, takewhile(lambda each: each != record.id, members))
-        before = sum(1 for row in earlier if row is not None and row.phase is Phase.WAITING)
-    limit = record.array_limit
-    return because("array", array=record.array, limit=limit, running=running, before=before)
-
-
-def _backoff(context: Context, row: Job) -> Reason | None:
-    """It failed, and is tried again later; also before the next decision."""
-    in_s = row.ready_at - context.clock.now()
-    return Reason("backoff", {"failures": row.failures, "in_s": in_s}) if in_s > 0 else None
-
-
-def _away(context: Context, row: Job) -> Reason | None:
-    """It has to go on where its files are, and none of these nodes is in use."""
-    away = why_away(context, row.only_on) if row.only_on else ""
-    if not away:
-        return None
-    return because("bound-away", nodes=row.only_on, away=away, undrain=undraining(context, row))
-
-
 def _closed(context: Context, row: Job) -> Reason | None:
     """It would start, or could some day, but for devices that take no new work."""
     scheduler, least = context.scheduler, row.spec.sizes[0]
     if not scheduler.closed:
         return None
-    free, count = free_devices(scheduler, row), device_count(scheduler, row)
-    idle, shut = closed_idle(scheduler, row), closed_devices(scheduler, row)
-    if free < least <= free + len(idle):
-        return _on_closed(context, least, free, idle)
-    left = count - len(shut)
-    return _on_closed(context, least, left, shut) if left < least <= count else None
-
-
-def _on_closed(context: Context, asked: int, open_: int, shut: list[Device]) -> Reason:
-    said = dict.fromkeys(context.scheduler.closed[device] for device in shut[:NAMED_MAX])
-    needed = shut[: asked - open_][:NAMED_MAX]
-    opening = tuple((str(each), each.node, _cause(context, each)) for each in needed)
+    left, shut = free_devices(scheduler, row), closed_idle(scheduler, row)
+    if not left < least <= left + len(shut):
+        shut = closed_devices(scheduler, row)
+        left = device_count(scheduler, row) - len(shut)
+    if not left < least <= left + len(shut):
+        return None
+    shown, causes = shut[:NAMED_MAX], context.closed
+    opening = tuple(
+        (str(each), each.node, causes[each].cause if each in causes else "")
+        for each in shown[: least - left]
+    )
     return because(
         "closed",
-        asked=asked,
-        open=open_,
-        devices=tuple(map(str, shut[:NAMED_MAX])),
-        because="; ".join(said),
+        asked=least,
+        open=left,
+        devices=tuple(map(str, shown)),
+        because="; ".join(dict.fromkeys(scheduler.closed[each] for each in shown)),
         opening=opening,
     )
-
-
-def _cause(context: Context, device: Device) -> str:
-    fact = context.closed.get(device)
-    return "" if fact is None else fact.cause
 
 
 def _decided(context: Context, record: JobRecord, row: Job) -> Reason:
     """What the last decision left behind."""
     scheduler = context.scheduler
     found = scheduler.why(row.id, context.clock.now())
-    if found.code in _BY_OTHERS and _preempted(context, record):
-        since_s = max(0.0, wall() - (record.preempted_at or 0.0))
-        return Reason("preempted", {"for_job": record.preempted_for, "since_s": since_s})
+    other = context.row(record.preempted_for)
+    if found.code in _BY_OTHERS and other is not None and other.allocation is not None:
+        return preempted(record)
     if found.code != "devices":
         return found
     # A policy sees neither closed devices nor drained nodes, and may give away what another job is
@@ -210,7 +155,7 @@ def _decided(context: Context, record: JobRecord, row: Job) -> Reason:
     return Reason(found.code, {**found.numbers, **seen})
 
 
-def _preempted(context: Context, record: JobRecord) -> bool:
-    """Whether it was stopped for a job that still has devices."""
-    other = context.row(record.preempted_for)
-    return record.preempted_at is not None and other is not None and other.allocation is not None
+def preempted(record: JobRecord) -> Reason:
+    """That it was stopped for another."""
+    since_s = max(0.0, wall() - (record.preempted_at or 0.0))
+    return because("preempted", for_job=record.preempted_for, since_s=since_s)

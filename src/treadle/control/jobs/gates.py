@@ -117,6 +117,15 @@ class Gates:
                 events += self._judged(waiter)
         return events
 
+    def through(self, array: str) -> tuple[JobId, ...]:
+        """The members of an array with a limit that may run."""
+        return tuple(self._open.get(array, ()))
+
+    def before(self, record: JobRecord) -> int:
+        """How many members of its array come before one: let through, or queued earlier."""
+        line = (*self.through(record.array), *tuple(self._queued.get(record.array, ())))
+        return line.index(record.id) if record.id in line else 0
+
     def _judged(self, record: JobRecord) -> list[Fact]:
         """What is new about a job that waits for others."""
         waits, broken = self._judge(record)
