@@ -40,7 +40,7 @@ ANSWERS = {
             state=State.PENDING,
             code="preempted",
             sentence="preempted 40 s ago for probe-b",
-            details=(("done", "77%"), ("preempted", "40 s ago for job probe-b")),
+            details=(("done", "77%"),),
             estimate=replace(SOON, earliest_s=20.0, latest_s=30.0, sentence="from 3 similar runs"),
             freed_by=("probe-b",),
         ),

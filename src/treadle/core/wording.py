@@ -15,6 +15,8 @@ _DURATION_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d",
 _PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
 _UNKNOWN = "-"
 YEAR_S = 365 * 86_400.0  # an estimate beyond it says no more than that
+_VAGUE = 20.0  # a range whose ends differ by more says nothing but its end,
+_SOON_S = 30.0  # and what is sooner than this is not told apart
 _WORD_MAX = 60  # characters of a mistyped word that are compared; comparing takes their square
 
 # -- counts -----------------------------------------------------------------------------------
@@ -39,46 +41,8 @@ def are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-def free_devices_of(free: int, total: int, usable: int | None = None) -> str:
-    """How many devices are free, with the noun: "3 of 8 devices are free".
-
-    usable: how many are free or held; None: all.
-    """
-    if total == 0:
-        return "there are no devices"
-    if free == 0 and usable is not None and usable < total:
-        return f"none of {devices(total)} is free"
-    if free == 0:
-        return f"{_all_of(total, 'device')} {are(total)} taken"
-    if total == 1:
-        return "the only device is free"
-    return f"{free:,} of {total:,} devices {are(free)} free"
-
-
-def free_of(free: int, total: int, usable: int | None = None) -> str:
-    """How many of all devices are free, as the end of a sentence.
-
-    usable: how many are free or held; None: all. What is idle and takes no work is not taken.
-    """
-    if total == 0:
-        return "there is none"
-    if free == 0 and usable is not None and usable < total:
-        return f"none of {total:,} is free"
-    if free == 0:
-        return "the only device is taken" if total == 1 else f"{_all_of(total)} are taken"
-    return f"{free:,} of {total:,} {are(free)} free"
-
-
-def _all_of(total: int, noun: str = "") -> str:
-    """the only device, both devices, all 3 devices; without the noun: both, all 3."""
-    if total == 1:
-        return f"the only {noun}"
-    every = "both" if total == 2 else f"all {total:,}"
-    return f"{every} {noun}s" if noun else every
-
-
 def too_large(size: int, total: int) -> str:
-    """Why a job of this size can never start on a cluster with so many devices."""
+    """Why a job of this size can never start on a cluster with `total` devices."""
     return f"it asks for {devices(size)} and the cluster has {total:,}"
 
 
@@ -189,26 +153,14 @@ def ago(moment_at: float | None, now: float) -> str:
     return "" if moment_at is None else f"{short_span(now - moment_at)} ago"
 
 
-def between(earliest_s: float | None, latest_s: float | None) -> str:
-    """When an estimated start is expected: "in 5m to 20m"."""
-    if earliest_s is None:
-        return "unknown"
-    first = expected_span(earliest_s)
-    if latest_s is None:
-        return f"in {first} or much later"
-    last = expected_span(latest_s)
-    if earliest_s >= YEAR_S:
-        return f"in {first}"
-    if is_at_once(latest_s):
-        return "at once"
-    if earliest_s < 1:
-        return f"within {last}"
-    return f"in about {first}" if first == last else f"in {first} to {last}"
-
-
 def is_at_once(latest_s: float | None) -> bool:
     """Whether that is too soon to wait for."""
     return latest_s is not None and latest_s < 1
+
+
+def is_vague(low_s: float, high_s: float) -> bool:
+    """Whether a range is too wide to plan by; one within minutes never is."""
+    return high_s > _VAGUE * max(low_s, _SOON_S)
 
 
 def from_to(low_s: float | None, high_s: float | None) -> str:
@@ -224,7 +176,7 @@ def from_to(low_s: float | None, high_s: float | None) -> str:
         return low
     if low == high:
         return f"about {low}"
-    return f"up to {high}" if low_s < 1 else f"{low} to {high}"
+    return f"up to {high}" if low_s < 1 or is_vague(low_s, high_s) else f"{low} to {high}"
 
 
 # -- measured figures -------------------------------------------------------------------------

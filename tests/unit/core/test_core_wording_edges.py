@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core.wording import devices, free_of, from_to, gib_texts, jobs, listed, span, times
+from treadle.core.wording import devices, from_to, gib_texts, jobs, listed, span, times
 
 
 @pytest.mark.parametrize(
@@ -10,22 +10,6 @@ from treadle.core.wording import devices, free_of, from_to, gib_texts, jobs, lis
 )
 def test_devices_are_counted(count: int, text: str) -> None:
     assert devices(count) == text
-
-
-@pytest.mark.parametrize(
-    ("free", "total", "text"),
-    [
-        (0, 1, "the only device is taken"),
-        (0, 2, "both are taken"),
-        (0, 8, "all 8 are taken"),
-        (1, 1, "1 of 1 is free"),
-        (1, 8, "1 of 8 is free"),
-        (2, 8, "2 of 8 are free"),
-        (8, 8, "8 of 8 are free"),
-    ],
-)
-def test_free_devices_of_all(free: int, total: int, text: str) -> None:
-    assert free_of(free, total) == text
 
 
 @pytest.mark.parametrize(

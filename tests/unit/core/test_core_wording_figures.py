@@ -6,12 +6,9 @@ import pytest
 
 from treadle.core.wording import (
     ago,
-    between,
     digits,
     duration,
     durations,
-    free_devices_of,
-    free_of,
     percent,
     share,
     short_number,
@@ -150,18 +147,5 @@ def test_a_moment_in_the_past_says_how_long_ago() -> None:
     assert ago(None, 100.0) == ""
 
 
-def test_a_start_within_a_second_is_at_once_and_a_later_one_has_its_range() -> None:
-    assert between(0.0, 0.9) == "at once"
-    assert between(0.0, 1.0) == "within 1s"
-
-
 def test_two_sizes_in_a_row_are_a_range() -> None:
     assert (sizes([1, 2]), sizes([2, 4]), sizes([3, 4, 5])) == ("1..2", "2,4", "3..5")
-
-
-def test_large_clusters_have_a_comma() -> None:
-    assert free_of(0, 0) == "there is none"
-    assert free_devices_of(0, 0) == "there are no devices"
-    assert free_of(0, 1024) == "all 1,024 are taken"
-    assert free_of(0, 1024, usable=1023) == "none of 1,024 is free"
-    assert free_of(1000, 1024) == "1,000 of 1,024 are free"

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Sequence
 
 from treadle.cli.show.table import Column, room, table
 from treadle.cli.show.wording import command_text, plain, width_of
-from treadle.core.wording import expected_span, named_jobs, several, share, short_span, sizes
+from treadle.core.wording import (
+    expected_span,
+    is_vague,
+    named_jobs,
+    several,
+    share,
+    short_span,
+    sizes,
+)
 from treadle.wire.jobs import JobView, State
 
 _COLOURS = {
@@ -105,7 +113,7 @@ def progress_text(view: JobView) -> str:
 
 
 def end_text(view: JobView) -> str:
-    """When a running job ends: 12m-15m, <20s where only its time limit is known, or unknown."""
+    """When a running job ends: 12m-15m, <20s where only the latest is known, or unknown."""
     end = view.end
     if end is None or view.state.ended:
         return ""
@@ -113,7 +121,7 @@ def end_text(view: JobView) -> str:
         return "unknown"
     if end.high_s < 1:
         return "<1s"
-    if end.low_s is None:
+    if end.low_s is None or is_vague(end.low_s, end.high_s):
         return f"<{expected_span(end.high_s)}"
     low, high = expected_span(end.low_s, ever=">1y"), expected_span(end.high_s, ever=">1y")
     return low if low == high else f"{low}-{high}"
