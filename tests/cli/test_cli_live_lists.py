@@ -257,7 +257,7 @@ def test_status_says_where_it_runs_and_what_it_has_to_do(capsys) -> None:
     client = ValueClient(found=found)
     assert printed(capsys, client, "status") == (
         "treadle 1.2.3 is running, up 2h05m, pid 4242\n"
-        "  devices  8, of which 3 free\n"
+        "  devices  8, 3 free\n"
         "  nodes    1\n"
         "  jobs     5 running, 12 waiting, 1 held; draining: no more jobs start\n"
         "  policy   afs\n"

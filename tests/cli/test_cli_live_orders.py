@@ -295,7 +295,7 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
     out, err = capsys.readouterr()
     assert out == (
         "treadle 1.2.3 is already running, up 2h05m, pid 4242\n"
-        "  devices  8, of which 3 free\n"
+        "  devices  8, 3 free\n"
         "  jobs     5 running, 12 waiting, 1 held\n"
         "  policy   afs\n"
         "  store    sqlite\n"

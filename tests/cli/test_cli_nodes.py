@@ -94,7 +94,7 @@ def test_status_names_the_cluster_its_nodes_and_devices_that_are_drained(capsys)
     found = replace(STATUS, engine="ray", cluster="10.0.0.1:6379", free=0, drained_devices=6)
     client = ValueClient(found=replace(found, nodes=3, drained_nodes=2, lost_nodes=1))
     lines = printed(capsys, client, "status").splitlines()
-    assert "  devices  8, of which 0 free, 6 in drained nodes" in lines
+    assert "  devices  8, 0 free, 6 in drained nodes" in lines
     assert "  nodes    3; 2 drained, 1 lost" in lines
     assert "  engine   ray at 10.0.0.1:6379" in lines
     assert "0 of 8 devices free, 6 in drained nodes" in printed(capsys, client, "top")

@@ -65,7 +65,7 @@ def test_a_job_that_is_lost_says_so_while_its_node_may_still_run_it(tmp_path: Pa
             await asyncio.sleep(0.01)
         await looked_at(live)
         for job in (one, gang):
-            assert not [text for text in await events_of(live, job) if "to make way" in text]
+            assert not [text for text in await events_of(live, job) if "was replaced" in text]
 
     on_fleet(story, tmp_path)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from treadle.core.numbers_in_words import NAMED_MAX, Line, Numbers
 from treadle.core.reasons import Reason
-from treadle.core.wording import are, gib_text, listed, several, times
+from treadle.core.wording import are, gib_flag, gib_text, listed, several, times
 
 # What members of an array do in a state.
 _MEMBERS = {
@@ -140,8 +140,12 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "held": _held,
     "dependency": _dependency,
     "array": lambda n: (
-        f"array {n.text('array')} may run {several(n.count('limit'), 'job')} at once, "
-        f"{n.count('running'):,} {are(n.count('running'))} running"
+        f"array {n.text('array')} may run {several(n.count('limit'), 'job')} at once"
+        + (
+            f", {n.count('running'):,} {are(n.count('running'))} running"
+            if n.count("running")
+            else ""
+        )
     ),
     "launch": lambda n: f"could not be launched{n.text('because', ': ')}",
     "lost-early": lambda n: f"its last {n.count('attempts')} attempts were lost within seconds",
@@ -246,7 +250,7 @@ def _after_failure(n: Numbers, job: str) -> str:
         case "deterministic":
             return "fix the cause, then submit it again"
         case "resource" if n.text("more") == "host memory" and n.number("memory_gib"):
-            return f"submit it again with --memory {2 * n.number('memory_gib'):g}G"
+            return f"submit it again with --memory {gib_flag(2 * n.number('memory_gib'))}"
         case "resource":
             return n.text("more", "submit it again with more ")
         case "transient" if n.text("given_up"):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from treadle.core import job_sentences
 from treadle.core.numbers_in_words import Line, Numbers
 from treadle.core.reasons import Reason
-from treadle.core.wording import are, gib_text, gib_texts, several
+from treadle.core.wording import are, gib_flag, gib_text, gib_texts, several
 
 _LINES_MAX = 3  # supporting lines
 
@@ -22,10 +22,12 @@ def sentence(reason: Reason, unit: str = "device", names: Mapping[str, str] | No
     return _SENTENCES[reason.code](Numbers(reason.numbers, unit, names or {}))
 
 
-def details(reason: Reason, unit: str = "device") -> tuple[Line, ...]:
+def details(
+    reason: Reason, unit: str = "device", names: Mapping[str, str] | None = None
+) -> tuple[Line, ...]:
     """What supports the answer, one fact a line."""
     lines = _DETAILS.get(reason.code)
-    return tuple(lines(Numbers(reason.numbers, unit, {})))[:_LINES_MAX] if lines else ()
+    return tuple(lines(Numbers(reason.numbers, unit, names or {})))[:_LINES_MAX] if lines else ()
 
 
 # -- jobs that wait -------------------------------------------------------------------------------
@@ -60,15 +62,10 @@ def _type(n: Numbers) -> str:
 def _host(n: Numbers) -> str:
     flags = []
     if memory := n.number("memory_gib"):
-        flags.append(f"--memory {_flag_gib(memory)}")
+        flags.append(f"--memory {gib_flag(memory)}")
     if cores := n.number("cores"):
         flags.append(f"--cpus {cores:g}")
     return f"every node that fits {' '.join(flags)} is full"
-
-
-def _flag_gib(gib: float) -> str:
-    """As it is typed: 512M, 50G."""
-    return f"{1024 * gib:.4g}M" if gib < 1 else f"{gib:.4g}G"
 
 
 def _dedicated(n: Numbers) -> str:

@@ -75,6 +75,11 @@ def gib_text(gib: float) -> str:
     return f"{gib:,.0f} GiB" if gib < 1024.0 else f"{gib / 1024:,.1f} TiB"
 
 
+def gib_flag(gib: float) -> str:
+    """As it is typed: 512M, 50G."""
+    return f"{1024 * gib:.4g}M" if gib < 1 else f"{gib:.4g}G"
+
+
 def gib_texts(amounts: Sequence[float], between: str) -> str:
     """Several amounts of memory, with the unit once where they have the same: 3 of 8 GiB."""
     if all(gib == 0 or 1.0 <= gib < 1000.0 for gib in amounts) and any(amounts):

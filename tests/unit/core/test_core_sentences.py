@@ -103,7 +103,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     ],
     "array": [
         {"array": "7", "limit": 2, "running": 2, "before": 3},
-        {"array": "7", "limit": 2, "running": 1},
+        {"array": "7", "limit": 2, "running": 0},
     ],
     "launch": [{"because": "no processes are left", "in_s": 8.0}],
     "lost-early": [{"attempts": 5, "in_s": 8.0}],
@@ -195,8 +195,9 @@ def rendered() -> str:
         lines.append(code)
         for numbers in samples:
             reason = Reason(code, numbers)
+            told = details(reason, "GPU", {"4": "rl-a"})
             lines.append(f"  {sentence(reason, 'GPU', {'4': 'rl-a'})}")
-            lines += [f"    {label:<9} {fact}" for label, fact in details(reason, "GPU")]
+            lines += [f"    {label:<9} {fact}" for label, fact in told]
             lines += [f"    try       {text}" for text in (advice(reason, "9"),) if text]
     return "\n".join(lines) + "\n"
 

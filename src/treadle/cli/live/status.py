@@ -35,7 +35,7 @@ def status_lines(found: Status, *, begins: bool = False) -> list[tuple[str, str]
     """begins: it was started just now, and has not heard yet which jobs ended before that."""
     draining = "; draining: no more jobs start" if found.draining else ""
     unheard = found.running + found.starting + found.stopping if begins else 0
-    free = "" if unheard else f", of which {found.free:,} free"
+    free = "" if unheard else f", {found.free:,} free"
     jobs = _taken_over(found, unheard) if unheard else jobs_line(found)
     return [
         ("devices", f"{found.devices:,}{free}{drained_text(found)}"),

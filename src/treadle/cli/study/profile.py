@@ -59,7 +59,7 @@ _STAGES = ("load", "prepare", "compute", "sync")
 def profile(
     devices: int | None, sizes: str | None, seconds: float, as_json: bool, command: tuple[str, ...]
 ) -> int:
-    """Measure what a training job needs: speed by size, stages, memory, good company.
+    """Measure what a training job needs: speed by size, stages, memory, jobs to share a GPU with.
 
     A script that uses treadle.train is tried at several sizes and says where its time goes. Any
     other script is run on one device, and needs to print its steps. Execution plans that the
@@ -323,10 +323,10 @@ def _bottleneck(stages: Mapping[str, float]) -> str:
 
 def _company(busy: float | None) -> list[tuple[str, str]]:
     if busy is None:
-        return [("company", "unknown: how busy its GPU is was not measured")]
+        return [("sharing", "unknown: how busy its GPU is was not measured")]
     found = good_company(busy, mps=_mps())
     if not found:
-        return [("company", f"none of {len(TYPICAL)} usual kinds: it keeps its GPU busy by itself")]
+        return [("sharing", f"none of {len(TYPICAL)} usual kinds: it keeps its GPU busy by itself")]
     lines = [
         f"{one.kind}: predicted {one.together:.2f} times the work of one after the other, "
         f"{one.keeps:.2f} of its own speed (each ±{one.doubt:.2f})"

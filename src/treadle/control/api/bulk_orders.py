@@ -108,7 +108,7 @@ class Orders:
         return await self._answer(planned, settled=True)
 
     async def _ended_members(self, identity: str) -> list[JobRecord]:
-        """The jobs of an array of which none is active."""
+        """The jobs of an array with no active job."""
         if identity in self._context.jobs.arrays:
             return []
         wanted = JobFilter(array=identity)

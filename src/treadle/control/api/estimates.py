@@ -4,7 +4,7 @@ In each simulation every job takes a length of its own, drawn from what is known
 (start_draws.py). The range leaves out the earliest and the latest tenth. Once some starts were
 compared with what was said of them, the range follows these errors (models/learning/start_errors).
 
-A job of which no length is known is assumed not to end, or only at its time limit. If the job then
+A job of unknown length is assumed not to end, or only at its time limit. If the job then
 starts all the same, the range is an upper bound; otherwise the start is unknown. The same holds for
 the end of an array.
 """

@@ -339,7 +339,7 @@ def _end_sentence(job: str, body: Mapping[str, object]) -> str:
     if how == "machine-error":
         return f"job {job} could not be launched, and waits again"
     if how == "replaced":
-        return f"attempt {attempt} of job {job} ended to make way for the next"
+        return f"attempt {attempt} of job {job} was replaced by the next one"
     if how == "exited" and body.get("code") == 0:
         return f"job {job} finished"
     if body.get("node_lost"):

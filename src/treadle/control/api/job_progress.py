@@ -35,8 +35,8 @@ LIMIT = "its time limit"
 STEPS_DONE = "its steps are done; what follows them is not known"
 SINCE_MAX_S = 4.0  # a job that has said nothing for longer may stand still
 STILL_S = 30.0  # without a step: it stands still,
-STILL_PAUSES = 3.0  # if that is so many times its longest pause before,
-STILL_SHARE = 0.1  # and so much of what its steps leave: less hardly changes when it ends
+STILL_PAUSES = 3.0  # if that is this many times its longest pause before,
+STILL_SHARE = 0.1  # and this share of what its steps leave: less hardly changes when it ends
 MEDIAN = 0.5
 BELIEVED = 1.6  # a speed at a size that was not measured may be off by such a factor
 GAIN_MIN = 1.02  # a size that is not so much faster is no faster
@@ -55,14 +55,14 @@ def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | Non
     return replace(said, per_s=said.per_s if runs else None, eta_s=left_s)
 
 
-def done_text(context: Context, record: JobRecord, row: Job) -> str:
-    """77%, 60% saved: how much is done, and what a job that does not run resumes from."""
+def done_and_saved(context: Context, record: JobRecord, row: Job) -> tuple[str, str]:
+    """How much is done, and what a job that does not run resumes from, where that is less."""
     progress = progress_of(context, record, row)
     if progress is None or not progress.total:
-        return ""
-    done = min(1.0, progress.step / progress.total)
-    saved = row.phase is not Phase.RUNNING and row.spec.resumable and record.safe < done
-    return share(done) + (f", {share(record.safe)} saved" if saved else "")
+        return "", ""
+    done, saved = share(min(1.0, progress.step / progress.total)), share(record.safe)
+    resumes = row.phase is not Phase.RUNNING and row.spec.resumable
+    return done, saved if resumes and saved != done else ""
 
 
 def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
@@ -232,7 +232,7 @@ def _if_grown(context: Context, record: JobRecord, row: Job) -> float:
 
 
 def speed_at(context: Context, spec: JobSpec, size: int) -> float:
-    """Its speed on so many devices, as the policy expects it: it may know where they would be."""
+    """Its speed on that many devices, as the policy expects it: it may know where they would be."""
     policy = innermost(context.scheduler.policy)
     if isinstance(policy, Weave):
         return policy.curves.speed(spec, size)
@@ -253,7 +253,7 @@ def _by_now(context: Context, record: JobRecord) -> LastProgress | None:
 
 
 def _slower(context: Context, row: Job) -> float:
-    """How many times as long it takes with its devices and company as alone with what it asks for.
+    """How many times as long it takes, shared as it is, as alone with what it asks for.
 
     A job that waits is taken to get what it asks for.
     """

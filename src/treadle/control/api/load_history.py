@@ -11,7 +11,7 @@ from treadle.wire.history import AttemptHistory, HistoryPoint, JobHistory, LoadV
 
 
 async def job_history(context: Context, record: JobRecord) -> JobHistory:
-    """All attempts of a job of which anything was measured."""
+    """All attempts of a job that were measured."""
     stored = await context.reads.ask(lambda store: store.histories(record.id))
     found = {row.attempt: (row.started_at, unpacked(row.body)) for row in stored}
     for attempt, history in context.learner.seen.running():

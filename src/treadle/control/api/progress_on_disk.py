@@ -7,7 +7,7 @@ from treadle.control.api.context import Context
 from treadle.control.learning import PROGRESS
 from treadle.store.rows import Batch
 
-EVERY_S = 0.2  # after a write during which others came: so many jobs have one write together
+EVERY_S = 0.2  # after a write during which others came: many jobs have one write together
 WITHIN_S = 1.0  # a store that is slower keeps no job waiting
 
 

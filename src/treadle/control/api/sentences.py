@@ -41,9 +41,7 @@ class Said:
 
     def sentence(self, reason: Reason) -> str:
         """The clause that follows "NAME is waiting:", and that `ps` shows."""
-        jobs = [value for name, value in reason.numbers.items() if name.endswith(_JOBS)]
-        names = self._names(each for value in jobs for each in _flat(value))
-        return sentences.sentence(reason, self.unit, names)
+        return sentences.sentence(reason, self.unit, self._named(reason))
 
     def spoken(self, reason: Reason) -> Spoken:
         numbers = dict[str, object](reason.numbers)
@@ -51,7 +49,12 @@ class Said:
 
     def details(self, reason: Reason) -> tuple[tuple[str, str], ...]:
         """Labels with one fact each."""
-        return sentences.details(reason, self.unit)
+        return sentences.details(reason, self.unit, self._named(reason))
+
+    def _named(self, reason: Reason) -> dict[JobId, str]:
+        """The names of the jobs that a reason speaks of."""
+        jobs = [value for name, value in reason.numbers.items() if name.endswith(_JOBS)]
+        return self._names(each for value in jobs for each in _flat(value))
 
     def _names(self, jobs: Iterable[JobId]) -> dict[JobId, str]:
         """Of those that have one which no other active job has."""

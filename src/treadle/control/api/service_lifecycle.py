@@ -218,7 +218,7 @@ class Life:
             self.stopped.set()
 
     async def _judge_company(self) -> None:
-        """Part bad company, and remember what became of any."""
+        """Part jobs that share badly, and remember what became of each group."""
         context, now = self._context, self._context.clock.now()
         rows = context.scheduler.jobs.values()
         parted = self._company.look(rows, context.engine.measurements(), now)

@@ -16,7 +16,7 @@ from treadle.core.job import JobId
 from treadle.core.state import Kept
 
 SMALL_S = 0.02  # made so quickly, a snapshot is always new
-PACE = 10.0  # others are given again for so many times as long as they took
+PACE = 10.0  # others are given again for this many times as long as they took
 OLD_S_MAX = 2.0
 
 

@@ -88,7 +88,7 @@ def _handed_over(
 ) -> list[Spell]:
     """Without the moments in which a job that was stopped still left what another had been given.
 
-    A stop takes no longer than the grace of its job: what overlaps for less is no company.
+    A stop takes no longer than the grace of its job: what overlaps for less is no sharing.
     """
     stopped = {(row.job, row.number) for row in rows if attempt_of(row.body).told in _LEFT}
     began: dict[str, list[Spell]] = {}

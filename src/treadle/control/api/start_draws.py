@@ -28,7 +28,7 @@ class Ahead(NamedTuple):
     """What is known of the jobs that run or wait."""
 
     lengths: Mapping[JobId, Left]
-    limited: Mapping[JobId, float]  # only that they end within so many seconds
+    limited: Mapping[JobId, float]  # only that they end within these seconds
     endless: Sequence[JobId]  # nothing
     unread: Sequence[JobId]  # not looked up: there are too many
 
@@ -39,7 +39,7 @@ class Ahead(NamedTuple):
 
 
 def steps_of(waiting: int, *, decision_s: float) -> int:
-    """How many steps a simulation may take where so many jobs wait; decision_s: 0: not known."""
+    """How many steps a simulation may take where this many jobs wait; decision_s: 0: not known."""
     steps = max(20, STEPS // (1 + waiting))
     if decision_s > 0:
         steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / decision_s)))

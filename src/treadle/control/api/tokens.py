@@ -1,4 +1,4 @@
-"""Tokens: random ones for people, of which only a digest is kept, and derived ones for jobs.
+"""Tokens: random ones for people, kept as a digest only, and derived ones for jobs.
 
 A job's token is worked out from the job's id, the nonce of its submission and a key of this state
 folder, so nothing has to be kept of it and it means nothing once the job has ended. A later job

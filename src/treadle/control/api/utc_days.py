@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 DAY_S = 86_400.0
-DAYS_MAX = 400  # of which sums are kept and given
+DAYS_MAX = 400  # whose sums are kept and given
 
 Part = tuple[int, float]  # the day, counted from 1970, and the seconds in it
 

@@ -5,7 +5,7 @@ from typing import cast
 
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import Forecast, forecast
-from treadle.control.api.job_progress import done_text, end_of, expectation, length_of
+from treadle.control.api.job_progress import done_and_saved, end_of, expectation, length_of
 from treadle.control.api.nodes_away import on_drained
 from treadle.control.api.queue_order import STOPPING, in_queue, position, sharers
 from treadle.control.api.remedies import alternatives
@@ -81,9 +81,11 @@ def _told(found: Reason, ahead: Forecast | None, said: Said) -> Details:
 def _details(context: Context, record: JobRecord, row: Job, code: str) -> Details:
     """What is true of the job whatever its reason is. code: of that."""
     runs, waits = row.phase is Phase.RUNNING, row.phase is Phase.WAITING
+    done, saved = done_and_saved(context, record, row)
     before = waits and record.preempted_at is not None and code != "preempted"
     found = {
-        "done": done_text(context, record, row),
+        "done": done,
+        "saved": saved,
         "before": Said(context).sentence(preempted(record)) if before else "",
         "files": row.only_because if waits else "",
         "node": on_drained(context, row),

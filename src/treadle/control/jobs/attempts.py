@@ -73,7 +73,7 @@ def fallback_text(fallback: Fallback, started_at: float | None) -> str:
 
 
 def noted(row: AttemptRow, fact: CodeChanged | RankReplaced) -> AttemptRow:
-    """An attempt that runs other code than was submitted, or of which a rank was killed."""
+    """An attempt that runs other code than was submitted, or lost a rank that was killed."""
     view = attempt_of(row.body)
     if isinstance(fact, CodeChanged):
         view = replace(view, changed=fact.changes)
@@ -99,7 +99,7 @@ def moved(row: AttemptRow, devices: tuple[str, ...]) -> AttemptRow:
 
 
 def with_loss(row: AttemptRow, node: str) -> AttemptRow:
-    """An attempt of which a node was lost."""
+    """An attempt that lost a node."""
     view = attempt_of(row.body)
     lost = tuple(dict.fromkeys((*view.lost, node)))  # It may be told twice.
     return row._replace(body=attempt_body(replace(view, lost=lost)))

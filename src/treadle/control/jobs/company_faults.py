@@ -26,7 +26,7 @@ OUT_OF_MEMORY = frozenset({"gpu-out-of-memory", "gpu-library-memory"})
 SERVER_FAILED = "gpu-mps"  # says that the MPS server ended the job, so others may be at fault
 # What clients of one MPS server die of together.
 FAULTS = frozenset({SERVER_FAILED, "gpu-xid", "gpu-lost", "cuda-failure", "cuda-invalid-access"})
-HANG = "hang"  # it made no progress beside others
+HANG = "hang"  # it made no progress while it shared
 COMPANY = "company"  # the reason for which a job that hangs is blocked, until it has stopped
 _BY_ITSELF = (How.EXITED, How.LOST)
 _SERVER = "the CUDA MPS server that it ran under failed"
@@ -43,7 +43,7 @@ def to_blame(ended: AttemptEnded, verdict: Verdict | None, others: Sequence[JobI
 def server_to_blame(ended: AttemptEnded, verdict: Verdict | None, row: Job | None) -> bool:
     """Whether the MPS server ended a job that had its devices to itself.
 
-    A job that may share runs under the server before it has company. One that is exclusive never
+    A job that may share runs under the server before it shares. One that is exclusive never
     does: if it fails so again, its own MPS did.
     """
     ours = row is not None and not row.spec.exclusive
@@ -74,7 +74,7 @@ def server_failed(ended: AttemptEnded) -> bool:
 
 
 def out_of_memory(ended: AttemptEnded) -> bool:
-    """Whether it ran out of GPU memory beside others; any of them may have taken it."""
+    """Whether it ran out of GPU memory while it shared; any of them may have taken it."""
     return bool(ended.beside) and ended.verdict is not None and ended.verdict.rule in OUT_OF_MEMORY
 
 

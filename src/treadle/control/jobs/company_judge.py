@@ -1,8 +1,8 @@
-"""Compares what jobs in company get done with what was predicted, every few seconds.
+"""Compares what jobs that share get done with what was predicted, every few seconds.
 
-Speeds in company are steps a second over those alone: of the same run if it trained alone before,
-else of earlier runs of its kind on as many devices. What is learned of company goes to the belief,
-which remembers it by kinds; company that is worse than it may be is parted at the policy's next
+Shared speeds are steps a second over those alone: of the same run if it trained alone before,
+else of earlier runs of its kind on as many devices. What is learned of sharing goes to the belief,
+which remembers it by kinds; a group that is worse than it may be is parted at the policy's next
 decision.
 """
 
@@ -17,7 +17,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.machine import Measurement
 from treadle.models.company.belief import CompanyBelief, kind_of
 
-COMPANY_RECORD = "company"  # the store's setting that keeps what became of company
+COMPANY_RECORD = "company"  # the store's setting that keeps what became of sharing
 
 _Shares = Mapping[JobId, tuple[JobSpec, float | None]]  # of their speeds alone; None: not known
 
@@ -45,7 +45,7 @@ class CompanyJudge:
     def look(
         self, rows: Iterable[Job], measurements: Iterable[Measurement], now: float
     ) -> list[Parted]:
-        """Groups that are found to be bad company, each once."""
+        """Groups that are found to share badly, each once."""
         everyone = list(rows)
         self._note_faults(everyone)
         holding = {row.id: row for row in everyone if row.allocation is not None}
@@ -70,7 +70,7 @@ class CompanyJudge:
         return found
 
     def _note_faults(self, rows: Sequence[Job]) -> None:
-        """A kind whose job died or hung in company shares no more.
+        """A kind whose job died or hung while sharing shares no more.
 
         Of jobs that run out of memory together it is not known which took too much: their kinds do
         not meet again, and may share with others.
@@ -78,7 +78,7 @@ class CompanyJudge:
         faulted = set()
         for row in [row for row in rows if row.spec.exclusive]:
             record = self._jobs.records.get(row.id)
-            # Its user did not ask for it: it was made so at its end beside others.
+            # Its user did not ask for it: it was made so when it ended while sharing.
             if record is not None and not record.exclusive:
                 faulted.add(row.id)
                 if row.id in self._faulted or record.mps_failed:
@@ -98,7 +98,7 @@ class CompanyJudge:
         return [specs[name] for name in names if name in specs]
 
     def changed(self) -> dict[str, float] | None:
-        """All that is remembered of company, if that has changed since the last call."""
+        """All that is remembered of sharing, if that has changed since the last call."""
         record = self._belief.record
         if record.revision == self._revision:
             return None
@@ -106,7 +106,7 @@ class CompanyJudge:
         return record.stored()
 
     def _learn_from(self, groups: Mapping[frozenset[JobId], None]) -> None:
-        """Company that is over says how good it was."""
+        """Sharing that is over says how good it was."""
         for group in [group for group in self._last if group not in groups]:
             shares, mps = self._last.pop(group)
             if group not in self._parted:  # Of the others it is remembered already.

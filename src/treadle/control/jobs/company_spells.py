@@ -30,7 +30,7 @@ class Moved(NamedTuple):
 
 
 def follow_company(jobs: JobTable, scheduler: Scheduler, moves: Iterable[Moved]) -> None:
-    """Begin and end spells in company, in the order in which it happened.
+    """Begin and end spells of sharing, in the order in which it happened.
 
     Facts of one step may be about moments far apart: while no controller ran, several jobs ended.
     """
@@ -115,7 +115,7 @@ def as_shown(
 
 
 def _at_most_alone(relative: float | None) -> float | None:
-    """No job is faster in company: what is above 1 is the noise of both measurements."""
+    """No job is faster while it shares: what is above 1 is the noise of both measurements."""
     return None if relative is None else min(1.0, relative)
 
 
@@ -143,7 +143,7 @@ def _put(jobs: JobTable, row: AttemptRow, others: set[JobId], at: float) -> None
 
 
 def _over(spells: Sequence[CompanyView], at: float) -> Iterator[CompanyView]:
-    """Spells of which none lasts; all in the same company are one."""
+    """Spells that are all over; those with the same jobs are one."""
     total: dict[tuple[JobId, ...], CompanyView] = {}
     for spell in spells:
         seconds = _lasted(spell, at)

@@ -154,7 +154,7 @@ class Launcher:
 
 
 def rank_count(record: JobRecord, devices: int) -> int:
-    """How many processes the job has on so many devices."""
+    """How many processes the job has on that many devices."""
     one = record.ranks == "one" or (record.ranks == "auto" and _is_launcher(record.command))
     return 1 if one else devices
 

@@ -74,7 +74,7 @@ class JobRecord:
     started_at: float | None = None  # first
     ended_at: float | None = None
     attempts: int = 0  # orders to launch so far
-    starts: int = 0  # attempts of which anything ran
+    starts: int = 0  # attempts that ran
     # Steps a second that earlier runs of its kind let expect when it first started, and of how many
     # devices; None: there were none.
     predicted_per_s: float | None = None

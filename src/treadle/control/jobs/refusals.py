@@ -59,7 +59,7 @@ class Refusals:
         return [JobHeld(ended.job, MACHINE)]
 
     def started(self, facts: Iterable[object]) -> None:
-        """Forget the jobs of which these facts say that they run."""
+        """Forget the jobs that run by these facts."""
         for fact in facts:
             if isinstance(fact, JobStarted):
                 self._refused.pop(fact.job, None)
@@ -84,5 +84,5 @@ class Refusals:
 
 
 def pause_after(number: int) -> float:
-    """Seconds until a job is tried again that could not run so many times in a row."""
+    """Seconds until a job is tried again that could not run that many times in a row."""
     return min(PAUSE_MAX_S, FIRST_PAUSE_S * 2.0 ** min(number - 1, 10))

@@ -176,7 +176,7 @@ def _alike(one: Profile, other: Profile) -> bool:
     if [size for size, _ in one.curve] != [size for size, _ in other.curve]:
         return False
     if other.memory_gib > one.memory_gib:
-        return False  # What fits beside others is decided by it.
+        return False  # What may share a device is decided by it.
     pairs = [
         *((a, b) for (_, a), (_, b) in zip(one.curve, other.curve, strict=True)),
         (one.memory_gib, other.memory_gib),

@@ -27,7 +27,7 @@ from treadle.wire.notation import CARRIED
 
 # Rows read at the start: what one owner wrote last must not hide what others wrote.
 PROFILES_MAX = 5 * KINDS_MAX
-UNKNOWN_S = 3600.0  # what policies are given of a job of which nothing is known; people are not
+UNKNOWN_S = 3600.0  # what policies are given of a job that nothing is known of; people are not
 ANSWERS_MAX = 1024
 _SHOWN = {
     Source.SAME_COMMAND: "its own past",
@@ -131,13 +131,13 @@ class Profiles:
         return self.ask(Question(tuple(keys), asked, tuple(sizes), model, estimate_s))
 
     def step_alone_s(self, keys: Sequence[str], size: int) -> float | None:
-        """Seconds of a step as measured alone on so many devices; None: not at that size."""
+        """Seconds of a step as measured alone on that many devices; None: not at that size."""
         with self._lock:
             pace = self.knowledge.pace(keys)
             return None if pace is None else dict(pace.points).get(size)
 
     def step_expected_s(self, keys: Sequence[str], size: int) -> float | None:
-        """Seconds of a step alone on so many devices, measured or not; None: of none is known."""
+        """Seconds of a step alone on that many devices, measured or not; None: of none is known."""
         with self._lock:
             pace = self.knowledge.pace(keys)
             return None if pace is None else pace.curve.seconds(size, size)

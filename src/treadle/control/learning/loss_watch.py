@@ -3,7 +3,7 @@
 Of a job that counts its steps without saying how many there will be, the losses that it reports or
 prints are all that tells its end. AITurbo's model is fitted to them (`models/losses.py`), and the
 end counts only while the job is predictable (`models/predictability.py`). The losses are fitted
-again after so many times as many, so that a job that reports each second costs a few fits.
+again after that many times as many, so that a job that reports each second costs a few fits.
 """
 
 from collections.abc import Iterable
@@ -29,7 +29,7 @@ class _Losses:
 
     steps: list[float] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
-    every: int = 1  # of so many reports, one is kept
+    every: int = 1  # of this many reports, one is kept
     seen: int = 0
     fitted: int = 0  # losses at the last fit
     epoch: float = 0.0  # steps of ten reports, as they were at the first fit

@@ -15,8 +15,8 @@ FORGET_S = 60.0  # and over about this long at most
 SLOWEST = 1e-15  # share of the work a second; a lower speed says nothing of how long a job takes
 WINDOWS_MAX = 32  # over which the speed is compared; then every two become one
 WINDOW_STEPS = 5.0  # steps are counted whole: in fewer, one more or less looks like a change
-OUTER = 0.1  # of the windows, so many were slower and so many faster than the range
-# Before a speed is measured: it may be so many times slower, or faster once the job has started up.
+OUTER = 0.1  # of the windows, this share was slower and this share faster than the range
+# Before a speed is measured: it may be this many times slower, or faster once it has started up.
 EARLY_SLOWER, EARLY_FASTER = 3.0, 10.0
 RESUMED_SHARE = 0.1  # a job that has done more when it is first heard may have resumed by itself
 
@@ -35,7 +35,7 @@ class Gauge:
     total: float | None = None
     company: tuple[JobId, ...] = ()  # the other jobs on its devices while it was measured
     began: tuple[float, float] = (0.0, 0.0)  # the attempt: when, and with which share
-    # Moments and shares in between, since it is in this company: the ends of the windows.
+    # Moments and shares in between, since it shares with these: the ends of the windows.
     marks: list[tuple[float, float]] = field(default_factory=list)
     window_s: float = SPAN_S
     grew_at: float | None = None  # when it was last seen to have done another step
@@ -121,7 +121,7 @@ class Meter:
     ) -> Gauge | None:
         """A job reports its progress; None if the report says nothing.
 
-        company: the other jobs on its devices. A speed is measured in one company only.
+        company: the other jobs on its devices. A speed is measured with the same jobs only.
         """
         gauge = self._gauges.get(job)
         if gauge is None or not total > 0:
@@ -133,7 +133,7 @@ class Meter:
             gauge.seen_share *= gauge.total / total
             gauge.marks = [(at, done * gauge.total / total) for at, done in gauge.marks]
         if gauge.total is None or share < gauge.seen_share or company != gauge.company:
-            # The first report of this attempt or in this company, or it started over: measure from
+            # The first report of this attempt or with these jobs, or it started over: measure from
             # here.
             gauge.measure_from(now, share)
         elif now - gauge.from_at > FORGET_S:

@@ -8,7 +8,7 @@ from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import Outcome
 
 MEASURED_MIN_S = 5.0  # a speed counts if it was measured for so long
-SHARED_MIN = 0.1  # in company for more than this share of its time, its times are not its own
+SHARED_MIN = 0.1  # sharing for more than this share of its time, its times are not its own
 
 
 class Attempted(NamedTuple):

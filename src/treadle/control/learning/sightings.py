@@ -17,13 +17,13 @@ from treadle.core.sighting import Company, Load, Sighting
 
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
-RELATIVE_S = 10.0  # a speed in company is measured over at least this long
-RECENT_S = 20.0  # company is judged by the speed over the last seconds, so many
-HANG_S = 600.0  # without a step in company: it hangs
+RELATIVE_S = 10.0  # a speed while sharing is measured over at least this long
+RECENT_S = 20.0  # sharing is judged by the speed over these last seconds
+HANG_S = 600.0  # without a step while sharing: it hangs
 PATIENCE = 3.0  # times the longest time between two of its steps
 REST = 0.02  # a busy share so close to 0 counts as 0
 SILENT_S = 20.0  # a job that says no step has begun to work by then, if its device works
-LATELY_S = 15.0  # company that left so recently may still be to blame
+LATELY_S = 15.0  # a job that left so recently may still be to blame
 
 
 class _Mean:
@@ -59,7 +59,7 @@ class _Mean:
 
 @dataclass(slots=True)
 class _Spell:
-    """Seconds with the same company, and steps done in them."""
+    """Seconds with the same jobs, and steps done in them."""
 
     seconds: float = 0.0
     steps: float = 0.0
@@ -173,7 +173,7 @@ class Sightings:
         return tuple(sorted(other for other, at in met.items() if now - at <= LATELY_S))
 
     def hung(self, now: float) -> list[JobId]:
-        """Jobs that have stopped making steps beside others, each once.
+        """Jobs that have stopped making steps while they share, each once.
 
         A hang is HANG_S without a step, and several times as long as any of its steps took, while
         it shares devices that are idle all that time.
@@ -269,7 +269,7 @@ class Sightings:
         )
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
-        """The share of its speed alone that a running job keeps in this company now.
+        """The share of its speed alone that a running job keeps with these jobs now.
 
         alone_per_s: its steps a second alone, as its kind shows them; its own come first.
         """
@@ -410,7 +410,7 @@ def _trains(watch: _Watch, measured: Measurement, step: float | None) -> bool:
 
 
 def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float | None) -> None:
-    """Since when it may hang: in company, its devices at rest."""
+    """Since when it may hang: sharing, its devices at rest."""
     if step is not None and watch.step is not None and step > watch.step:
         if watch.steps_at is not None:
             watch.longest_s = max(watch.longest_s, measured.at - watch.steps_at)

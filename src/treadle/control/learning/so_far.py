@@ -13,7 +13,7 @@ class Tally(msgspec.Struct):
 
 
 class Spell(msgspec.Struct):
-    """Seconds with the same company, and steps done in them."""
+    """Seconds with the same jobs, and steps done in them."""
 
     others: tuple[JobId, ...]  # none: alone
     seconds: float

@@ -22,7 +22,7 @@ OnError = Callable[[float, Exception], None]
 OnDecided = Callable[[float, float, Sequence[Action]], None]
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
-PACE = 4.0  # after a decision the loop listens for so many times as long as that took
+PACE = 4.0  # after a decision the loop listens for this many times as long as that took
 
 
 class CarriesOut(Protocol):

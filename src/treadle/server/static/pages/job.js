@@ -94,7 +94,7 @@ function Facts({ job, detail }) {
 function Company({ attempts }) {
   const spells = attempts.flatMap((attempt) => attempt.company.map((each) => ({ ...each, attempt: attempt.number }))).filter((each) => each.seconds >= 1);
   if (!spells.length) return null;
-  return html`<section class="card" aria-label="Company"><h2>Shared its devices</h2><${Table} label="Company" heads=${["Attempt", "With", "#For", "#Speed, of that alone"]}>
+  return html`<section class="card" aria-label="Sharing"><h2>Shared its devices</h2><${Table} label="Sharing" heads=${["Attempt", "With", "#For", "#Speed, of that alone"]}>
     ${spells.map((each) => html`<tr><td>${each.attempt}</td><td>${each.jobs.map((job) => html`<${JobLink} id=${job} /> `)}</td>
       <td class="number">${span(each.seconds)}</td><td class="number">${each.relative === null ? html`<span class="quiet">not measured</span>` : each.relative.toFixed(2)}</td></tr>`)}<//></section>`;
 }

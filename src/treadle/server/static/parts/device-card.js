@@ -37,7 +37,7 @@ function JobHere({ id, speed, shared }) {
       <dt>User</dt><dd><${Owner} ...${job} /></dd>
       <dt>Devices</dt><dd>${job.devices.length} of ${asked(job.sizes)}</dd>
       ${job.plan && html`<dt>Plan</dt><dd><code>${visible(job.plan)}</code></dd>`}
-      ${shared && html`<dt>Speed</dt><dd>${speed ? `${speed.toFixed(2)} of its speed alone` : html`<span class="quiet">beside others: not measured</span>`}</dd>`}
+      ${shared && html`<dt>Speed</dt><dd>${speed ? `${speed.toFixed(2)} of its speed alone` : html`<span class="quiet">not measured while sharing</span>`}</dd>`}
       ${job.end?.known && html`<dt>Ends in</dt><dd>${range(job.end.low_s, job.end.high_s)}</dd>`}
       <dt>Ran</dt><dd>${span(job.running_s)}</dd>
     </dl>
