@@ -22,7 +22,6 @@ from treadle.traces.workload import Workload
 POLICIES = [
     "rubick",
     "rubick?gate=0&restart_s=0",
-    "rubick?gate=0&starve_s=50",
     "rubick?promises=off&gate=0",
     "rubick-e",
     "rubick-r",

@@ -408,16 +408,6 @@ class TestDecisions:
         told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
         assert held(told) == {"a": 8, "b": 0}
 
-    def test_a_starved_job_takes_from_every_job(self):
-        told = story("rubick?gate=0&starve_s=1000", "8x8")
-        small = [planned(f"s{n}", "bert", 1, Plan(data=1)) for n in range(64)]
-        told.tell(0.0, *map(JobSubmitted, small))
-        told.runs(0.0, *(spec.id for spec in small))
-        told.tell(1.0, JobSubmitted(planned("big", "llama30", 48, Plan(4, 4, 3))))
-        assert held(told)["big"] == 0
-        told.tell(1500.0, JobSubmitted(planned("s64", "bert", 1, Plan(data=1))))
-        assert held(told)["big"] >= 16
-
     def test_without_resources_no_job_gets_another_size(self):
         told = story("rubick-e")
         spec = planned("a", "bert", 4, OFFLOAD4)
@@ -444,7 +434,6 @@ class TestDecisions:
         ("rubick?gate=2", "rubick gate must be 0 to 1, not 2"),
         ("rubick?knee=-1", "rubick knee must be 0 to 1, not -1"),
         ("rubick?restart_s=-1", "rubick restart_s must be 0 or more, not -1"),
-        ("rubick?starve_s=0", "rubick starve_s must be above 0, not 0"),
         ("rubick?quotas=a", "rubick quotas are written a:32/b:16, not 'a'"),
         ("rubick?quotas=a:1/a:2", "rubick quotas name tenant 'a' twice: 'a:1/a:2'"),
         ("antman?quotas=a:x", "antman quotas are written a:32/b:16, not 'a:x'"),

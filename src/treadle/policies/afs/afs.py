@@ -27,7 +27,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
@@ -309,77 +308,35 @@ class Afs(Climbing):
     """AFS-L: lengths are known, or believed."""
 
     def __init__(
-        self,
-        placement: Placement,
-        belief: PerformanceModel,
-        *,
-        packed: bool = False,
-        patience: float = 0.0,
-        hold_s: float = 0.0,
+        self, placement: Placement, belief: PerformanceModel, *, packed: bool = False
     ) -> None:
         super().__init__(placement, belief)
-        self._belief = belief
         self._packed = packed
-        self._patience = patience
-        self._hold_s = hold_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        plain = not (self._packed or self._patience or self._hold_s)
-        in_want = self.with_room_for_all(snapshot) if plain else None
+        in_want = None if self._packed else self.with_room_for_all(snapshot)
         if in_want is not None:
             return self.largest_each(snapshot, in_want, lambda job: (job.sequence,))
         if self.nothing_to_do(snapshot):
             return KEEP
         active = sorted([*snapshot.waiting(), *snapshot.holding()], key=_arrival)
-        devices = snapshot.supply
-        sizes = self._first(active, snapshot.now, devices)
-        rest = [job for job in active if job.id not in sizes]
-        work = [job.order_at(snapshot.now) for job in rest]
+        work = [job.order_at(snapshot.now) for job in active]
         node = snapshot.cluster.largest_node if self._packed else 1
-        ladders = [self._ladders.of(job, node) for job in rest]
-        given = shares(ladders, work, devices - sum(sizes.values()))
-        sizes |= {job.id: size for job, size in zip(rest, given, strict=True) if size}
+        ladders = [self._ladders.of(job, node) for job in active]
+        given = shares(ladders, work, snapshot.supply)
+        sizes = {job.id: size for job, size in zip(active, given, strict=True) if size}
         if self._packed:
             return Schedule.whole(snapshot, pack(snapshot, sizes))
         return self.schedule(snapshot, sizes)
-
-    def _first(self, active: Sequence[Job], now: float, devices: int) -> dict[JobId, int]:
-        """Jobs that are served before the scan: those that have waited too long, those held."""
-        sizes: dict[JobId, int] = {}
-        for job in active:
-            size = 0
-            if self._hold_s and job.size and now - job.begun_at < self._hold_s:
-                size = job.size
-            elif self._patience and not job.size:
-                smallest = self._ladders.of(job).sizes[0]
-                alone_s = job.order_at(now) / self._belief.alone(job.spec, smallest)
-                size = smallest if now - job.since_at >= self._patience * alone_s else 0
-            if size and size <= devices:
-                sizes[job.id] = size
-                devices -= size
-        return sizes
 
 
 def _arrival(job: Job) -> int:
     return job.sequence
 
 
-def afs(
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    packed: bool = False,
-    patience: float = 0.0,
-    hold_s: float = 0.0,
-) -> Afs:
+def afs(placement: Placement, belief: PerformanceModel, *, packed: bool = False) -> Afs:
     """Elastic: each device to the job that gains most, apathetic to the future (AFS-L).
 
     packed: only counts that tile nodes, placed so that no node carries two jobs that cross nodes.
-    patience: reserve the first step of a job that has waited so many times its length; 0 is off.
-    hold_s: leave a job alone for so long after it began.
     """
-    if not patience >= 0:
-        raise InvalidInputError(f"afs patience must be 0 (off) or more, not {patience:g}")
-    if not hold_s >= 0:
-        raise InvalidInputError(f"afs hold_s must be 0 or more, not {hold_s:g}")
-    return Afs(placement, belief, packed=packed, patience=patience, hold_s=hold_s)
+    return Afs(placement, belief, packed=packed)

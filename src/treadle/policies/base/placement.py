@@ -4,7 +4,7 @@ Every placement is monotone: where a size does not fit, no larger one does. Poli
 look no further.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from treadle.core.cluster import Cluster, Device
@@ -72,44 +72,65 @@ class Count(Placement):
         return devices
 
 
-class Consolidate(Placement):
-    """The tightest single node that fits; whole empty nodes for what is larger than a node.
+class _OnNodes(Placement):
+    """One node that is chosen, whole empty nodes for what is larger than a node; never a split.
 
-    What is left over after the whole nodes goes to the tightest node that has room for it. Where
-    nodes are of several sizes the largest ones are taken first.
+    What is left over after the whole nodes goes to one more node, chosen likewise. Where nodes are
+    of several sizes the largest ones are taken first.
     """
 
-    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
-        return _on_nodes(free, size, FreeDevices.tightest)
-
-    def grain(self, size: int, free: FreeDevices) -> int:
-        return _grain_on_nodes(size, free)
-
-
-class FirstFit(Placement):
-    """The first node with room, in the cluster's order; whole empty nodes for larger jobs.
-
-    This is what Muri's simulator calls "yarn".
-    """
+    choose: Callable[[FreeDevices, int], int | None]
 
     def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
-        return _on_nodes(free, size, FreeDevices.first)
+        if size > free.total:
+            return None
+        if size <= free.largest:
+            position = self.choose(free, size)
+            return None if position is None else free.pick(position, size)
+        devices: tuple[Device, ...] = ()
+        for each, count in _whole(free, size):
+            nodes = free.whole(each)[:count]
+            if len(nodes) < count:
+                return None
+            devices += tuple(d for position in nodes for d in free.pick(position, each))
+        if rest := size - len(devices):
+            left = free.copy()
+            left.take(devices)
+            position = self.choose(left, rest)
+            if position is None:
+                return None
+            devices += left.pick(position, rest)
+        return devices
 
     def grain(self, size: int, free: FreeDevices) -> int:
-        return _grain_on_nodes(size, free)
+        """A node helps if it can hold the job, or the remainder beside whole nodes, or is whole."""
+        largest = free.largest
+        if size <= largest:
+            return size
+        if any(count not in (0, largest) for count in free.capacity):
+            return 1
+        return size % largest or largest
 
 
-class Balance(Placement):
-    """The node with the smallest share in use that has room; whole empty nodes for larger jobs.
+class Consolidate(_OnNodes):
+    """The tightest node that has room."""
+
+    choose = staticmethod(FreeDevices.tightest)
+
+
+class FirstFit(_OnNodes):
+    """The first node with room, in the cluster's order: what Muri's simulator calls "yarn"."""
+
+    choose = staticmethod(FreeDevices.first)
+
+
+class Balance(_OnNodes):
+    """The node with the smallest share in use that has room.
 
     Servers are then loaded alike and none stays empty for long, so that large jobs wait for one.
     """
 
-    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
-        return _on_nodes(free, size, FreeDevices.least_used)
-
-    def grain(self, size: int, free: FreeDevices) -> int:
-        return _grain_on_nodes(size, free)
+    choose = staticmethod(FreeDevices.least_used)
 
 
 class Spread(Placement):
@@ -127,33 +148,6 @@ class Spread(Placement):
             rest.take(picked)
             devices += picked
         return tuple(devices)
-
-
-class _Choose(Protocol):
-    def __call__(self, free: FreeDevices, size: int, /) -> int | None: ...
-
-
-def _on_nodes(free: FreeDevices, size: int, choose: _Choose) -> tuple[Device, ...] | None:
-    """One node, or whole nodes and one more for the remainder; never a split."""
-    if size > free.total:
-        return None
-    if size <= free.largest:
-        position = choose(free, size)
-        return None if position is None else free.pick(position, size)
-    devices: tuple[Device, ...] = ()
-    for each, count in _whole(free, size):
-        nodes = free.whole(each)[:count]
-        if len(nodes) < count:
-            return None
-        devices += tuple(d for position in nodes for d in free.pick(position, each))
-    if rest := size - len(devices):
-        left = free.copy()
-        left.take(devices)
-        position = choose(left, rest)
-        if position is None:
-            return None
-        devices += left.pick(position, rest)
-    return devices
 
 
 def on_few(free: FreeDevices, size: int) -> tuple[Device, ...] | None:
@@ -197,16 +191,6 @@ def _whole(free: FreeDevices, size: int) -> list[tuple[int, int]]:
         if needed < there or not rest:
             break
     return found
-
-
-def _grain_on_nodes(size: int, free: FreeDevices) -> int:
-    """A node helps if it can hold the job, or the remainder beside whole nodes, or is whole."""
-    largest = free.largest
-    if size <= largest:
-        return size
-    if any(count not in (0, largest) for count in free.capacity):
-        return 1
-    return size % largest or largest
 
 
 PLACEMENTS: Mapping[str, type[Placement]] = {

@@ -73,8 +73,6 @@ class Decision:
         running = list(self._snapshot.holding())
         waiting = self._kinds.waiting(self._snapshot)
         self._keep_promises(waiting, running)
-        for job in self._all_starved(waiting):
-            self.place(job, starved=True)
         self._place_by_gain(waiting, running)
 
     def _keep_promises(self, waiting: Mapping[Kind, Line], running: Iterable[Job]) -> None:
@@ -129,23 +127,9 @@ class Decision:
                 turns.add(weight, ((job.sequence, job.id),), None)
         for identity, _ in turns:
             job = self._snapshot.jobs[identity]
-            waits = job.allocation is None
-            had_its_turn = waits and (identity in self._kept or self._is_starved(job))
+            had_its_turn = job.allocation is None and identity in self._kept
             if not had_its_turn and self.place(job):
                 turns.recall()
-
-    def _all_starved(self, waiting: Mapping[Kind, Line]) -> list[Job]:
-        if self._rules.starve_s == inf:
-            return []
-        lines = waiting.values()
-        others = [job for line in lines for _, job in line if job not in self._kept]
-        starved = filter(self._is_starved, map(self._snapshot.jobs.__getitem__, others))
-        return sorted(
-            starved, key=lambda job: (not self._kinds.of(job.spec).promised, job.sequence)
-        )
-
-    def _is_starved(self, job: Job) -> bool:
-        return self._snapshot.now - job.since_at > self._rules.starve_s
 
     def memory(self, changes: Mapping[JobId, Allocation | None]) -> Memory:
         """What the next decision has to know, if these changes are made."""
@@ -162,17 +146,17 @@ class Decision:
                 left.use(job.spec, self._curves.of(job.spec).minimum)
         return left
 
-    def place(self, job: Job, *, starved: bool = False, anew: bool = False) -> bool:
+    def place(self, job: Job, *, anew: bool = False) -> bool:
         """More for a job, step by step; whether it got any. anew: as if it were waiting."""
         running = job.allocation is not None and not anew
         kind, size = self._kinds.of(job.spec), self.holdings.size(job.id)
         if running and (not size or not self.may_change(job)):
             return False  # It was stopped for another job, or is to be left alone.
-        if not size and kind in self._vain and not starved:
+        if not size and kind in self._vain:
             return False
         curve, mark = kind.curve, self.holdings.mark()
         before = self._speed(job, self.holdings.held.get(job.id, NOTHING))
-        while self._climb(job, curve, starved=starved):
+        while self._climb(job, curve):
             pass
         if not size and not self.holdings.size(job.id):
             if self.promised(job.spec):
@@ -191,7 +175,7 @@ class Decision:
         self._by_promises = None
         return True
 
-    def _climb(self, job: Job, curve: Curve, *, starved: bool) -> bool:
+    def _climb(self, job: Job, curve: Curve) -> bool:
         """The next step of a job's curve that can be had."""
         held = self.holdings.held.get(job.id, NOTHING)
         size = sum(held.values())
@@ -201,7 +185,7 @@ class Decision:
         if self.promised(job.spec) and size < curve.minimum:
             targets = [(s, v) for s, v in curve.sizes if s == curve.minimum]
         for target, value in targets:
-            gain = inf if starved else (value - speed) / (target - size)
+            gain = (value - speed) / (target - size)
             if gain > 0 and self._take(job, target, speed, gain, lacks=lacks):
                 return True
         return False
@@ -234,7 +218,7 @@ class Decision:
             displaced = [d for node, count in counts.items() for d in self._clear(node, count)]
             self.holdings.set(job.id, counts, found.plan)
             displaced.sort(key=lambda other: (-self._curves.of(other.spec).minimum, other.sequence))
-            if all(self._climb(o, self._curves.of(o.spec), starved=False) for o in displaced):
+            if all(self._climb(o, self._curves.of(o.spec)) for o in displaced):
                 return True
             self.holdings.back(mark)
         return False

@@ -20,8 +20,6 @@ it if it ends before it could go on with fewer. Promises go before the first and
 Cores follow once devices are settled, and host memory last: hosts.py.
 """
 
-from math import inf
-
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
@@ -98,7 +96,6 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     quotas: str = "",
     gate: float = 0.9,
     restart_s: float = 78.0,
-    starve_s: float = inf,
     knee: float = 0.1,
 ) -> Rubick:
     """Devices and execution plans to the jobs that make the most of them (Rubick).
@@ -109,7 +106,6 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
     gate: change a running job only if it keeps this share of its time; restart_s is what one
     change costs, or less where it was measured. gate 0 is none.
-    starve_s: a best-effort job that has waited so long takes from all jobs.
     knee: a device must bring this share of what a job's first device brings, or is left free.
     """
     if not 0 <= gate <= 1:
@@ -118,10 +114,8 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
         raise InvalidInputError(f"rubick knee must be 0 to 1, not {knee:g}")
     if not restart_s >= 0:
         raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
-    if not starve_s > 0:
-        raise InvalidInputError(f"rubick starve_s must be above 0, not {starve_s:g}")
     curves = Curves(belief, plans=plans, resources=resources, knee=knee)
-    rules = Rules(gate, restart_s, starve_s, resources, promises, parse_quotas("rubick", quotas))
+    rules = Rules(gate, restart_s, resources, promises, parse_quotas("rubick", quotas))
     return Rubick(placement, curves, rules)
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobId
@@ -16,7 +15,6 @@ class Rules:
 
     gate: float = 0.9
     restart_s: float = 78.0
-    starve_s: float = inf
     moves: bool = True  # devices may be taken from one job for another
     promises: bool = True
     quotas: Quotas | None = None  # None: the whole cluster
