@@ -6,7 +6,8 @@ fragmentation denies is denied to the last.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import heapify, heappop, heappush
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -16,6 +17,8 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
+
+Bid = tuple[float, int, int, JobId]  # the least first; then by the number; next size; job
 
 
 class Sharing(Policy):
@@ -96,6 +99,22 @@ class Sharing(Policy):
             if devices is not None:
                 return devices
         return None
+
+
+def hand_out(sizes: dict[JobId, int], free: int, bid: Callable[[JobId, int], Bid | None]) -> None:
+    """Free devices step by step, each step to the least bid while it fits.
+
+    bid: of a job that has so many devices, for its next larger size; None: it wants no more.
+    """
+    bids = [one for job, size in sizes.items() if (one := bid(job, size)) is not None]
+    heapify(bids)
+    while bids and free > 0:
+        _, _, larger, job = heappop(bids)
+        if larger - sizes[job] <= free:
+            free -= larger - sizes[job]
+            sizes[job] = larger
+            if (one := bid(job, larger)) is not None:
+                heappush(bids, one)
 
 
 def kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:

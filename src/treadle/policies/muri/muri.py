@@ -10,7 +10,7 @@
 When a member ends the policy is asked again, so a group never runs with a hole.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from treadle.core.allocation import Allocation
@@ -142,37 +142,26 @@ class Muri(Policy):
     def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
         """Devices for each group: where a member already is if all that fit find room so."""
         places = self._stay(snapshot, groups)
-        if places is None:
-            fresh = self._afresh(snapshot, groups)
-            places = self._stay(snapshot, [group for group, _ in fresh]) or fresh
+        if len(places) < len(groups):
+            fresh = self._placed(groups, snapshot.emptied())
+            stay = self._stay(snapshot, [group for group, _ in fresh])
+            places = fresh if len(stay) < len(fresh) else stay
         allocations: dict[JobId, Allocation] = {}
         for group, devices in places:
             members = [snapshot.jobs[spec.id] for spec in group]
             add_in_turns(allocations, members, devices)
         return allocations
 
-    def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place] | None:
-        """Places that move as few jobs as can be, or None if a group is left without one."""
+    def _stay(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place]:
+        """Places that move as few jobs as can be; some groups may find none."""
         free = snapshot.emptied()
-        homeless: list[Group] = []
-        places: list[_Place] = []
-        for group in groups:
-            held = _claim_held(snapshot.jobs, group, free)
-            if held is None:
-                homeless.append(group)
-            else:
-                places.append((group, held))
-        for group in homeless:
-            devices = self._placement.place(free, group[0].asked)
-            if devices is None:
-                return None
-            free.take(devices)
-            places.append((group, devices))
-        return places
+        held = [(group, _claim_held(snapshot.jobs, group, free)) for group in groups]
+        homeless = [group for group, devices in held if devices is None]
+        places = [(group, devices) for group, devices in held if devices is not None]
+        return places + self._placed(homeless, free)
 
-    def _afresh(self, snapshot: Snapshot, groups: Sequence[Group]) -> list[_Place]:
-        """Places on the emptied cluster, the largest groups first; some may find none."""
-        free = snapshot.emptied()
+    def _placed(self, groups: Sequence[Group], free: FreeDevices) -> list[_Place]:
+        """Devices for these groups, in order; some may find none."""
         places: list[_Place] = []
         for group in groups:
             devices = self._placement.place(free, group[0].asked)
@@ -193,40 +182,27 @@ def _claim_held(
     return None
 
 
-def muri_s(
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    group: int = 4,
-    ordering: str = "best",
-    matching: str = "blossom",
-    autopack: bool = True,
-    merge: str = "last",
-) -> Muri:
-    """Interleave jobs with different bottlenecks; shortest remaining service first.
+def _factory(about: str, *, lengths_known: bool) -> Callable[..., Muri]:
+    """What the registry asks of a policy; muri-s and muri-l have the same parameters."""
+
+    def make(
+        placement: Placement,
+        belief: InterleavingModel,
+        *,
+        group: int = 4,
+        ordering: str = "best",
+        matching: str = "blossom",
+        autopack: bool = True,
+        merge: str = "last",
+    ) -> Muri:
+        grouping = _grouping(belief, group, ordering, matching, merge)
+        return Muri(placement, belief, grouping, lengths_known=lengths_known, autopack=autopack)
+
+    make.__doc__ = f"""Interleave jobs with different bottlenecks; {about} first.
 
     merge: whether jobs of the first or of the last rank share first when devices are scarce.
     """
-    grouping = _grouping(belief, group, ordering, matching, merge)
-    return Muri(placement, belief, grouping, lengths_known=True, autopack=autopack)
-
-
-def muri_l(
-    placement: Placement,
-    belief: InterleavingModel,
-    *,
-    group: int = 4,
-    ordering: str = "best",
-    matching: str = "blossom",
-    autopack: bool = True,
-    merge: str = "last",
-) -> Muri:
-    """Interleave jobs with different bottlenecks; least attained service first.
-
-    merge: whether jobs of the first or of the last rank share first when devices are scarce.
-    """
-    grouping = _grouping(belief, group, ordering, matching, merge)
-    return Muri(placement, belief, grouping, lengths_known=False, autopack=autopack)
+    return make
 
 
 def _grouping(
@@ -249,3 +225,7 @@ def _grouping(
     return Grouping(
         belief, largest=group, matching=matching == "blossom", last_first=merge == "last"
     )
+
+
+muri_s = _factory("shortest remaining service", lengths_known=True)
+muri_l = _factory("least attained service", lengths_known=False)

@@ -1,7 +1,5 @@
 """Max-min fairness: equal shares, one step at a time, to the job that has least."""
 
-from heapq import heapify, heappop, heappush
-
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
@@ -9,7 +7,7 @@ from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.shares import Sharing
+from treadle.policies.base.shares import Bid, Sharing, hand_out
 
 
 class MaxMin(Sharing):
@@ -42,7 +40,13 @@ class MaxMin(Sharing):
         active = [*snapshot.waiting(), *snapshot.holding()]
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
         sizes, free = self.smallest_each(active, snapshot.supply)
-        _grow(snapshot, sizes, free)
+        place = {identity: place for place, identity in enumerate(sizes)}
+
+        def bid(identity: JobId, size: int) -> Bid | None:
+            larger = next((s for s in snapshot.jobs[identity].spec.sizes if s > size), None)
+            return None if larger is None else (size, place[identity], larger, identity)
+
+        hand_out(sizes, free, bid)
         return self.schedule(snapshot, sizes)
 
     def _turns(self, job: Job, now: float) -> int:
@@ -54,19 +58,6 @@ class MaxMin(Sharing):
     def _turn_s(self, job: Job) -> float:
         """Device-seconds of one turn."""
         return self._quantum_s * job.spec.asked
-
-
-def _grow(snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
-    """Hand the rest out: the next step to the job with the fewest devices, while it fits."""
-    turn = [(size, order, identity) for order, (identity, size) in enumerate(sizes.items())]
-    heapify(turn)
-    while turn and free:
-        size, order, identity = heappop(turn)
-        larger = [s for s in snapshot.jobs[identity].spec.sizes if s > size]
-        if larger and larger[0] - size <= free:
-            free -= larger[0] - size
-            sizes[identity] = larger[0]
-            heappush(turn, (larger[0], order, identity))
 
 
 def max_min(

@@ -6,16 +6,14 @@ for each device it takes. What is left of a job is what its losses say by one fo
 asking whether the job can be predicted.
 """
 
-from heapq import heapify, heappop, heappush
-
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.shares import Sharing
+from treadle.policies.base.shares import Bid, Sharing, hand_out
 
 
 class Optimus(Sharing):
@@ -38,36 +36,17 @@ class Optimus(Sharing):
         active = [*snapshot.holding(), *snapshot.waiting()]
         active.sort(key=lambda job: (not job.size, job.sequence))
         sizes, free = self.smallest_each(active, snapshot.supply)
-        self._grow(snapshot, sizes, free)
+        hand_out(sizes, free, lambda name, size: self._bid(snapshot.jobs[name], size, snapshot.now))
         return self.schedule(snapshot, sizes)
 
-    def _grow(self, snapshot: Snapshot, sizes: dict[JobId, int], free: int) -> None:
-        gains = []
-        for identity, size in sizes.items():
-            gains += self._next_step(snapshot.jobs[identity], size, snapshot.now)
-        heapify(gains)
-        while gains and free:
-            _, _, identity, size = heappop(gains)
-            step = size - sizes[identity]
-            if step <= free:
-                free -= step
-                sizes[identity] = size
-                gains_next = self._next_step(snapshot.jobs[identity], size, snapshot.now)
-                for gain in gains_next:
-                    heappush(gains, gain)
-
-    def _next_step(self, job: Job, size: int, now: float) -> list[tuple[float, int, JobId, int]]:
-        """The gain of the next larger size as a heap entry, best first; empty at the top."""
+    def _bid(self, job: Job, size: int, now: float) -> Bid | None:
+        """The gain of the next larger size, the best first; None if there is none."""
         larger = next((s for s in job.spec.sizes if s > size), None)
         if larger is None:
-            return []
-        remaining = self._lengths.trusting(job, now)
-        saved_s = remaining / self._belief.alone(job.spec, size) - remaining / self._belief.alone(
-            job.spec, larger
-        )
-        if saved_s <= 0:
-            return []
-        return [(-saved_s / (larger - size), job.sequence, job.id, larger)]
+            return None
+        left, alone = self._lengths.trusting(job, now), self._belief.alone
+        saved_s = left / alone(job.spec, size) - left / alone(job.spec, larger)
+        return (-saved_s / (larger - size), job.sequence, larger, job.id) if saved_s > 0 else None
 
 
 def optimus(placement: Placement, belief: PerformanceModel) -> Optimus:

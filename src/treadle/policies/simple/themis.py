@@ -12,7 +12,7 @@ that is worst off with what it has. While a job waits for more than is free, the
 """
 
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 from math import floor, inf
 
 from treadle.core.errors import InvalidInputError
@@ -22,12 +22,11 @@ from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.core.waiting_by_kind import Waiting
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.shares import Sharing
+from treadle.policies.base.shares import Bid, Sharing, hand_out
 
 _INSTANT_S = 1e-6  # moments that are nearer than this are the same
 # Unfairness, negated; whether it waits; arrival; job; its smallest size.
 _Contender = tuple[float, bool, int, JobId, int]
-_Bid = tuple[float, int, int, JobId]  # unfairness, negated; then to break ties; size; job
 
 
 class Themis(Sharing):
@@ -66,7 +65,8 @@ class Themis(Sharing):
         ranked += self._waiting(snapshot, share)
         free, all_served = _serve(snapshot, ranked, sizes, free)
         if all_served:
-            self._auction_the_rest(snapshot, sizes, free, share)
+            jobs = snapshot.jobs
+            hand_out(sizes, free, lambda name, size: self._bid(jobs[name], size, now, share))
         placed = self.schedule(snapshot, sizes, valid_until=next_end_at)
         return Schedule(placed.changes, next_end_at, next_end_at)
 
@@ -104,26 +104,7 @@ class Themis(Sharing):
             return 0.0
         return ended_at + self._lease_s - now
 
-    def _auction_the_rest(
-        self, snapshot: Snapshot, sizes: dict[JobId, int], free: int, share: float
-    ) -> None:
-        """One step after another to the job that is worst off with what it has."""
-        bids = [
-            self._bid(snapshot.jobs[job], size, snapshot.now, share) for job, size in sizes.items()
-        ]
-        heap = [bid for bid in bids if bid is not None]
-        heapify(heap)
-        while heap and free:
-            _, _, larger, identity = heappop(heap)
-            if larger - sizes[identity] > free:
-                continue
-            free -= larger - sizes[identity]
-            sizes[identity] = larger
-            bid = self._bid(snapshot.jobs[identity], larger, snapshot.now, share)
-            if bid is not None:
-                heappush(heap, bid)
-
-    def _bid(self, job: Job, size: int, now: float, share: float) -> _Bid | None:
+    def _bid(self, job: Job, size: int, now: float, share: float) -> Bid | None:
         """A job's wish for its next larger size, the worst off first; None if it gains nothing."""
         larger = next((more for more in job.spec.sizes if more > size), None)
         if larger is None:
