@@ -9,49 +9,29 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from math import inf
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.workers import is_cpu_only
 from treadle.policies.base import costs
 from treadle.policies.base.placement import Placement
-from treadle.policies.weave.curve import Alone, Curve, Curves
+from treadle.policies.weave.curve import Alone, Curve
 from treadle.policies.weave.kinds import Kind, speeds_on, view
 from treadle.policies.weave.split import Offer, split
 from treadle.policies.weave.worth import worths
+
+if TYPE_CHECKING:
+    from treadle.policies.weave.weave import Weave
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
 _FURTHER = 500  # jobs behind those are given a kind, for a kind that few of those have
 _PATIENT = 64  # and so many of the others that have waited longest, as they might be overdue
 _REMEMBERED_MAX = 10_000
 _LEAST = 1e-9
-
-
-class OneKind(Policy, Protocol):
-    """The policy for devices of one kind, and what it counts by."""
-
-    @property
-    def curves(self) -> Curves: ...
-
-    def decide(self, snapshot: Snapshot, others: int = 0) -> Schedule:
-        """others: jobs in the system that are not in the snapshot, far back in the queue."""
-        ...
-
-    def value(self, job: Job, now: float) -> float:
-        """What jobs are ordered by."""
-        ...
-
-    def left(self, job: Job, now: float) -> float:
-        """Work left, in device-seconds at its best."""
-        ...
-
-    def power(self, memory: object) -> float:
-        """The elasticity of the work done to the devices, as of its last decision."""
-        ...
 
 
 class Memory(NamedTuple):
@@ -85,7 +65,7 @@ class ByKind:
         kinds: Sequence[Kind],
         belief: PerformanceModel,
         placement: Placement,
-        make: Callable[[Alone], OneKind],
+        make: Callable[[Alone], "Weave"],
         *,
         restart_s: float,
     ) -> None:
@@ -187,7 +167,7 @@ class ByKind:
         parts = (number for number, kind in enumerate(self._kinds) if kind.part(job.allocation))
         return next(parts, -1)
 
-    def _able(self, job: Job) -> Iterator[OneKind]:
+    def _able(self, job: Job) -> Iterator["Weave"]:
         """The policies of kinds on which it runs: a curve of any other has a unit of no meaning."""
         return (self._each[number] for number in self._options(job.spec).kinds)
 

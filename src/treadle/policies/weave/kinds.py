@@ -11,7 +11,6 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Ranker, Ranking
 from treadle.core.snapshot import Snapshot
@@ -19,6 +18,7 @@ from treadle.models.workers import is_cpu_only, takes_slots
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.weave.curve import Alone
 from treadle.policies.weave.racks import WithinRacks
+from treadle.policies.wrappers.views import let_go
 
 GPUS, SLOTS = "GPU", "CPU slot"
 
@@ -109,6 +109,4 @@ def _seen(job: Job, kind: Kind, now: float) -> Job:
         return job
     if own:  # The others are lent to it.
         return job.settled(now)._replace(allocation=Allocation(own, turn=held.turn))
-    return job.settled(now)._replace(
-        phase=Phase.WAITING, since_at=now, allocation=None, iterations_per_s=0.0
-    )
+    return let_go(job, now)

@@ -5,13 +5,11 @@ to start on a node with others is given an empty one instead, or waits for one. 
 their devices are one to this wrapper: they are large together and alone together.
 """
 
-from collections.abc import Iterable, Iterator
-
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
-from treadle.core.job import Job, JobId
+from treadle.core.job import JobId
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
@@ -55,7 +53,7 @@ class Dedicated(Wrapper):
             changes, refused = self._settled(snapshot, schedule.changes)
             if not refused:
                 return Schedule(changes, schedule.valid_until, schedule.memory)
-            shown = shown.hiding(self._held_up(shown, refused))
+            shown = shown.hiding(self.held_up(shown, refused))
 
     def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
         row, size = snapshot.jobs[job], snapshot.jobs[job].spec.asked
@@ -69,13 +67,6 @@ class Dedicated(Wrapper):
             return reason
         numbers = {"asked": size, "free": free, "usable": usable, "large": self._large}
         return Reason("dedicated", numbers)
-
-    def _held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> Iterable[JobId]:
-        """The refused, and if jobs never overtake, all behind the first of them."""
-        if not self.in_order:
-            return refused
-        queue = [identity for _, _, identity in seen.ranking.queue]
-        return queue[min(queue.index(identity) for identity in refused) :]
 
     def _beside_large(self, snapshot: Snapshot) -> list[Device]:
         """Free devices on nodes that belong to one job."""
@@ -104,28 +95,19 @@ class Dedicated(Wrapper):
         plan = _Plan(snapshot, changes, self._large, self._placement)
         settled: dict[JobId, Allocation | None] = {}
         refused: list[JobId] = []
-        for jobs, devices in _units(snapshot, changes):
-            found = plan.place(devices)
-            for job, wanted in jobs:
-                if wanted is not None and found is not None:
-                    settled[job.id] = _at(found, wanted)  # cores are of a node
-                elif job.allocation is None:
-                    refused.append(job.id)
-                elif wanted is None or not plan.keep(job.allocation.devices):
-                    settled[job.id] = None
+        places: dict[Devices, Devices | None] = {}  # by what is wanted: sharers stay together
+        for identity, wanted in changes.items():
+            held = snapshot.jobs[identity].allocation
+            if wanted is not None and wanted.devices not in places:
+                places[wanted.devices] = plan.place(wanted.devices)
+            found = None if wanted is None else places[wanted.devices]
+            if wanted is not None and found is not None:
+                settled[identity] = _at(found, wanted)
+            elif held is None:
+                refused.append(identity)
+            elif wanted is None or not plan.keep(held.devices):
+                settled[identity] = None
         return settled, refused
-
-
-_Unit = tuple[list[tuple[Job, Allocation | None]], Devices]
-
-
-def _units(snapshot: Snapshot, changes: Changes) -> Iterator[_Unit]:
-    """Changes by the devices they want: jobs that share all of them are placed as one."""
-    units: dict[Devices, list[tuple[Job, Allocation | None]]] = {}
-    for identity, wanted in changes.items():
-        devices = () if wanted is None else wanted.devices
-        units.setdefault(devices, []).append((snapshot.jobs[identity], wanted))
-    return ((jobs, devices) for devices, jobs in units.items())
 
 
 class _Plan:
@@ -146,8 +128,6 @@ class _Plan:
 
     def place(self, devices: Devices) -> Devices | None:
         """These devices if they may be had, or as many others; None if there are none."""
-        if not devices:
-            return None
         if devices in self._staying:
             return devices  # To be shared with a job that stays there.
         if self.keep(devices):

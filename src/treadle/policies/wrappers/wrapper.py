@@ -60,6 +60,14 @@ class Wrapper(Policy):
         """The snapshot as the inner policy is to be given it."""
         return snapshot
 
+    def held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> list[JobId]:
+        """The refused, and if jobs never overtake, all behind them."""
+        names = set(refused)
+        if not self.in_order:
+            return list(names)
+        queue = [identity for _, _, identity in seen.ranking.queue]
+        return queue[min(queue.index(name) for name in names) :]
+
 
 class Refusing(Wrapper):
     """A wrapper that keeps jobs from starting; the inner policy then decides without them."""
@@ -79,14 +87,6 @@ class Refusing(Wrapper):
             until = min(until, *refused.values())
             seen = seen.hiding(self.held_up(seen, refused))
         return Schedule(schedule.changes, min(until, schedule.valid_until), schedule.memory)
-
-    def held_up(self, seen: Snapshot, refused: Iterable[JobId]) -> list[JobId]:
-        """The refused, and if jobs never overtake, all behind them."""
-        names = set(refused)
-        if not self.in_order:
-            return list(names)
-        queue = [identity for _, _, identity in seen.ranking.queue]
-        return queue[min(queue.index(name) for name in names) :]
 
 
 class Remembering(Wrapper):
