@@ -25,8 +25,7 @@ LEVERS: Mapping[str, str] = {
     "no order (p = 0)": "power=0",
     "p = 0.5": "power=0.5",
     "p = 1": "power=1",
-    "changes are free": "restart_s=0&stay=0",
-    "no patience": "patience=0",
+    "changes are free": "restart_s=0",
 }
 Ratios = Mapping[str, Mapping[str, float]]  # by lever, then by workload
 

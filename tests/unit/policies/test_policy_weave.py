@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import JobFinished, JobSubmitted, NodeDrained
+from treadle.core.events import JobSubmitted, NodeDrained
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.scheduler import Scheduler
@@ -24,7 +24,6 @@ from treadle.policies.base.placement import Balance, placement
 from treadle.policies.registry import policy
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import curve
-from treadle.policies.weave.patience import LEAST_S, TURN
 from treadle.policies.weave.worth import worths
 
 
@@ -139,111 +138,6 @@ def test_elastic_jobs_grow_into_what_is_free_and_make_way() -> None:
     assert world.size("b") >= 1
 
 
-@settings(max_examples=25, deadline=None)
-@given(
-    name=st.sampled_from(["weave", "weave-l"]),
-    gap_s=st.floats(20.0, 200.0),
-    length_s=st.floats(50.0, 400.0),
-)
-def test_an_endless_stream_of_short_jobs_starves_no_long_one(
-    name: str, gap_s: float, length_s: float
-) -> None:
-    """Short jobs arrive for ever; the long one starts once it has waited `patience` times what it
-    would still run, and then keeps its turn for a quarter of its wait."""
-    patience, long_s = 2.0, 4000.0
-    world = World(f"{name}?patience={patience:g}&group=1", 1)
-    world.step(0.0, submitted("s0", length_s), submitted("long", long_s))
-    limit_s = patience * max(long_s, LEAST_S) + patience * LEAST_S
-    now, number, started_at = 0.0, 0, None
-    while now < 2 * limit_s:
-        now += gap_s
-        number += 1
-        running = [job for job in world.scheduler.jobs.values() if job.size and job.id != "long"]
-        ended = [
-            JobFinished(job.id, job.attempt) for job in running if now - job.begun_at > length_s
-        ]
-        world.step(now, submitted(f"s{number}", length_s), *ended)
-        if world.size("long"):
-            started_at = now
-            break
-    assert started_at is not None
-    assert started_at <= limit_s + gap_s + length_s
-    waited_s = world.scheduler.jobs["long"].last_wait_s
-    if waited_s >= patience * max(long_s, LEAST_S):  # It was served by patience alone.
-        world.step(now + TURN * waited_s * 0.9, submitted("late", length_s))
-        assert world.size("long") == 1
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    name=st.sampled_from(["weave", "weave-l"]),
-    length_s=st.floats(60.0, 400.0),
-    gap_s=st.floats(0.5, 2.0),
-)
-def test_a_job_that_is_started_for_a_second_again_and_again_has_waited_all_the_same(
-    name: str, length_s: float, gap_s: float
-) -> None:
-    """A short job comes a second after the last one has ended; in between the long one runs."""
-    patience, long_s = 2.0, 3000.0
-    world = World(f"{name}?patience={patience:g}&group=1&power=1", 1)
-    begun_s = 4000.0 if name == "weave-l" else 0.0  # Of the second class, so that it makes way.
-    world.step(0.0, submitted("long", begun_s + long_s))
-    now, number, starts = begun_s, 0, 0
-    while now < 40_000.0:
-        number += 1
-        world.step(now, submitted(f"s{number}", length_s))
-        if world.size("long"):
-            break  # The short one waits: the long one is overdue.
-        now += length_s
-        short = world.scheduler.jobs[f"s{number}"]
-        world.step(now, JobFinished(short.id, short.attempt))
-        starts += world.size("long")
-        now += gap_s
-    long = world.scheduler.jobs["long"]
-    assert starts > 5
-    assert long.last_wait_s <= length_s + gap_s  # Each wait by itself was short.
-    limit_s = patience * (long_s if name == "weave" else long.held_at(now))
-    assert long.waited_at(now) <= limit_s + length_s + gap_s
-    world.step(now + 0.9 * TURN * patience * LEAST_S, submitted("late", length_s))
-    assert world.size("long") == 1
-
-
-@pytest.mark.parametrize("name", ["weave", "weave-l"])
-def test_a_gang_that_has_waited_too_long_starts_amid_a_stream_of_small_jobs(name: str) -> None:
-    """On eight devices one small job always ends later than another; none is ever free alone."""
-    patience = 2.0
-    world = World(f"{name}?patience={patience:g}", 8)
-    world.step(0.0, *(submitted(f"first{n}", 1e3) for n in range(8)))
-    world.step(1.0, submitted("gang", 200.0, (8,)))
-    number, now = 0, 1.0
-    while not world.size("gang") and now < 10_000.0:
-        now += 25.0
-        number += 1
-        small = [job for job in world.scheduler.jobs.values() if job.size == 1]
-        over = [job for job in small if now - job.begun_at > 100.0]
-        ended = [JobFinished(job.id, job.attempt) for job in over]
-        world.step(now, *ended, *(submitted(f"s{number}-{n}", 1e2) for n in range(4)))
-    assert now <= patience * LEAST_S + 50.0
-
-
-def test_without_lengths_a_job_keeps_the_turn_that_it_waited_for() -> None:
-    world = World("weave-l?patience=2&group=1", 1)
-    world.step(0.0, submitted("long", 1e5))
-    world.step(4000.0, submitted("s0", 100.0))  # The long one is of the next class and makes way.
-    assert world.size("long") == 0
-    now, number = 4000.0, 0
-    while not world.size("long") and now < 40_000.0:
-        now += 50.0
-        number += 1
-        running = [job for job in world.scheduler.jobs.values() if job.size]
-        over = [JobFinished(job.id, job.attempt) for job in running if now - job.begun_at > 75]
-        world.step(now, *over, submitted(f"s{number}", 100.0))
-    waited_s = world.scheduler.jobs["long"].last_wait_s
-    assert waited_s == pytest.approx(2.0 * 4000.0, abs=100.0)
-    world.step(now + 0.9 * TURN * waited_s, submitted("late", 100.0))
-    assert world.size("long") == 1
-
-
 def test_a_job_that_scales_evenly_runs_on_a_cluster_smaller_than_its_largest_size() -> None:
     world = World("weave", 4)
     world.step(0.0, *(submitted(f"j{n}", 1e5) for n in range(4)))
@@ -307,9 +201,8 @@ def test_a_decision_rests_on_the_jobs_and_not_on_what_was_decided_before(
 @pytest.mark.parametrize(
     "text",
     [
-        *("weave?group=9", "weave?patience=-1", "weave?power=-3", "weave?least=0", "weave?keep=-1"),
-        *("weave-l?ratio=1", "weave-l?quantum_s=0", "weave-l?stay=-1", "weave?restart_s=-1"),
-        *("weave-l?ratio=1.0000001", "weave-l?quantum_s=1e-308"),  # A decision would never end.
+        *("weave?group=9", "weave?power=-3", "weave?least=0"),
+        *("weave-l?deadline=-1", "weave?restart_s=-1"),
     ],
 )
 def test_parameters_without_a_meaning_are_refused(text: str) -> None:
@@ -317,12 +210,6 @@ def test_parameters_without_a_meaning_are_refused(text: str) -> None:
     name, _, parameter = text.partition("=")[0].partition("?")
     with pytest.raises(InvalidInputError, match=rf"^{name} {parameter} must be"):
         policy(text, placement("consolidate"), belief)
-
-
-def test_the_least_patience_asks_for_the_next_decision_at_a_later_moment() -> None:
-    world = World("weave?patience=1e-300", 1)
-    world.step(4000.0, submitted("a", 100.0), submitted("b", 100.0))
-    assert world.scheduler.wake_at > 4000.0
 
 
 @pytest.mark.parametrize(

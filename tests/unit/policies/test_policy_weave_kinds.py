@@ -123,17 +123,6 @@ def test_no_job_is_split_over_kinds_and_one_too_large_for_each_never_fits(name: 
     assert "6 devices" in reason
 
 
-def test_far_back_in_a_long_queue_a_job_has_its_turn_when_it_is_overdue() -> None:
-    world = World("weave")
-    world.step(0.0, submitted("long", 1e7), *(submitted(f"a{n}") for n in range(12)))
-    world.step(1e3, *(submitted(f"b{n}", 1e4) for n in range(700)))
-    assert not world.nodes("long")
-    world.step(1e8, submitted("c", 1e4))
-    assert not world.nodes("long")
-    world.step(3e8, submitted("d", 1e4))
-    assert world.nodes("long")
-
-
 @NAMES
 def test_jobs_on_drained_slots_run_on_and_their_kind_goes_with_them(name: str) -> None:
     world = World(name)

@@ -7,7 +7,6 @@ given another kind moves; the restart that this costs is counted.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from heapq import nsmallest
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 _LOOK = 6.0  # times the devices: so much demand of the queue is weighed
 _FURTHER = 500  # jobs behind those are given a kind, for a kind that few of those have
-_PATIENT = 64  # and so many of the others that have waited longest, as they might be overdue
 _REMEMBERED_MAX = 10_000
 _LEAST = 1e-9
 
@@ -125,7 +123,7 @@ class ByKind:
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
         if not rest:
             return _Choice(kinds, none)
-        for job in self._further(rest):
+        for job in rest[:_FURTHER]:  # Ten thousand would take half a second.
             kinds[job.id] = self._cheapest(job, prices)
         unseen = len(jobs) + len(rest) - len(kinds)
         seen = Counter(kinds.values())
@@ -139,15 +137,6 @@ class ByKind:
             demand -= queue[count].spec.sizes[0]
             count += 1
         return [*jobs, *queue[:count]], queue[count:]
-
-    def _further(self, rest: Sequence[Job]) -> list[Job]:
-        """Those too far back to be weighed that are given a kind nevertheless, in order: ten
-        thousand take half a second."""
-        if len(rest) <= _FURTHER:
-            return list(rest)
-        behind = rest[_FURTHER:]
-        patient = {job.id for job in nsmallest(_PATIENT, behind, key=_waiting_since)}
-        return [*rest[:_FURTHER], *(job for job in behind if job.id in patient)]
 
     def _offers(self, job: Job, now: float) -> Iterator[Offer]:
         """What a job would get done; of a kind on which it is not, less what its move costs."""
@@ -230,8 +219,3 @@ class ByKind:
         if isinstance(found, Memory) and len(found.each) == count:
             return found
         return Memory((None,) * count)
-
-
-def _waiting_since(job: Job) -> float:
-    """When a waiting job would have been queued had it waited without a break."""
-    return job.since_at - job.waited_s

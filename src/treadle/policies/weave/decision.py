@@ -6,13 +6,12 @@ What runs now is one more plan. With many jobs most decisions only carry it on: 
 changed, and move few jobs.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
-from math import inf
 from typing import NamedTuple
 
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobSpec
 from treadle.policies.base.costs import resize_s, restart_s
 from treadle.policies.weave.company import Company, Group, Kinds, Member
 from treadle.policies.weave.curve import Curves
@@ -22,6 +21,7 @@ from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.values import Values
 
 FOLDS = (1.0, 1.5, 2.2, 4.0)
+_STAY = 0.02  # so much better another fold must be before all is regrouped
 _HOPE = 1.01  # what small changes make of a new plan, or it is not looked at
 _COMPLETED = 2  # plans
 _SEARCHED_MAX = 60  # jobs
@@ -52,21 +52,19 @@ class Decision:
         left: Sequence[float],
         curves: Curves,
         most: int,
-        first: Set[JobId],
     ) -> None:
         self._company = company
         self._levers = levers
         self._jobs = jobs
         self._worth = worth
         self._left = left
-        self._first = first
         self._curves = [curves.of(job.spec, most) for job in jobs]
         self._held = [job.size for job in jobs]
         self._costs, self._resizes = (
             [self._cost(i, each) if held else 0.0 for i, held in enumerate(self._held)]
             for each in (restart_s, resize_s)
         )
-        self._stops = [(i, self._stop_cost(i)) for i, held in enumerate(self._held) if held]
+        self._stops = [(i, self.stop_cost(i)) for i, held in enumerate(self._held) if held]
         self._members: dict[tuple[int, int], Member] = {}
         self._singles: dict[tuple[int, int], Group] = {}
         self._values = Values(company, self)  # of groups that were looked at
@@ -75,9 +73,8 @@ class Decision:
     def _steps(self) -> list[tuple[float, int, int]]:
         return self._in_order()
 
-    def carried_on(self, supply: int) -> Plan | None:
-        """What runs now goes on, and jobs without devices and free devices are seen to. None: a
-        job goes first and got nothing."""
+    def carried_on(self, supply: int) -> Plan:
+        """What runs now goes on, and jobs without devices and free devices are seen to."""
         plan = self._as_it_is()
         if not plan.is_full:
             plan = self._complete(plan, supply)
@@ -86,7 +83,7 @@ class Decision:
             search = Search(self._company, self, plan.groups, (), free, self._values)
             if search.grow():
                 plan = self._with(plan, search)
-        return plan if self._serves_first(plan) else None
+        return plan
 
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
         """The fold that is worth most, and its plan; the last one is kept for a little less."""
@@ -97,11 +94,9 @@ class Decision:
             as_it_is = self.carried_on(supply)
         else:
             as_it_is = self._improved(self._as_it_is(), supply, afresh=False)
-            if not self._serves_first(as_it_is):
-                as_it_is = None
-            if as_it_is is None or self._net(plan) * _HOPE > self._net(as_it_is):
+            if self._net(plan) * _HOPE > self._net(as_it_is):
                 plan = self._improved(plan, supply)
-        if as_it_is is not None and self._net(as_it_is) >= self._net(plan):
+        if self._net(as_it_is) >= self._net(plan):
             return last, as_it_is._replace(marginal=plan.marginal)
         return fold, plan
 
@@ -115,7 +110,7 @@ class Decision:
                 break  # More devices would serve no job better.
 
         def value(fold: int) -> float:
-            return self._net(plans[fold]) * (1.0 + self._levers.stay * (fold == last))
+            return self._net(plans[fold]) * (1.0 + _STAY * (fold == last))
 
         promising = sorted(plans, key=lambda fold: (-value(fold), fold))[:_COMPLETED]
         for fold in promising:
@@ -162,13 +157,6 @@ class Decision:
         served = {i for _, group in plan.groups for i in group.members}
         return plan.value - sum([cost for i, cost in self._stops if i not in served])
 
-    def _serves_first(self, plan: Plan) -> bool:
-        """Whether every job is served that goes first."""
-        if not self._first:
-            return True
-        served = {i for _, group in plan.groups for i in group.members}
-        return all(i in served for i, job in enumerate(self._jobs) if job.id in self._first)
-
     # -- what the search asks -------------------------------------------------------------------
 
     def sizes(self, job: int) -> Sequence[int]:
@@ -178,22 +166,18 @@ class Decision:
         return self._member(job, size) if size in self._curves[job].rates else None
 
     def stop_cost(self, job: int) -> float:
-        return inf if self._jobs[job].id in self._first else self._stop_cost(job)
-
-    def _stop_cost(self, i: int) -> float:
-        rate = self._curves[i].rates.get(self._held[i], 0.0)
-        return self._worth[i] * rate * min(self._levers.keep * self._costs[i], 1.0)
+        rate = self._curves[job].rates.get(self._held[job], 0.0)
+        return self._worth[job] * rate * self._costs[job]
 
     def wanted(self, plan: Plan) -> list[Wanted]:
         found: list[Wanted] = []
-        for size, group in sorted(plan.groups, key=self._by_value):
+        for size, group in sorted(plan.groups, key=_by_value):
             offers = set(self._curves[group.members[0]].rates)
             for i in group.members[1:]:
                 offers &= self._curves[i].rates.keys()
             smaller = sorted((one for one in offers if one <= size), reverse=True)
             members = [self._jobs[i] for i in group.members]
-            first = self._is_first(group)
-            found.append(Wanted(size, members, smaller, group.value, group.cost, first))
+            found.append(Wanted(size, members, smaller, group.value, group.cost))
         return found
 
     @property
@@ -216,13 +200,10 @@ class Decision:
         for i, (held, curve, worth) in enumerate(
             zip(self._held, self._curves, self._worth, strict=True)
         ):
-            stops = 1.0 + self._levers.keep * self._costs[i]
-            resized = 1.0 + self._levers.keep * self._resizes[i]
+            stops, resized = 1.0 + self._costs[i], 1.0 + self._resizes[i]
             for rung, step in enumerate(curve.steps):
                 value, stays = worth * step.gain, resized if rung else stops
-                if rung == 0 and self._first and self._jobs[i].id in self._first:
-                    value = inf
-                elif held:
+                if held:
                     value = value * stays if step.size <= held else value / stays
                 steps.append((-value, i, rung))
         steps.sort()
@@ -291,20 +272,13 @@ class Decision:
         return plan._replace(value=sum([group.value for _, group in rows]), groups=rows)
 
     def _packed(self, rows: Sequence[tuple[int, Group]], devices: int) -> list[tuple[int, Group]]:
-        """What fits: jobs that go first, then the most valuable for each device."""
+        """What fits: the most valuable for each device first."""
         chosen = []
-        for size, group in sorted(rows, key=self._by_value):
+        for size, group in sorted(rows, key=_by_value):
             if size <= devices:
                 devices -= size
                 chosen.append((size, group))
         return chosen
-
-    def _by_value(self, row: tuple[int, Group]) -> tuple[bool, float, tuple[int, ...]]:
-        size, group = row
-        return not self._is_first(group), -group.value / size, group.members
-
-    def _is_first(self, group: Group) -> bool:
-        return bool(self._first) and any(self._jobs[i].id in self._first for i in group.members)
 
     def power(self, plan: Plan) -> float:
         """What one more device would bring, over what a device brings on average."""
@@ -345,11 +319,9 @@ class Decision:
             held = job.allocation
             home = held.devices[0] if held is not None and len(held.devices) == size else None
             value = self._worth[i] * self._curves[i].rates[size]
-            keep, cost = self._levers.keep, 0.0
-            if home is not None:
-                cost = value * min(keep * self._costs[i], 1.0)
-            elif held is not None:  # It would be resized.
-                value -= value * min(keep * self._resizes[i], 1.0)
+            cost = value * self._costs[i] if home is not None else 0.0
+            if home is None and held is not None:  # It would be resized.
+                value -= value * self._resizes[i]
             known = Member(job.spec, self._company.kind(job.spec), value, home, cost)
             self._members[i, size] = known
         return known
@@ -359,6 +331,12 @@ class Decision:
         if known is None:
             known = self._singles[i, size] = self._company.alone(i, self._member(i, size))
         return known
+
+
+def _by_value(row: tuple[int, Group]) -> tuple[float, tuple[int, ...]]:
+    """The most valuable for each device first."""
+    size, group = row
+    return -group.value / size, group.members
 
 
 class _Open:

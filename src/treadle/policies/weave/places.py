@@ -21,7 +21,6 @@ class Wanted(NamedTuple):
     offers: Sequence[int]  # sizes that all its members can use, this one first, descending
     value: float = 0.0
     cost: float = 0.0  # of being moved from where most of it is
-    first: bool = False  # it has its place before all others
 
 
 class Room:
@@ -31,14 +30,6 @@ class Room:
         self._free = free
         self._placement = placement
         self._known: dict[int, bool] = {}
-
-    def largest(self, most: int) -> int:
-        """The largest size up to this one that fits; where one does not, no larger one does."""
-        fits, not_fits = 1, most + 1
-        while not_fits - fits > 1:
-            middle = (fits + not_fits) // 2
-            fits, not_fits = (middle, not_fits) if self.fits(middle) else (fits, middle)
-        return fits
 
     def fits(self, size: int) -> bool:
         known = self._known.get(size)
@@ -84,10 +75,8 @@ def _stay(
     free = snapshot.emptied()
     places: _Places = {}
     homeless: list[int] = []
-    for index, group in enumerate(groups):  # Those that go first are the first ones given.
+    for index, group in enumerate(groups):
         devices = _claim_held(free, group)
-        if devices is None and group.first:
-            devices = _take(free, placement, group)
         if devices is None:
             homeless.append(index)
         else:
@@ -106,16 +95,11 @@ def _largest_first(
     """The larger ones first, each where it is if that is still free."""
     free = snapshot.emptied()
     places: _Places = {}
-    for index in sorted(range(len(groups)), key=lambda index: _by_size(groups[index])):
+    for index in sorted(range(len(groups)), key=lambda index: -groups[index].size):
         devices = settle(free, placement, groups[index])
         if devices is not None:
             places[index] = devices
     return places, free
-
-
-def _by_size(group: Wanted) -> tuple[bool, int]:
-    """Those that go first, then the larger ones."""
-    return not group.first, -group.size
 
 
 def settle(free: FreeDevices, placement: Placement, group: Wanted) -> tuple[Device, ...] | None:

@@ -13,7 +13,7 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
-from treadle.policies.base.costs import restart_s
+from treadle.policies.base.costs import RESTART_S, restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.anew import MANY, Anew
@@ -34,19 +34,19 @@ from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import Alone, Curves
 from treadle.policies.weave.decision import Decision, Plan
 from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
-from treadle.policies.weave.levers import Levers, factory
-from treadle.policies.weave.patience import LEAST_S, first, is_overdue
+from treadle.policies.weave.levers import Levers
 from treadle.policies.weave.places import Room, place
 from treadle.policies.weave.plans import Plans
 from treadle.policies.weave.racks import WithinRacks
 from treadle.policies.weave.worth import worths
 
-_FIRST = -1.0  # what jobs are ordered by that have waited too long
 _NEWER = 1 / 16  # weight of the newest figure in what is carried on
 _SETTLED = 4.0  # restarts: after so long, one counts for little
 _LOOKS = 2  # at that age, and at twice that if one of the next jobs has never run
 _NEXT = 4
 _LOOK = 6.0  # times the devices: so much demand is looked at in the queue
+_QUANTUM_S = 3600.0  # without lengths: where the first class ends, in device-seconds
+_RATIO = 4.0  # of the ends of two classes
 
 
 class _Memory(NamedTuple):
@@ -97,9 +97,9 @@ class Weave(Sharing):
             # An end that cannot be predicted yet says less than the length that the job declares.
             left = found.remaining if found.predictable else job.order_at(now)
             return left / self._curves.of(job.spec).unit
-        served, level = job.service_at(now) / self._levers.quantum_s, 0.0
+        served, level = job.service_at(now) / _QUANTUM_S, 0.0
         while served >= 1.0:
-            served /= self._levers.ratio
+            served /= _RATIO
             level += 1.0
         return level
 
@@ -108,35 +108,6 @@ class Weave(Sharing):
         if not self._known:
             return job.service_at(now)
         return job.remaining_at(now) / self._curves.of(job.spec).unit
-
-    def _overdue(self, snapshot: Snapshot, holding: Sequence[Job]) -> list[tuple[Job, int]]:
-        """Jobs that have waited too long, with the fewest devices that each can use."""
-        patience, now = self._levers.patience, snapshot.now
-        if not patience:
-            return []
-        least_s, known = patience * LEAST_S, self._known
-        soon = least_s - now  # `waited_at` written out: ten thousand calls take 4 ms.
-        waiting = (job for job in snapshot.waiting() if job.waited_s - job.since_at >= soon)
-        started = (job for job in holding if job.waited_s >= least_s)
-        overdue = [
-            job
-            for job in (*waiting, *started)
-            if is_overdue(job, now, rest_s=self._rest_s(job, now), patience=patience, known=known)
-        ]
-        if not overdue:
-            return []
-        room = Room(snapshot.emptied(), self._placement)
-        most = room.largest(snapshot.supply)
-        rows = ((job, self._curves.of(job.spec, most).steps[0].size) for job in overdue)
-        return [row for row in rows if room.fits(row[1])]
-
-    def _rest_s(self, job: Job, now: float) -> float:
-        if not self._known:
-            held_s = job.held_at(now)
-            return held_s if job.allocation is None else held_s - (now - job.begun_at)
-        curve = self._curves.of(job.spec)
-        rate = curve.rates.get(job.spec.asked) or max(curve.rates.values())
-        return job.remaining_at(now) / (rate * curve.unit)
 
     def _to_gain(self, job: Job, now: float) -> float:
         """The work that a restart is weighed against.
@@ -164,7 +135,7 @@ class Weave(Sharing):
 
     def _class_ends_at(self, job: Job, size: int, now: float) -> float:
         """When it has been given so much on so many devices that it is of the next class."""
-        limit_s = float(self._levers.quantum_s * self._levers.ratio ** self.value(job, now))
+        limit_s: float = _QUANTUM_S * _RATIO ** self.value(job, now)
         return now + max((limit_s - job.service_at(now)) / size, 1.0)
 
     # -- kinds of devices -----------------------------------------------------------------------
@@ -244,9 +215,7 @@ class Weave(Sharing):
         changes: Mapping[JobId, Allocation | None],
     ) -> float:
         """When to decide again although nothing happens, because jobs wait."""
-        now, until = snapshot.now, inf
-        if self._levers.patience:  # Time alone makes a job overdue.
-            until = now + max(self._levers.patience * LEAST_S / 2, 1.0)
+        now = snapshot.now
         # What was not worth a restart may be so soon.
         first = (snapshot.jobs[row[2]] for row in snapshot.ranking.queue[:_NEXT])
         looks = _LOOKS if any(not job.service_at(now) for job in first) else 1
@@ -254,7 +223,7 @@ class Weave(Sharing):
             self._settles_at(snapshot.jobs[job], now, changed=job in changes, looks=looks)
             for job in allocations
         ]
-        until = min([until, *settle])
+        until = min(settle, default=inf)
         if not self._known:
             for identity, allocation in allocations.items():
                 job = snapshot.jobs[identity]
@@ -280,19 +249,16 @@ class Weave(Sharing):
         total: jobs in the system.
         """
         now, queue = snapshot.now, snapshot.ranking.queue
-        overdue = first(self._overdue(snapshot, holding), snapshot.supply)
         rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
         demand = _LOOK * snapshot.supply
         room = Room(snapshot.emptied(), self._placement)
         for value, _, identity in queue:
-            if demand <= 0 and not overdue:
+            if demand <= 0:
                 break
             job = snapshot.jobs[identity]
-            if (demand > 0 and room.fits(job.spec.sizes[0])) or identity in overdue:
+            if room.fits(job.spec.sizes[0]):
                 rows.append((value, True, job.sequence, job))
                 demand -= job.spec.sizes[0]
-        if overdue:
-            rows = [(_FIRST, *row[1:]) if row[3].id in overdue else row for row in rows]
         rows.sort()
         worth = worths([row[0] for row in rows], total, self.power(memory))
         self._company.refresh(smallest_device_gib(snapshot.cluster))
@@ -300,18 +266,7 @@ class Weave(Sharing):
         most = snapshot.supply
         worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
         left = [self._to_gain(job, now) for job in jobs]
-        return Decision(
-            *(
-                self._company,
-                self._levers,
-                jobs,
-                worth,
-                left,
-                self._curves,
-                snapshot.supply,
-                overdue,
-            )
-        )
+        return Decision(self._company, self._levers, jobs, worth, left, self._curves, most)
 
     def _haste(self, job: Job, now: float, most: int) -> float:
         """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
@@ -349,30 +304,41 @@ def _memory(snapshot: Snapshot) -> _Memory:
     return snapshot.memory if isinstance(snapshot.memory, _Memory) else _Memory()
 
 
-def _known(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
-    return Weave(placement, belief, levers, known=True)
+def _factory(name: str, about: str, *, known: bool) -> Callable[..., Weave]:
+    """What the registry asks of a policy; weave and weave-l have the same parameters."""
+
+    def make(
+        placement: Placement,
+        belief: InterleavingModel,
+        *,
+        power: float = inf,
+        group: int = 4,
+        least: float = 1.05,
+        sizes: bool = True,
+        restart_s: float = RESTART_S,
+        deadline: float = 0.5,
+    ) -> Weave:
+        levers = Levers(power, group, least, sizes, restart_s, deadline)
+        return Weave(placement, belief, levers.checked(name), known=known)
+
+    make.__doc__ = about
+    return make
 
 
-def _blind(placement: Placement, belief: InterleavingModel, levers: Levers) -> Weave:
-    return Weave(placement, belief, levers, known=False)
-
-
-weave = factory(
+weave = _factory(
     "weave",
-    _known,
-    known=True,
-    about="""Sizes, company, order and place by one price for a device; lengths known or believed.
+    """Sizes, company, order and place by one price for a device; lengths known or believed.
 
     deadline: what a job gains in worth that has no time to lose; 0 is none.
     """,
+    known=True,
 )
-weave_l = factory(
+weave_l = _factory(
     "weave-l",
-    _blind,
-    known=False,
-    about="""The same without lengths: by classes of what jobs were given.
+    """The same without lengths: by classes of what jobs were given.
 
     deadline: what a job gains in worth that has no time to lose, if its user said how long it
     takes; 0 is none.
     """,
+    known=False,
 )
