@@ -16,7 +16,6 @@ from treadle.policies.weave.values import Jobs, Mask, Values, mask_of, members_o
 
 _ROUNDS = 3
 _LEAST = 1e-4  # of the value of the group that is left
-_LOOKED_AT = 4  # waiting jobs for which devices might be freed
 _VALUES_MAX = 2000  # groups that are valued in one search, about 15 ms
 
 
@@ -37,20 +36,6 @@ class _Change(NamedTuple):
     instead_of: int = -1  # the job that goes the other way; -1: none
     size: int = 0  # of a group of its own
     shrunk: int = 0  # the size to which that other group shrinks for it; 0: it does not
-
-
-class _Uses(NamedTuple):
-    """What free devices are good for: at best, and if the group that makes the best of them is
-    the one that leaves."""
-
-    best: float = 0.0
-    place: int = -1  # of that group; -1: a waiting job
-    next: float = 0.0
-
-    def beside(self, value: float, place: int) -> "_Uses":
-        if value > self.best:
-            return _Uses(value, place, self.best)
-        return self if value <= self.next else self._replace(next=value)
 
 
 class Search:
@@ -79,7 +64,6 @@ class Search:
                 self._values.at(size)[mask] = group.value
                 self._claimed.append((size, mask))
         self._rows = [self._row(size, mask_of(group.members)) for size, group in groups]
-        self._uses: dict[int, _Uses] = {}  # of so many free devices, while no group changes
         self._waiting = list(waiting)
         self._free = free
         self._changed: set[int] = set()  # groups, in this round
@@ -87,8 +71,7 @@ class Search:
     def run(self, *, afresh: bool = True) -> bool:
         """Whether something better was found; afresh: every group is looked at, not only what
         waiting jobs and free devices change."""
-        first = best = self._total()
-        rows = self._rows.copy()
+        first = self._total()
         # Groups that were changed in the last round.
         fresh = set(range(len(self._rows))) if afresh else set[int]()
         for _ in range(_ROUNDS):
@@ -103,16 +86,10 @@ class Search:
             if not self._changed:
                 break
             fresh = self._changed
-            # What is hoped of devices that a job leaves may be lost to another change.
-            if self._total() > best:
-                best, rows = self._total(), self._rows.copy()
         self._grow()
-        if self._total() > best:
-            best, rows = self._total(), self._rows
-        self._rows = rows
         for size, mask in self._claimed:
             self._values.at(size)[mask] = -inf
-        return best > first
+        return self._total() > first
 
     def grow(self) -> bool:
         """Only give free devices to groups; whether one took any."""
@@ -161,12 +138,8 @@ class Search:
 
     def _best_change(self, job: int, place: int, places: Iterable[int]) -> _Change:
         size, members, mask, have = self._rows[place] if place >= 0 else _NOWHERE
-        best = _NONE
-        if len(members) == 1:
-            leaves = self._spare(size, place) - have
-        else:
-            leaves = self._values.of(size, mask & ~(1 << job)) - have
-            best = self._apart(job, leaves)
+        leaves = self._values.of(size, mask & ~(1 << job)) - have
+        best = _NONE if len(members) == 1 else self._apart(job, leaves)
         rows, sizes = self._rows, self._sizes_of(job)
         for other in places:
             if other == place or not rows[other].members:
@@ -244,37 +217,6 @@ class Search:
                 best = _Change(gain, other, size=own, shrunk=smaller)
         return best
 
-    def _spare(self, devices: int, leaving: int) -> float:
-        """What others would make of so many devices more; leaving: the group that held them."""
-        more = self._use(self._free + devices, leaving)
-        return more - self._use(self._free, leaving) if self._free else more
-
-    def _use(self, free: int, leaving: int) -> float:
-        """What a group or a waiting job would make of so many free devices at best."""
-        uses = self._uses.get(free)
-        if uses is None:
-            uses = self._uses[free] = self._uses_of(free)
-        return uses.next if uses.place == leaving else uses.best
-
-    def _uses_of(self, free: int) -> _Uses:
-        found = _Uses()
-        for job in self._waiting[:_LOOKED_AT]:
-            smallest = self._sizes_of(job)[0]
-            if smallest <= free:
-                found = found.beside(self._values.of(smallest, 1 << job), -1)
-        for place, (size, members, mask, have) in enumerate(self._rows):
-            sizes = self._sizes_of(members[0]) if members else ()
-            if not sizes or sizes[-1] <= size:
-                continue
-            most = 0.0
-            for larger in sizes:
-                if larger - size > free:
-                    break
-                if larger > size:
-                    most = max(most, self._values.of(larger, mask) - have)
-            found = found.beside(most, place)
-        return found
-
     def _grow(self) -> None:
         """Free devices go to the groups that gain most by them for each device."""
         if self._free <= 0:
@@ -287,7 +229,6 @@ class Search:
             if larger - row.size <= self._free:  # or others took what it wanted
                 self._free -= larger - row.size
                 self._put(place, larger, row.mask)
-                self._uses.clear()
             offer = self._growth(place)
             if offer is None:
                 heappop(offers)
@@ -312,7 +253,6 @@ class Search:
         return (-most, place, best) if best else None
 
     def _make(self, job: int, place: int, change: _Change) -> None:
-        self._uses.clear()
         bit = 1 << job
         other = 1 << change.instead_of if change.instead_of >= 0 else 0
         if place < 0:
