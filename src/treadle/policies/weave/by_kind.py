@@ -1,8 +1,9 @@
-"""weave on a cluster with devices of several kinds, such as GPUs and CPU slots.
+"""weave on a cluster with two kinds of devices, GPUs and CPU slots.
 
-Each job is first given a kind of device (split.py). Then each kind is a cluster of its own, on
-which jobs have the speeds of that kind and the decision is the usual one. A job that runs and is
-given another kind moves; the restart that this costs is counted.
+Each job is first given a kind. Then each kind is a cluster of its own, on which jobs have the
+speeds of that kind and the decision is the usual one. Where GPUs are too few, those jobs go to
+slots that lose least worth by it for each GPU. A job that runs and is given the other kind moves;
+the restart that this costs is counted.
 """
 
 from collections import Counter
@@ -20,7 +21,6 @@ from treadle.policies.base import costs
 from treadle.policies.base.placement import Placement
 from treadle.policies.weave.curve import Alone, Curve
 from treadle.policies.weave.kinds import Kind, speeds_on, view
-from treadle.policies.weave.split import Offer, split
 from treadle.policies.weave.worth import worths
 
 if TYPE_CHECKING:
@@ -38,12 +38,22 @@ class Memory(NamedTuple):
     each: tuple[object, ...]  # of each kind's policy
 
 
+class Offer(NamedTuple):
+    """The fewest devices of a kind, and what each gets done, in work of the job's best kind."""
+
+    devices: int
+    each: float
+
+
+Offers = Mapping[int, Offer]  # by the number of the kind: 0 GPUs, 1 slots
+
+
 class _Options(NamedTuple):
     """What jobs with these curves could have."""
 
     curves: tuple[Curve, ...]  # of each kind; kept so that their identities stay their own
     kinds: tuple[int, ...]  # those on which such a job runs
-    offers: tuple[Offer, ...]  # in work of the kind that it does best on
+    offers: Offers
 
 
 class _Choice(NamedTuple):
@@ -117,14 +127,13 @@ class ByKind:
         power = sum(policy.power(own) for policy, own in pairs) / len(self._each)
         found = worths([values[i] for i in order], len(jobs) + len(rest), power)
         worth = [one for _, one in sorted(zip(order, found, strict=True))]
-        offers = [list(self._offers(job, now)) for job in jobs]
-        supplies = [kind.cluster.device_count for kind in self._kinds]
-        numbers, prices = split(offers, worth, supplies, [self._home(job) for job in jobs])
+        offers = [self._offers(job, now) for job in jobs]
+        numbers = split(offers, worth, [kind.cluster.device_count for kind in self._kinds])
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
         if not rest:
             return _Choice(kinds, none)
         for job in rest[:_FURTHER]:  # Ten thousand would take half a second.
-            kinds[job.id] = self._cheapest(job, prices)
+            kinds[job.id] = _best(self._options(job.spec).offers)
         unseen = len(jobs) + len(rest) - len(kinds)
         seen = Counter(kinds.values())
         return _Choice(kinds, [unseen * seen[number] // len(kinds) for number in range(len(none))])
@@ -138,23 +147,19 @@ class ByKind:
             count += 1
         return [*jobs, *queue[:count]], queue[count:]
 
-    def _offers(self, job: Job, now: float) -> Iterator[Offer]:
+    def _offers(self, job: Job, now: float) -> Offers:
         """What a job would get done; of a kind on which it is not, less what its move costs."""
         offers = self._options(job.spec).offers
         if job.allocation is None:
-            yield from offers
-            return
-        held = [bool(kind.part(job.allocation)) for kind in self._kinds]
+            return offers
         left = max(min(one.left(job, now) for one in self._able(job)), _LEAST)
         move_s = costs.restart_s(job.spec, self._restart_s)
-        for number, devices, rate in offers:
-            moves = not held[number]
-            yield Offer(number, devices, rate / (1.0 + move_s * rate / left) if moves else rate)
-
-    def _home(self, job: Job) -> int:
-        """The number of the kind on which it runs; -1: on none."""
-        parts = (number for number, kind in enumerate(self._kinds) if kind.part(job.allocation))
-        return next(parts, -1)
+        return {
+            number: one
+            if self._kinds[number].part(job.allocation)
+            else Offer(one.devices, one.each / (1.0 + move_s * one.devices * one.each / left))
+            for number, one in offers.items()
+        }
 
     def _able(self, job: Job) -> Iterator["Weave"]:
         """The policies of kinds on which it runs: a curve of any other has a unit of no meaning."""
@@ -174,25 +179,22 @@ class ByKind:
         return known
 
     def _made(self, spec: JobSpec, curves: tuple[Curve, ...]) -> _Options:
-        steps = [
-            (number, step.size)
+        firsts = {
+            number: curve.steps[0].size
             for number, curve in enumerate(curves)
-            for step in (curve.steps if self._kinds[number].suits(spec) else ())
-            if self._speeds[number](spec, step.size) > 0
-        ]
-        if not steps:  # One that runs nowhere now has to be somewhere.
-            return _Options(curves, (0,), (Offer(0, spec.sizes[0], _LEAST),))
-        kinds = tuple(dict.fromkeys(number for number, _ in steps))
-        unit = max(curves[number].unit for number in kinds)
-        offers = [
-            Offer(number, size, curves[number].rates[size] * curves[number].unit / unit)
-            for number, size in steps
-        ]
-        if is_cpu_only(spec):
-            offers.reverse()  # Of offers that leave as much, the first is taken.
-        elif self._looks_alike(spec):
-            offers = [one for one in offers if one.kind == 0] or offers
-        return _Options(curves, kinds, tuple(offers))
+            if self._kinds[number].suits(spec)
+            and self._speeds[number](spec, curve.steps[0].size) > 0
+        }
+        if not firsts:  # One that runs nowhere now has to be somewhere.
+            return _Options(curves, (0,), {0: Offer(spec.sizes[0], _LEAST)})
+        unit = max(curves[number].unit for number in firsts)
+        offers = {
+            number: Offer(size, curves[number].rates[size] * curves[number].unit / unit / size)
+            for number, size in firsts.items()
+        }
+        if 0 in offers and not is_cpu_only(spec) and self._looks_alike(spec):
+            offers = {0: offers[0]}
+        return _Options(curves, tuple(firsts), offers)
 
     def _looks_alike(self, spec: JobSpec) -> bool:
         """Whether the belief does not tell the kinds apart. A job that makes use of a GPU then
@@ -200,14 +202,6 @@ class ByKind:
         be taken for its speed on a GPU."""
         first, *others = (speed(spec, spec.sizes[0]) for speed in self._speeds)
         return first > 0 and all(first == other for other in others)
-
-    def _cheapest(self, job: Job, prices: Sequence[float]) -> int:
-        """The kind that brings most for its price."""
-        best = max(
-            self._options(job.spec).offers,
-            key=lambda one: one.rate / (one.devices * max(prices[one.kind], _LEAST)),
-        )
-        return best.kind
 
     def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
         jobs = (snapshot.jobs[job] for job, one in choice.kinds.items() if one == number)
@@ -219,3 +213,38 @@ class ByKind:
         if isinstance(found, Memory) and len(found.each) == count:
             return found
         return Memory((None,) * count)
+
+
+def split(
+    offers: Sequence[Offers], worths: Sequence[float], supplies: Sequence[float]
+) -> list[int]:
+    """The kind of each job: while GPUs are too few, slots to those that lose least by it.
+
+    Jobs for which there is no room at all wait for the kind that they do best on.
+    """
+    found = [_best(own) for own in offers]
+    room, (gpus, slots) = sum(supplies), supplies
+    choices: list[tuple[float, int]] = []  # what is lost on slots for each device, and the job
+    for i in sorted(range(len(found)), key=lambda i: -worths[i] * offers[i][found[i]].each):
+        own = offers[i]
+        room -= min(one.devices for one in own.values())
+        if room < 0:
+            break
+        if len(own) == 2:
+            choices.append((worths[i] * (own[0].each - own[1].each), i))
+        if 0 in own:
+            gpus -= own[0].devices
+        else:
+            slots -= own[1].devices
+    for loss, i in sorted(choices):
+        on_slots = offers[i][1].devices <= slots and (loss <= 0 or gpus < 0)
+        found[i] = int(on_slots)
+        if on_slots:
+            slots -= offers[i][1].devices
+            gpus += offers[i][0].devices
+    return found
+
+
+def _best(offers: Offers) -> int:
+    """The kind that gets most done for each device."""
+    return max(offers, key=lambda number: offers[number].each)
