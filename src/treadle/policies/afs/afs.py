@@ -19,15 +19,14 @@ Jobs climb a ladder of sizes they offer. A step may take several devices, so gai
 each; a job that holds nothing gains everything by its first step and is always the longer one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
 from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from treadle.core.job import Job, JobId, JobSpec, Profile
+from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
@@ -256,21 +255,9 @@ class Climbing(Sharing):
     def offers(self, job: Job) -> Sequence[int]:
         return self._ladders.of(job).sizes
 
-    def schedule(
-        self,
-        snapshot: Snapshot,
-        sizes: Mapping[JobId, int],
-        *,
-        valid_until: float = inf,
-        among: Iterable[Job] | None = None,
-    ) -> Schedule:
-        """As for all, with holders as they began, the latest first, and not as they rank.
-
-        Where devices are swapped in a circle, the order decides who is stopped to untie it.
-        """
-        holders = snapshot.holding() if among is None else among
-        latest_first = sorted(holders, key=lambda job: -job.attempt)
-        return super().schedule(snapshot, sizes, valid_until=valid_until, among=latest_first)
+    def stop_order(self, holders: Iterable[Job]) -> Iterable[Job]:
+        """As they began, the latest first, and not as they rank."""
+        return sorted(holders, key=lambda job: -job.attempt)
 
     def with_room_for_all(self, snapshot: Snapshot) -> list[Job] | None:
         """Jobs that hold less than they can use, or nothing, if there is room for all of it.

@@ -62,7 +62,7 @@ class Sharing(Policy):
         free = snapshot.free.copy()
         changes: dict[JobId, Allocation | None] = {}
         kept: set[JobId] = set()
-        for job in snapshot.holding() if among is None else among:
+        for job in self.stop_order(snapshot.holding() if among is None else among):
             identity, allocation = job.spec.id, job.allocation
             assert allocation is not None, "holding jobs hold"
             if sizes.get(identity) == len(allocation.devices):
@@ -77,6 +77,10 @@ class Sharing(Policy):
                     free.take(devices)
                     changes[identity] = Allocation(devices)
         return Schedule(changes, valid_until)
+
+    def stop_order(self, holders: Iterable[Job]) -> Iterable[Job]:
+        """Where devices are swapped in a circle, this decides who is stopped to untie it."""
+        return holders
 
     def smallest_each(self, jobs: Sequence[Job], devices: int) -> tuple[dict[JobId, int], int]:
         """Each job's smallest size, in that order, while it fits, and how many devices are left."""
