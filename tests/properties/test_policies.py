@@ -15,7 +15,6 @@ VARIANTS = [
     "max-min?quantum_s=7",
     "themis?lease_s=5",
     "themis?lease_s=0",
-    "afs?packed=on",
     "afs-p?quantum_s=5",
     "tiresias?limits=4:9&promote=2&by_arrival=on",
     "aiturbo?every_s=7&limits=4:9&patience_s=5&restart_s=0",
