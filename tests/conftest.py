@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import Phase, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 # A command in the background of a shell ignores Ctrl-C, and so would every program that a test
 # starts and interrupts.
@@ -45,20 +46,21 @@ PROCESSES = {
     "tests.control.storms",
 }
 
-# As by default, but a busy machine is no failure.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# The same examples for the same code, so that a red run is red again; a busy machine is no failure.
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.load_profile("repeatable")
 settings.register_profile("fast", max_examples=8)
 # The same examples for every mutant, and no time spent on making a failure small.
+settings.register_profile("mutants", max_examples=25, phases=(Phase.explicit, Phase.generate))
+# Other examples each time, and more of them; what fails is kept and drawn again.
 settings.register_profile(
-    "mutants",
-    max_examples=25,
-    derandomize=True,
-    database=None,
-    deadline=None,
-    phases=(Phase.explicit, Phase.generate),
+    "thorough",
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
+    print_blob=True,
 )
 CAPPED = {"fast", "mutants"}
+TIMES = {"thorough": 5}  # as many examples as a test asks for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,12 +73,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             kind = "engine"
         if kind is not None:
             item.add_marker(kind)
-    if settings.get_current_profile_name() in CAPPED:
-        for item in items:
-            obj = getattr(item, "obj", None)
-            # A state machine's settings are an attribute of its class.
-            _draw_fewer(getattr(obj, "__self__", None), "settings")
-            _draw_fewer(getattr(obj, "__func__", obj), "_hypothesis_internal_use_settings")
+    for function in {getattr(item, "obj", None) for item in items}:  # once, whatever its parameters
+        # A state machine's settings are an attribute of its class.
+        _draw_as_many(getattr(function, "__self__", None), "settings")
+        _draw_as_many(getattr(function, "__func__", function), "_hypothesis_internal_use_settings")
 
 
 def _kind(item: pytest.Item) -> str | None:
@@ -92,8 +92,13 @@ def _kind(item: pytest.Item) -> str | None:
     return "engine" if homes & PROCESSES else None
 
 
-def _draw_fewer(holder: object, name: str) -> None:
-    """Hold a test that asks for many examples to the profile's number."""
-    asked, most = getattr(holder, name, None), settings().max_examples
-    if isinstance(asked, settings) and asked.max_examples > most:
-        setattr(holder, name, settings(asked, max_examples=most))
+def _draw_as_many(holder: object, name: str) -> None:
+    """Hold a test to the profile's number of examples, or multiply what it asks for."""
+    asked, profile = getattr(holder, name, None), settings.get_current_profile_name()
+    if not isinstance(asked, settings):
+        return
+    many = asked.max_examples * TIMES.get(profile, 1)
+    if profile in CAPPED:
+        many = min(many, settings().max_examples)
+    if many != asked.max_examples:
+        setattr(holder, name, settings(asked, max_examples=many))
