@@ -17,6 +17,7 @@ import pytest
 from tests.control.daemons import Daemon, until
 from tests.store.postgres import PostgresServer, running
 from treadle.client.client import Client
+from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.control.api.history import History
 from treadle.control.loop import Condition, StoreReads
 from treadle.core.errors import TreadleError
@@ -342,15 +343,18 @@ def test_a9_a_database_that_lost_its_identity_is_noticed(
 def test_a9_a_database_that_was_made_again_takes_nothing(
     up: Callable[..., Daemon], server: PostgresServer
 ) -> None:
-    """It was dropped and made again, empty, while the daemon ran."""
+    """It was dropped and made again, empty, while the daemon ran, which says so or has left."""
     with psycopg.connect(server.url, autocommit=True) as admin:
         admin.execute("CREATE DATABASE fleeting")
         daemon = up("--store", server.url_of("fleeting"))
         admin.execute("DROP DATABASE fleeting WITH (FORCE)")
         admin.execute("CREATE DATABASE fleeting")
-    with pytest.raises(UnavailableError):
+    with pytest.raises((UnavailableError, UnreachableError, NoAnswerError)):
         submit(daemon, "true")
     daemon.kill()
+    with psycopg.connect(server.url_of("fleeting")) as made_again:
+        tables = made_again.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+        assert tables.fetchone() == (0,)
 
 
 def test_a3_an_event_id_of_an_earlier_store_does_not_silence_the_stream(tmp_path: Path) -> None:

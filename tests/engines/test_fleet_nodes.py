@@ -22,7 +22,8 @@ LAUNCHES = 'echo "$TREADLE_JOB_ID $TREADLE_ATTEMPT $RANK" >> launches; exec slee
 
 def launches(bench: FleetStory) -> list[str]:
     """All processes that ever ran."""
-    return sorted((bench.root / "launches").read_text().splitlines())
+    path = bench.root / "launches"
+    return sorted(path.read_text().splitlines()) if path.exists() else []
 
 
 async def both_run(bench: FleetStory) -> None:

