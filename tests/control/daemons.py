@@ -9,9 +9,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
+from tests.control.warm_start import Started
 from treadle.client.client import Client
 from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobView, State
@@ -36,7 +38,7 @@ class Daemon:
         self.state = folder / "state"
         self.socket = folder / "s"
         self._words, self._through = words, through
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Started | subprocess.Popen[bytes] | None = None
         self.client = Client(f"unix:{self.socket}")
 
     @property
@@ -50,25 +52,22 @@ class Daemon:
 
     def start(self) -> "Daemon":
         self.state.mkdir(mode=0o700, exist_ok=True)
-        command = [
-            *self._through,
-            sys.executable,
-            "-m",
-            "treadle",
-            "up",
-            "--foreground",
-            "--state",
-            str(self.state),
-        ]
-        command += ["--socket", str(self.socket), *self._words]
+        words = ["up", "--foreground", "--state", str(self.state), "--socket", str(self.socket)]
+        words += self._words
         path = self.state / "daemon.log"
         path.touch(0o600)
         with path.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
+            self._process = self._started(words, log)
         until(self._answers)
         return self
+
+    def _started(self, words: list[str], log: IO[bytes]) -> "Started | subprocess.Popen[bytes]":
+        if not self._through:
+            return Started(words, log)
+        command = [*self._through, sys.executable, "-m", "treadle", *words]
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
 
     def kill(self) -> None:
         """As a power cut of the controller alone would."""

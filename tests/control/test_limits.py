@@ -212,7 +212,9 @@ def test_an_array_of_thousands_is_taken_shown_and_cancelled(tmp_path: Path) -> N
     async def story() -> None:
         async with living(tmp_path, policy="afs") as live:
             first = await runs(live, devices="4")
-            request = JobRequest(command=("/bin/sleep", "60"), array=f"0-{members - 1}%50", grace_s=0.2)
+            request = JobRequest(
+                command=("/bin/sleep", "60"), array=f"0-{members - 1}%50", grace_s=0.2
+            )
             answer = await live.submit(ME, request)
             assert len(answer.jobs) == members
             last = answer.jobs[-1]
