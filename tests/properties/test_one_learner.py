@@ -59,14 +59,14 @@ def answers(knowledge: Knowledge) -> list[object]:
     ]
 
 
-@settings(deadline=None)  # The first fit of a curve takes long: numpy loads.
+@settings(max_examples=40, deadline=None)  # The first fit of a curve takes long: numpy loads.
 @given(_outcomes)
 def test_the_same_outcomes_teach_the_same(outcomes: list[Seen]) -> None:
     first, second = (teach(Knowledge(), outcomes) for _ in range(2))
     assert answers(first) == answers(second)
 
 
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(_outcomes, _outcomes)
 def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
     outcomes: list[Seen], later: list[Seen]

@@ -81,7 +81,7 @@ def _fail(now: float, error: Exception) -> None:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=live_cases())
 def test_both_loops_give_the_same_orders(name: str, case: LiveCase) -> None:
     assert simulated(name, case) == controlled(name, case)

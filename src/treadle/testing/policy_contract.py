@@ -23,7 +23,7 @@ from treadle.testing.checks import check
 from treadle.testing.strategies import clusters, workloads
 
 _quick = settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
 )
 
 
