@@ -18,6 +18,7 @@ VARIANTS = [
     "afs-p?quantum_s=5",
     "tiresias?limits=4:9&promote=2&by_arrival=on",
     "aiturbo?every_s=7&limits=4:9&patience_s=5&restart_s=0",
+    "aiturbo?fidelity=raw&every_s=7",
     "muri-s?group=2&autopack=off",
     "muri-l?matching=none&autopack=off&group=3",
 ]

@@ -24,7 +24,7 @@ def test_a_lower_limit_holds_or_is_missed() -> None:
 def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
     in_rounds = replace(aiturbo.SETTINGS, policy="optimus", time="rounds:300")
     assert aiturbo.settings("optimus", {}) == in_rounds
-    for name in ("tiresias?promote=8", "aiturbo?every_s=60"):
+    for name in ("tiresias?promote=8", "aiturbo?fidelity=raw"):
         assert aiturbo.settings(name, {}) == replace(aiturbo.SETTINGS, policy=name)
 
 

@@ -188,6 +188,7 @@ def test_without_its_memory_it_counts_afresh():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
+        ({"fidelity": "x"}, "fidelity is ours or raw, not 'x'"),
         ({"every_s": 0.0}, "every_s must be above 0, not 0"),
         ({"limits": (5.0, 5.0)}, "one or two, ascending from above 0"),
         ({"restart_s": -1.0}, "must be 0 or above"),

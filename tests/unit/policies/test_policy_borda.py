@@ -10,6 +10,8 @@ from treadle.policies.aiturbo.borda import (
     LEVELS,
     Ballot,
     level,
+    raw_level,
+    raw_scores,
     scores,
 )
 
@@ -41,9 +43,10 @@ def test_to_improve_in_one_ballot_never_costs_a_place(given_ballots, data):
     if mine.value is not None and data.draw(st.booleans()):
         better = mine._replace(value=mine.value + data.draw(numbers))
     others = [*given_ballots[:place], better, *given_ballots[place + 1 :]]
-    before, after = scores(given_ballots), scores(others)
-    assert after[mine.job] <= before[mine.job]
-    assert order(after).index(mine.job) <= order(before).index(mine.job)
+    for count in (scores, raw_scores):
+        before, after = count(given_ballots), count(others)
+        assert after[mine.job] <= before[mine.job]
+        assert order(after).index(mine.job) <= order(before).index(mine.job)
 
 
 @given(ballots(), st.data())
@@ -91,3 +94,16 @@ def test_a_score_near_a_border_keeps_its_level():
         Case(0.0, 2, 0),
     ):
         assert level(case.score, before=case.before) == case.expected, case
+
+
+def test_the_raw_count_adds_places_and_counts_the_only_one_twice():
+    found = raw_scores(
+        [
+            Ballot("a", 0.0, 5.0),
+            Ballot("b", 1.0, 9.0),
+            Ballot("c", 2.0),
+            Ballot("d", 3.0, 1.0, grows=False),
+        ]
+    )
+    assert found == {"a": 1 + 2, "b": 2 + 1, "c": 3 + 3, "d": 4 + 1}
+    assert [raw_level(score) for score in (29.0, 30.0, 180.0)] == [0, 1, 2]

@@ -14,6 +14,9 @@ So far a light round, at every arrival and end. A full round, every few minutes,
 moves devices (`moves.py`): running jobs shrink by a step so that more of those that wait can run,
 and idle devices, GPUs or CPU slots, go where they save most time for the share that they are of the
 cluster, if that pays for the restart. No running job moves twice in a round.
+
+`fidelity=raw` is the rule of the public controller: plain ranks, fixed borders, no job evicted for
+another between full rounds, and all jobs taken in order in each of them.
 """
 
 from bisect import bisect_right
@@ -29,7 +32,7 @@ from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only
-from treadle.policies.aiturbo.borda import Ballot, level, scores
+from treadle.policies.aiturbo.borda import Ballot, level, raw_level, raw_scores, scores
 from treadle.policies.aiturbo.moves import Moves, Values, cpu_nodes
 from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Count, Fit, Placement
@@ -45,6 +48,7 @@ class Place(NamedTuple):
     entered_at: float  # into its level
     forgiven: float = 0.0  # service that no longer counts against it
     score: float = 0.0
+    grows: bool = True  # whether its best move takes devices
 
 
 class Memory(NamedTuple):
@@ -64,6 +68,7 @@ class AITurbo(Sharing):
         placement: Placement,
         belief: PerformanceModel,
         *,
+        raw: bool,
         every_s: float,
         limits: tuple[float, ...],
         patience: float,
@@ -73,6 +78,7 @@ class AITurbo(Sharing):
         super().__init__(placement)
         self._lengths = forecaster(belief)
         self._values = Values(belief, self._lengths, restart_s)
+        self._raw = raw
         self._every_s = every_s
         self._limits = limits
         self._patience = patience
@@ -106,13 +112,17 @@ class AITurbo(Sharing):
             places = self._counted(active, memory.places, now)
         else:  # A new job has had no service and stands in front.
             places = {job.spec.id: memory.places.get(job.spec.id, Place(0, now)) for job in active}
+        remembered = Memory(places, full_at)
+        if self._raw:
+            sizes = self._in_turn(snapshot, active, places, full=full)
+            return Schedule(self.schedule(snapshot, sizes).changes, full_at, remembered)
         moves = Moves(snapshot, self._placement, self._values, places)
         waiting = [job for job in active if job.allocation is None]
         waiting.sort(key=lambda job: _turn(places[job.spec.id], job))
         moves.admit(waiting)
         if full:
             moves.trade(waiting)
-        return Schedule(moves.changes, full_at, Memory(places, full_at))
+        return Schedule(moves.changes, full_at, remembered)
 
     def _counted(
         self, active: list[Job], before: Mapping[JobId, Place], now: float
@@ -129,19 +139,45 @@ class AITurbo(Sharing):
                 promoted.add(identity)
                 excused = service
             forgiven.append(excused)
-            ballots.append(Ballot(identity, service - excused, self._values.of(job, now)))
-        found = scores(ballots)
+            if self._raw:
+                move = self._values.best_move(job, now)
+                ballots.append(Ballot(identity, service - excused, *move))
+            else:
+                ballots.append(Ballot(identity, service - excused, self._values.of(job, now)))
+        found = raw_scores(ballots) if self._raw else scores(ballots)
         places: dict[JobId, Place] = {}
-        for (identity, service, _), excused in zip(ballots, forgiven, strict=True):
+        for (identity, service, _, grows), excused in zip(ballots, forgiven, strict=True):
             score, old = found[identity], before.get(identity)
             new = 0 if identity in promoted else self._level(score, service, old)
             since_at = old.entered_at if old is not None and old.level == new else now
-            places[identity] = Place(new, since_at, excused, score)
+            places[identity] = Place(new, since_at, excused, score, grows)
         return places
 
     def _level(self, score: float, service: float, old: Place | None) -> int:
+        if self._raw:
+            return raw_level(score)
         lowest = bisect_right(self._limits, service)
         return max(lowest, level(score, before=None if old is None else old.level))
+
+    def _in_turn(
+        self, snapshot: Snapshot, active: list[Job], places: Mapping[JobId, Place], *, full: bool
+    ) -> dict[JobId, int]:
+        """Sizes by the public controller's walk: jobs that still fit, in order of score."""
+        sizes = {} if full else {job.spec.id: job.size for job in active if job.size}
+        left = snapshot.supply - sum(sizes.values())
+        for job in sorted(active, key=lambda job: _score(places[job.spec.id], job)):
+            if job.spec.id in sizes:
+                continue
+            wanted = job.size or job.spec.asked
+            if full and job.size and places[job.spec.id].grows:
+                wanted = next((s for s in job.spec.sizes if s > wanted), wanted)
+            elif full and job.size:
+                wanted = max((s for s in job.spec.sizes if s < wanted), default=wanted)
+            fits = [size for size in job.spec.sizes if size <= min(wanted, left)]
+            if fits:
+                sizes[job.spec.id] = fits[-1]
+                left -= fits[-1]
+        return sizes
 
     def _is_settled(self, snapshot: Snapshot) -> bool:
         """Whether no job waits, and no device is idle or no job has a use for it."""
@@ -151,7 +187,7 @@ class AITurbo(Sharing):
 
     def _is_overdue(self, job: Job, now: float) -> bool:
         """Whether a job that waits has waited too long, for the time that it has run."""
-        if not job.starts:
+        if self._raw or not job.starts:
             return False
         return now - job.since_at >= max(self._patience_s, self._patience * job.held_s)
 
@@ -160,6 +196,7 @@ def aiturbo(
     placement: Placement,
     belief: PerformanceModel,
     *,
+    fidelity: str = "ours",
     every_s: float = 240.0,
     limits: tuple[float, ...] = (36000.0, 360000.0),
     patience: float = 2.0,
@@ -167,6 +204,8 @@ def aiturbo(
     restart_s: float = RESTART_S,
 ) -> AITurbo:
     """Least service and best value by a Borda count, in three levels; sizes by marginal value."""
+    if fidelity not in {"ours", "raw"}:
+        raise InvalidInputError(f"aiturbo fidelity is ours or raw, not {fidelity!r}")
     if not every_s > 0:
         raise InvalidInputError(f"aiturbo every_s must be above 0, not {every_s:g}")
     if not limits or list(limits) != sorted(set(limits)) or limits[0] <= 0 or len(limits) > 2:
@@ -178,6 +217,7 @@ def aiturbo(
     return AITurbo(
         placement,
         belief,
+        raw=fidelity == "raw",
         every_s=every_s,
         limits=limits,
         patience=patience,
@@ -193,3 +233,7 @@ def _memory(snapshot: Snapshot) -> Memory:
 def _turn(place: Place, job: Job) -> tuple[int, float, float, int]:
     """First come, first served in a level; of those that came in one round, the best first."""
     return place.level, place.entered_at, place.score, job.sequence
+
+
+def _score(place: Place, job: Job) -> tuple[int, float, int]:
+    return place.level, place.score, job.sequence

@@ -69,6 +69,19 @@ class Values:
         size = job.size or job.spec.sizes[0]
         return self._belief.alone(job.spec, size) / (max(forecast.remaining, 1e-9) * size)
 
+    def best_move(self, job: Job, now: float) -> tuple[float | None, bool]:
+        """Time saved for each device by the next step up, or lost by the next down; and which."""
+        forecast = self._lengths.forecast(job, now)
+        if not forecast.predictable:
+            return None, True
+        spec, size, left = job.spec, job.size, forecast.remaining
+        larger, smaller = self.larger(spec, size), self.smaller(spec, size)
+        if larger:
+            saved_s = self.saved_s(spec, left, size, larger)
+            if not smaller or saved_s >= self.pays_s(spec):
+                return saved_s / (larger - size), True
+        return -self.saved_s(spec, left, smaller, size) / (size - smaller), False
+
     def left(self, job: Job, now: float) -> float:
         """Iterations that a job is taken to need."""
         forecast = self._lengths.forecast(job, now)
