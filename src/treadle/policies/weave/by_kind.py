@@ -192,14 +192,16 @@ class ByKind:
             number: Offer(size, curves[number].rates[size] * curves[number].unit / unit / size)
             for number, size in firsts.items()
         }
-        if 0 in offers and not is_cpu_only(spec) and self._looks_alike(spec):
+        if 0 in offers and not spec.device_types and self._looks_alike(spec):
             offers = {0: offers[0]}
         return _Options(curves, tuple(firsts), offers)
 
     def _looks_alike(self, spec: JobSpec) -> bool:
-        """Whether the belief does not tell the kinds apart. A job that makes use of a GPU then
-        stays off the others: they may be many times slower, and what it is seen to do there would
-        be taken for its speed on a GPU."""
+        """Whether the belief does not tell the kinds apart. A job that makes use of a GPU, and does
+        not ask for others too, then stays off them: they may be many times slower, and what it is
+        seen to do there would be taken for its speed on a GPU."""
+        if is_cpu_only(spec):
+            return False
         first, *others = (speed(spec, spec.sizes[0]) for speed in self._speeds)
         return first > 0 and all(first == other for other in others)
 
@@ -237,7 +239,7 @@ def split(
         else:
             slots -= own[1].devices
     for loss, i in sorted(choices):
-        on_slots = offers[i][1].devices <= slots and (loss <= 0 or gpus < 0)
+        on_slots = offers[i][1].devices <= slots and (loss < 0 or gpus < 0)
         found[i] = int(on_slots)
         if on_slots:
             slots -= offers[i][1].devices
