@@ -181,6 +181,10 @@ class Job(NamedTuple):
         """How many devices it holds."""
         return 0 if self.allocation is None else len(self.allocation.devices)
 
+    def least(self, *, resizes: bool) -> int:
+        """The devices that a policy must give it: as few as it can use, if the policy resizes."""
+        return self.spec.sizes[0] if resizes else self.size or self.spec.asked
+
     def iterations_at(self, now: float) -> float:
         """Work done, carried forward at the last reported speed and never past the end."""
         done = self.iterations_done + self.iterations_per_s * (now - self.observed_at)

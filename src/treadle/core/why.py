@@ -35,7 +35,7 @@ def reason_of(
     job = snapshot.jobs[identity]
     if job.phase is not Phase.WAITING:
         return holding(snapshot, job)
-    size = job.spec.sizes[0] if resizes else job.spec.asked
+    size = job.least(resizes=resizes)
     return (
         too_few(snapshot, size)
         or _scattered(snapshot, size, place)

@@ -14,11 +14,10 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.policies.base.suited import usable_by
-from treadle.policies.live.patience import Count
+from treadle.policies.live.patience import COUNTED_MAX, Count, in_pieces
 from treadle.store.rows import JobFilter, JobRow
 from treadle.store.store import Store
 
-GANGS_MAX = 64
 ENDED_MAX = 1000  # the newest jobs that have ended
 
 
@@ -27,8 +26,8 @@ def overtakings(
 ) -> Mapping[JobId, Count]:
     """Of each gang that never ran: how many later jobs of no higher priority started before it."""
     held = scheduler.blocked  # They wait anew from their release on.
-    waiting = [job for job in scheduler.jobs.values() if _is_gang(job) and job.id not in held]
-    gangs = nsmallest(GANGS_MAX, waiting, key=lambda job: job.sequence)
+    waiting = [job for job in scheduler.jobs.values() if _counts(job) and job.id not in held]
+    gangs = nsmallest(COUNTED_MAX, waiting, key=lambda job: job.sequence)
     if not gangs:
         return {}
     rows = {row.id: row for row in active}
@@ -49,6 +48,10 @@ def overtakings(
         )
         found[gang.id] = Count(times, gang.since_at)
     return found
+
+
+def _counts(job: Job) -> bool:
+    return job.phase is Phase.WAITING and in_pieces(job)
 
 
 def _nodes(row: JobRow) -> frozenset[str]:
@@ -77,10 +80,6 @@ def _holds(other: JobRecord, record: JobRecord) -> bool:
         return False
     gone = other.ended_at is not None and other.ended_at <= record.started_at
     return other.started_at < record.started_at and not gone
-
-
-def _is_gang(job: Job) -> bool:
-    return job.phase is Phase.WAITING and job.spec.sizes[0] > 1 and not job.starts
 
 
 def _overtook(row: JobRow, gang: JobRow, job: Job) -> bool:

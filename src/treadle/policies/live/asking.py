@@ -1,6 +1,6 @@
 """Asking a policy: about one level of jobs and one pool of devices at a time."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from math import inf
 
 from treadle.core.cluster import Device
@@ -30,7 +30,9 @@ class Asking:
         level_of: LevelOf,
         notes: Mapping[Key, object],
         quiet: Mapping[Question, Quiet],
+        aside: Set[JobId],
     ) -> None:
+        """aside: jobs that are not shown."""
         self._policy, self._plan, self._eligible = policy, plan, eligible
         self._snapshot = plan.snapshot
         self._notes, self._quiet = notes, quiet
@@ -40,15 +42,11 @@ class Asking:
         self._levels = {job.id: level_of(job) for job in (*self._holding, *self._waiting)}
         self._pools = pools_of(self._snapshot, policy)
         self._several = len(set(self._levels.values())) * len(self._pools) > 1
-        self._aside: set[JobId] = set()
+        self._aside = aside
         # What is remembered of jobs that are out of sight for now is kept for them.
         rows = {level_of(job) for job in self._snapshot.jobs.values()} if notes else set()
         self.notes = {key: note for key, note in notes.items() if key[0] in rows}
         self.quiet: dict[Question, Quiet] = {}
-
-    def leave_out(self, jobs: Iterable[JobId]) -> None:
-        """Do not show these jobs."""
-        self._aside.update(jobs)
 
     def levels(self) -> list[Level]:
         """Those that a job has which is shown, the first first."""

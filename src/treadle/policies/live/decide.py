@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
@@ -22,7 +22,7 @@ from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.live.asking import Asking, Key, Question, Quiet
 from treadle.policies.live.costs import Part, parts
-from treadle.policies.live.eligibility import Eligibility, Level, LevelOf
+from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
 from treadle.policies.live.patience import (
     Patience,
@@ -32,8 +32,8 @@ from treadle.policies.live.patience import (
     reserved_from,
 )
 from treadle.policies.live.plan import Plan
-from treadle.policies.live.quotas import LENT, OWED, Entitlements
-from treadle.policies.live.reasons import Around, reason
+from treadle.policies.live.quotas import OWED, Entitlements, by_priority
+from treadle.policies.live.reasons import reason
 from treadle.policies.live.sharing import Joining, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
 
@@ -87,8 +87,7 @@ class Live(Wrapper):
     ) -> None:
         super().__init__(inner)
         self._restart_s = restart_s
-        self._placement, self._belief, self._quotas = placement.in_parts(), belief, given
-        self._around = Around(inner, self._placement, belief, given)
+        self.placement, self.belief, self.given = placement.in_parts(), belief, given
         self._joining = Joining.of(belief) if share else None
         self.shares = inner.shares or self._joining is not None
         self.in_order = False  # Priorities and retries let jobs overtake.
@@ -115,21 +114,19 @@ class Live(Wrapper):
         aside: waiting jobs that could not have what the policy chose, and running jobs whose
         change does not pay.
         """
-        now, level_of, owed = snapshot.now, _by_priority, None
-        if self._quotas is not None:
-            owed = Entitlements(snapshot, self._quotas, self._belief, resizes=self.inner.resizes)
-            level_of = owed.level_of
+        now, owed = snapshot.now, self.entitlements(snapshot)
+        level_of = by_priority if owed is None else owed.level_of
 
         # 1 Who may run now, and who may be moved.
-        eligible = Eligibility.of(snapshot, self._placement, level_of, in_order=self.strict)
+        eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
         plan = Plan(snapshot, eligible.room)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         turns = _holding(before.patience.turns, snapshot)
         in_turn = {name: at for name, at in turns.items() if at > now}
-        patient = Patient(snapshot, self._belief, before.patience)
+        patient = Patient(snapshot, self.belief, before.patience)
         stay = eligible.fixed.keys() | in_turn.keys()
-        reserving = Reserving(plan, self._belief, stay, resizes=self.inner.resizes)
+        reserving = Reserving(plan, self.belief, stay, level_of, resizes=self.inner.resizes)
         watched = owed is not None or not self.strict
         entries = patient.entries() if watched else []
         if owed is not None:
@@ -137,13 +134,15 @@ class Live(Wrapper):
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
         outranked = _outranked(snapshot, level_of, eligible.hidden)
         reserved = reserving.serve(entries, outranked, turns)
-        plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self._belief, plan)
+        plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self.belief, plan)
         if not reserved:
             run_again(plan)
 
         # 3 The policy decides about each level, the highest first, on what is left.
-        asking = Asking(self.inner, plan, eligible, level_of, before.policy, before.quiet)
-        asking.leave_out({*aside, *in_turn})
+        asking = Asking(
+            *(self.inner, plan, eligible, level_of),
+            *(before.policy, before.quiet, {*aside, *in_turn}),
+        )
         for level in asking.levels():
             asking.ask(level)
             if owed is not None and level[0] == OWED:
@@ -152,7 +151,7 @@ class Live(Wrapper):
         # 4 Changes that cost more than they gain are not made.
         if self._joining is not None:
             self._joining.part(plan)
-        weighed = parts(snapshot, plan.changes, self._belief, plan.urgent, self._restart_s)
+        weighed = parts(snapshot, plan.changes, self.belief, plan.urgent, self._restart_s)
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:
             plan.take_back(part.jobs)
@@ -162,13 +161,12 @@ class Live(Wrapper):
             self._joining.join(plan, level_of)
 
         patience = Patience(patient.after(plan.changes), tuple(reserved), reserving.turns)
-        for_whom = plan.reasons()
+        for_whom = plan.stopped_for()
         memory = Decision(
             *(asking.notes, asking.quiet, patience, eligible.hidden, refused),
             for_whom=_still(before.for_whom, plan) | for_whom,
         )
         moments = [eligible.until, look_again_at(reserved, now), *in_turn.values()]
-        moments += [part.pays_at for part in refused]
         moments += [patient.next_at()] if watched else []
         until = min(_after_refusals(asking.until, refused, now), *moments)
         schedule = Schedule(plan.made(), until, memory, for_whom)
@@ -180,7 +178,7 @@ class Live(Wrapper):
         return never_fits(self.inner, spec, cluster)
 
     def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
-        return reason(self._around, remembered(snapshot.memory), snapshot, job)
+        return reason(self, remembered(snapshot.memory), snapshot, job)
 
     def take_over(self, memory: object) -> Decision:
         """Patience outlives a switch of policies, and a restart."""
@@ -188,8 +186,14 @@ class Live(Wrapper):
         notes = {key: self.inner.take_over(note) for key, note in before.policy.items()}
         return Decision(policy=notes, patience=before.patience)
 
+    def entitlements(self, snapshot: Snapshot) -> Entitlements | None:
+        """Who is within a quota; None without quotas."""
+        if self.given is None:
+            return None
+        return Entitlements(snapshot, self.given, self.belief, resizes=self.inner.resizes)
+
     def quotas(self, snapshot: Snapshot) -> Quotas | None:
-        return self.inner.quotas(snapshot) if self._quotas is None else self._quotas
+        return self.inner.quotas(snapshot) if self.given is None else self.given
 
 
 def _with_refused(schedule: Schedule, refused: Sequence[Part]) -> Schedule:
@@ -205,10 +209,6 @@ def remembered(memory: object) -> Decision:
     return memory if isinstance(memory, Decision) else Decision()
 
 
-def _by_priority(job: Job) -> Level:
-    return (LENT, -job.spec.priority)
-
-
 def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Reason]) -> Set[JobId]:
     """Waiting jobs of a lower level than another that could start."""
     levels = {job.id: level_of(job) for job in snapshot.waiting()}
@@ -219,8 +219,7 @@ def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Rea
 def _holding(turns: Mapping[JobId, float], snapshot: Snapshot) -> dict[JobId, float]:
     """Of these jobs, those that hold devices."""
     rows = snapshot.jobs
-    held = {name: at for name, at in turns.items() if name in rows}
-    return {name: at for name, at in held.items() if rows[name].allocation is not None}
+    return {name: at for name, at in turns.items() if name in rows and rows[name].allocation}
 
 
 def _still(for_whom: Mapping[JobId, JobId], plan: Plan) -> dict[JobId, JobId]:

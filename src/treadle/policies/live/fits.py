@@ -1,14 +1,17 @@
 """Whether a job could run on a cluster if no other job did."""
 
-from treadle.core.cluster import Cluster
-from treadle.core.device_types import devices_on, named
+from collections.abc import Sequence
+
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.device_types import GPU, Nodes, devices_on, named, too_small
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
-from treadle.core.wording import gib_text, several
+from treadle.core.wording import are, devices, gib_text, listed, several
 from treadle.policies.base.suited import places_of, usable_by, words_of
 from treadle.policies.live.pools import shown
 from treadle.policies.live.room import asks_host
-from treadle.policies.live.wanting import never_suits
+
+_TYPES_MAX = 8
 
 
 def never_fits(policy: Policy, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -29,7 +32,7 @@ def _no_devices(policy: Policy, spec: JobSpec, cluster: Cluster) -> str | None:
         if never is not None:
             return never  # Whatever the types.
     if not where or spec.asked > max(devices_on(nodes, cluster) for nodes in where):
-        return never_suits(spec, cluster, where)
+        return _never_suits(spec, cluster, where)
     return f"of the devices of one type: {found[0]}"
 
 
@@ -54,3 +57,53 @@ def _no_host(spec: JobSpec, cluster: Cluster) -> str | None:
     most_gib, most_cores = max(n.memory_gib for n in nodes), max(n.cores for n in nodes)
     largest = f"{gib_text(most_gib)} and {several(most_cores, 'core')}"
     return f"it asks for {asks} of one node, and the largest has {largest}"
+
+
+def _never_suits(spec: JobSpec, cluster: Cluster, places: Sequence[Nodes]) -> str:
+    """Why there are too few devices that the job may use.
+
+    places: those with as many as it needs at least, where it asks for more.
+    """
+    if len(places) > 1:
+        most = max(devices_on(nodes, cluster) for nodes in places)
+        asks = _asked_for(spec, spec.asked, cluster)
+        return f"it asks for {asks}, and no type has more than {most:,}"
+    if too_little := _too_little_memory(spec, cluster):
+        return too_little
+    there = devices_on(usable_by(spec, cluster), cluster)
+    asks = f"it asks for {_asked_for(spec, spec.asked if places else spec.sizes[0], cluster)}"
+    if there:
+        return f"{asks}, and there {are(there)} {there:,}"
+    types = listed(list(cluster.by_type), _TYPES_MAX)
+    return f"{asks}, and there are none; the types here are {types}"
+
+
+def _too_little_memory(spec: JobSpec, cluster: Cluster) -> str:
+    """That no device of its types has the memory it asks for; empty if one has or may have."""
+    if usable_by(spec, cluster):
+        return ""
+    own = [cluster.by_type[each] for each in named(words_of(spec, cluster), cluster)]
+    there = Nodes().union(*own)
+    sizes = [node.device_memory_gib for node in cluster.nodes if node.name in there]
+    if not sizes:
+        return ""
+    types = f" of type {' or '.join(spec.device_types)}" if spec.device_types else ""
+    asks = f"it asks for {gib_text(spec.device_memory_gib)} of GPU memory"
+    return f"{asks}, and the largest GPU{types} has {gib_text(max(sizes))}"
+
+
+def _asked_for(spec: JobSpec, count: int, cluster: Cluster) -> str:
+    """2 GPUs; 4 devices of type h200 with 80 GiB of memory each, where some have less."""
+    found = _wanted(count, words_of(spec, cluster))
+    if not too_small(spec.device_memory_gib, cluster):
+        return found
+    return f"{found} with {gib_text(spec.device_memory_gib)} of memory" + " each" * (count > 1)
+
+
+def _wanted(count: int, words: Sequence[str]) -> str:
+    """2 GPUs; 1 CPU slot; 4 devices of type h200 or a100."""
+    if [word.lower() for word in words] == [GPU]:
+        return several(count, "GPU")
+    if [word.lower() for word in words] == [CPU]:
+        return several(count, "CPU slot")
+    return f"{devices(count)} of type {' or '.join(words)}" if words else devices(count)

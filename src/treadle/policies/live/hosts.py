@@ -99,16 +99,13 @@ class Cores:
             self._by.setdefault(node, set()).add(tuple(devices))
 
     def suffice(self, spec: JobSpec, devices: Sequence[Device]) -> bool:
-        return self._short_node(spec, devices) is None
-
-    def _short_node(self, spec: JobSpec, devices: Sequence[Device]) -> tuple[str, float] | None:
-        """A node that has too few cores for the job, and how many it would use there."""
+        """Whether the nodes have the cores that the job would use."""
         for node, cores in _cores_of(spec, devices):
             others = self._by.get(node, set()) - {tuple(devices)}
             most = CORES_SLACK if others else CROWD_MAX
             if not cores_suffice(self._used.get(node, 0.0) + cores, self._all.get(node, 0), most):
-                return node, cores
-        return None
+                return False
+        return True
 
 
 class Hosts:

@@ -53,7 +53,7 @@ SHARE = 0.75  # of the devices, at most, are given to jobs because of their pati
 WORTH_S = 300.0  # a job is not started to be stopped again sooner
 _UNLENT = 0.25  # of a moment that was set again: so long nothing starts there
 _LEAST_S = 1.0
-_COUNTED_MAX = 64  # jobs of which overtakings are counted, those that came first
+COUNTED_MAX = 64  # jobs of which overtakings are counted, those that came first
 _MOMENT_S = 1e-3
 
 
@@ -61,7 +61,6 @@ class Reservation(NamedTuple):
     """Devices that are set aside for a job."""
 
     job: JobId
-    since_at: float
     by_at: float = inf  # when all of them are expected to be free
     devices: tuple[Device, ...] = ()
     due_at: float = inf  # the first such moment, if it was missed
@@ -97,7 +96,7 @@ def turn_s(job: Job, belief: PerformanceModel, now: float) -> float:
 
 def _patience_s(job: Job, belief: PerformanceModel, held_s: float) -> float:
     length_s = job.spec.iterations / belief.alone(job.spec, job.spec.asked)
-    if _in_pieces(job):
+    if in_pieces(job):
         return IN_PIECES * (WAIT_S + LENGTHS * length_s)
     return WAIT_S + LENGTHS * length_s + AGAIN * held_s
 
@@ -114,7 +113,7 @@ def counted(job: Job, before: Mapping[JobId, Count]) -> int:
     return count.times if count is not None and count.since_at == job.since_at else 0
 
 
-def _in_pieces(job: Job) -> bool:
+def in_pieces(job: Job) -> bool:
     """Whether what it needs may come free without ever being free together."""
     return not job.starts and (job.spec.sizes[0] > 1 or asks_host(job.spec))
 
@@ -129,8 +128,8 @@ class Patient:
             for job in snapshot.waiting()
             if DATA_PARALLEL in job.spec.plans and job.ready_at <= snapshot.now and not job.avoid
         ]
-        pieces = [job for job in self._waiting if _in_pieces(job)]
-        self._pieces = nsmallest(_COUNTED_MAX, pieces, key=lambda job: job.sequence)
+        pieces = [job for job in self._waiting if in_pieces(job)]
+        self._pieces = nsmallest(COUNTED_MAX, pieces, key=lambda job: job.sequence)
 
     def entries(self) -> list[Reservation]:
         """Those whose patience is over: who had a reservation first, then as they came."""
@@ -150,7 +149,7 @@ class Patient:
             and (job.id in often or due_at(job, self._belief, now) <= now + _MOMENT_S)
         ]
         late.sort(key=lambda job: job.sequence)
-        return [*found, *(Reservation(job.id, now) for job in late)]
+        return [*found, *(Reservation(job.id) for job in late)]
 
     def next_at(self) -> float:
         """When the next job has waited long enough."""
@@ -181,7 +180,7 @@ class Patient:
         """Jobs that wait for nodes to come back, of which overtakings were counted."""
         rows = self._snapshot.jobs
         known = (rows[name] for name in self._before.overtaken if name in rows)
-        waiting = (job for job in known if job.phase is Phase.WAITING and _in_pieces(job))
+        waiting = (job for job in known if job.phase is Phase.WAITING and in_pieces(job))
         return [job for job in waiting if job.id not in self._snapshot.ranking]
 
 
@@ -189,10 +188,16 @@ class Reserving:
     """Serves the jobs whose patience is over, on the plan of one decision."""
 
     def __init__(
-        self, plan: Plan, belief: PerformanceModel, fixed: Set[JobId], *, resizes: bool
+        self,
+        plan: Plan,
+        belief: PerformanceModel,
+        fixed: Set[JobId],
+        level_of: LevelOf,
+        *,
+        resizes: bool,
     ) -> None:
-        """resizes: the policy does, so that a job may begin on its least."""
-        self._plan, self._belief, self._fixed = plan, belief, fixed
+        """fixed: running jobs that stay. resizes: the policy does, so a job begins on its least."""
+        self._plan, self._belief, self._fixed, self._level_of = plan, belief, fixed, level_of
         self._resizes = resizes
         self._now = plan.snapshot.now
         self.turns: dict[JobId, float] = {}
@@ -208,58 +213,55 @@ class Reserving:
         left: list[Reservation] = []
         rows, head = self._plan.snapshot.jobs, False
         self.turns = dict(turns)
-        share = sum(rows[name].size for name in turns)
+        held = sum(rows[name].size for name in turns)
         most = SHARE * self._plan.snapshot.cluster.device_count
         for entry in entries:
             job = rows[entry.job]
-            size = self._size(job)
-            head = head or 0 < share > most - size
+            size = job.least(resizes=self._resizes)
+            head = head or (held > 0 and held + size > most)
             if head or entry.job in outranked:
-                left.append(Reservation(entry.job, entry.since_at))
+                left.append(Reservation(entry.job))
             elif self._starts(entry, job, size, left):
                 self.turns[job.id] = self._now + turn_s(job, self._belief, self._now)
-                share += size
+                held += size
             else:
                 head = bool(left[-1].devices)
         return left
 
     def _starts(self, entry: Reservation, job: Job, size: int, left: list[Reservation]) -> bool:
         """Whether a job was given devices now; those that it waits for are added to `left`."""
-        found = self._plan.room.place(job, size)
+        found, chosen = self._plan.room.place(job, size), None
+        if found is None:
+            chosen = self._with_devices(entry, job)
+        if chosen is not None and self._now >= chosen.by_at:
+            found = self._plan.make_room(job, size, self._victims(chosen, job))
         if found is not None:
             self._plan.give(job, Allocation(found))
             return True
-        chosen = self._with_devices(entry, job)
-        if chosen is not None and self._now >= chosen.by_at and self._takes(chosen, job):
-            return True
-        left.append(chosen or Reservation(entry.job, entry.since_at))
+        left.append(chosen or Reservation(entry.job))
         return False
 
-    def _size(self, job: Job) -> int:
-        return job.spec.sizes[0] if self._resizes else job.spec.asked
-
-    def _takes(self, entry: Reservation, job: Job) -> bool:
-        """Start a job whose moment has come, if those on its nodes that can make way are enough."""
+    def _victims(self, entry: Reservation, job: Job) -> list[JobId]:
+        """Those on the nodes of a reservation that are stopped when its moment has come."""
         nodes = {device.node for device in entry.devices}
-        victims = [
+        return [
             other.id
             for other in self._plan.snapshot.holding()
-            if other.id not in self._fixed
+            if not self._remains(other, job)
             and other.allocation is not None
             and not nodes.isdisjoint(other.allocation.nodes())
         ]
-        found = self._plan.make_room(job, self._size(job), victims)
-        if found is None:
-            return False
-        self._plan.give(job, Allocation(found))
-        return True
+
+    def _remains(self, other: Job, job: Job) -> bool:
+        """Whether a running job is not stopped for one whose patience is over."""
+        return other.id in self._fixed or self._level_of(other) < self._level_of(job)
 
     def _with_devices(self, entry: Reservation, job: Job) -> Reservation | None:
         """The reservation with devices: those it has, or those that are free together first."""
         seen = self._plan.snapshot
         known = bool(entry.devices) and seen.free.knows(entry.devices)
         if known and all(d in seen.tenants or seen.free.holds((d,)) for d in entry.devices):
-            late = [other for other in self._holders(entry.devices) if other.id in self._fixed]
+            late = [other for other in self._holders(entry.devices) if self._remains(other, job)]
             if self._now < entry.by_at or not late:
                 return entry
             return self._again(entry, job, late)
@@ -282,8 +284,8 @@ class Reserving:
         self, entry: Reservation, job: Job, stay_s: Mapping[JobId, float]
     ) -> Reservation | None:
         """With the devices that are free together first. stay_s: how long jobs stay at least."""
-        room, size = self._plan.room.copy(), self._size(job)
-        for in_s, other, held in self._ends(stay_s):
+        room, size = self._plan.room.copy(), job.least(resizes=self._resizes)
+        for in_s, other, held in self._ends(job, stay_s):
             room.release(other, held)
             found = room.place(job, size)
             if found is not None:
@@ -292,7 +294,7 @@ class Reserving:
                 )
         return None
 
-    def _ends(self, stay_s: Mapping[JobId, float]) -> list[tuple[float, Job, Allocation]]:
+    def _ends(self, job: Job, stay_s: Mapping[JobId, float]) -> list[tuple[float, Job, Allocation]]:
         """Running jobs with the seconds until they are gone, or can make way."""
         found = []
         for other in self._plan.snapshot.holding():
@@ -300,7 +302,7 @@ class Reserving:
             if held is None or other.allocation is None:
                 continue
             in_s = left_s(other, self._belief, self._now)
-            if other.id not in self._fixed:
+            if not self._remains(other, job):
                 in_s = min(in_s, WORTH_S)
             found.append((max(in_s, stay_s.get(other.id, 0.0)), other, held))
         return sorted(found, key=lambda each: (each[0], each[1].sequence))

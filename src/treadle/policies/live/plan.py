@@ -4,7 +4,7 @@ A policy says who, how many, under which plan and with whom; `settle` sees to it
 are ones that the job may have. A start on others is moved to devices that suit it, or dropped.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -13,7 +13,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.room import Room
 
-Unit = tuple[list[tuple[Job, Allocation]], tuple[Device, ...]]
+Units = dict[tuple[Device, ...], list[tuple[Job, Allocation]]]
 
 
 class Plan:
@@ -84,7 +84,7 @@ class Plan:
         real = {name: new for name, new in self.changes.items() if new != rows[name].allocation}
         return dict(sorted(real.items(), key=lambda each: each[1] is not None))
 
-    def reasons(self) -> dict[JobId, JobId]:
+    def stopped_for(self) -> dict[JobId, JobId]:
         """For whom each job is stopped or shrunk."""
         rows = self.snapshot.jobs
         given = {
@@ -124,19 +124,19 @@ class Plan:
         for name in changes:
             if before[name] is not None:
                 self.stop(rows[name])
-        for members, devices in self._units(changes):
+        for devices, members in self._units(changes).items():
             late = in_order and members[0][0].allocation is None and self._held_up()
             if late or not self._settled(members, devices, lower):
                 for job, _ in members:
                     self._stays(job, before[job.id])
 
-    def _units(self, changes: Mapping[JobId, Allocation | None]) -> Iterator[Unit]:
+    def _units(self, changes: Mapping[JobId, Allocation | None]) -> Units:
         """Jobs by the devices that they are to have, so that those that share stay together."""
-        units: dict[tuple[Device, ...], list[tuple[Job, Allocation]]] = {}
+        units: Units = {}
         for name, new in changes.items():
             if new is not None:
                 units.setdefault(new.devices, []).append((self.snapshot.jobs[name], new))
-        return ((members, devices) for devices, members in units.items())
+        return units
 
     def _settled(
         self,
@@ -145,25 +145,35 @@ class Plan:
         lower: Collection[JobId],
     ) -> bool:
         """Whether these jobs were given what the policy chose, or as much elsewhere."""
-        if not self._moved.isdisjoint(devices):  # One before it was moved there.
-            return len(members) == 1 and self._elsewhere(*members[0], lower)
-        if len(members) == 1 and lower and not self.room.is_free(devices):
-            return self._elsewhere(*members[0], lower)  # Others may be better to stop.
-        if len(members) == 1 and self._is_better_elsewhere(*members[0]):
-            return True
+        as_chosen = self._moved.isdisjoint(devices)  # Else one before it was moved there.
+        if len(members) > 1:
+            return as_chosen and self._settled_together(members, devices, lower)
+        job, new = members[0]
+        if as_chosen and (not lower or self.room.free.holds(devices)):
+            if self._is_better_elsewhere(job, new):
+                return True
+            if self.room.allows(job, devices):
+                self.give(job, new)
+                return True
+        return self._elsewhere(job, new, lower)
+
+    def _settled_together(
+        self,
+        members: Sequence[tuple[Job, Allocation]],
+        devices: tuple[Device, ...],
+        lower: Collection[JobId],
+    ) -> bool:
+        """Whether jobs that share were all given what the policy chose."""
         gone = self._make_way(devices, lower, members[0][0].id)
         for number, (job, new) in enumerate(members):
             if not self.room.allows(job, devices):
                 for other, _ in members[:number]:
-                    self._undo(other)
-                break
+                    self.stop(other)
+                for other, held in gone:
+                    self._stays(other, held)
+                return False
             self.give(job, new)
-        else:
-            return True
-        for job in gone:
-            assert job.allocation is not None, "it was in the way"
-            self._stays(job, job.allocation)
-        return len(members) == 1 and self._elsewhere(*members[0], lower)
+        return True
 
     def _held_up(self) -> bool:
         """Whether a start was dropped that others wait behind, and not for nodes of its own."""
@@ -184,19 +194,13 @@ class Plan:
         self.give(job, better)
         return True
 
-    def _undo(self, job: Job) -> None:
-        self._let_go(job)
-        del self.changes[job.id]
-
     def _elsewhere(self, job: Job, new: Allocation, lower: Collection[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
         sizes = [new.size]
         if new.plan == DATA_PARALLEL:
             sizes += [size for size in reversed(job.spec.sizes) if size < new.size]
         for size in sizes:
-            found = self.room.place(job, size)
-            if found is None and lower:
-                found = self.make_room(job, size, lower)
+            found = self.make_room(job, size, lower)
             if found is not None:
                 self._moved.update(found)
                 self.give(job, Allocation(found, new.plan))
@@ -205,41 +209,44 @@ class Plan:
 
     def _stays(self, job: Job, held: Allocation | None) -> None:
         """Leave a job with what it had, if that is still free; one that waits was dropped."""
-        if held is not None and self.room.is_free(held.devices):
+        if held is not None and self.room.free.holds(held.devices):
             self.give(job, held)
         elif job.allocation is None:
+            self.changes.pop(job.id, None)
             self.dropped[job.id] = None
 
     # -- making way -------------------------------------------------------------------------------
 
     def _make_way(
         self, devices: Iterable[Device], lower: Collection[JobId], starter: JobId
-    ) -> list[Job]:
-        """Stop those of the jobs that are on these devices."""
-        gone: list[Job] = []
+    ) -> list[tuple[Job, Allocation]]:
+        """Stop those of the jobs that are on these devices; with what they had."""
+        gone: list[tuple[Job, Allocation]] = []
         for device in devices if lower else ():
             for name in self.snapshot.tenants.get(device, {}).values():
                 held = self.has(name)
                 if name in lower and held is not None and device in held.devices:
-                    gone.append(self.snapshot.jobs[name])
-                    self.stop(gone[-1], starter)
+                    gone.append((self.snapshot.jobs[name], held))
+                    self.stop(self.snapshot.jobs[name], starter)
                     self.urgent.add(starter)
         return gone
 
     def make_room(
         self, job: Job, size: int, victims: Collection[JobId]
     ) -> tuple[Device, ...] | None:
-        """Stop as few of the victims as let so many devices be had; none if all are too few.
+        """Free devices, or what is free once as few of the victims are stopped as will do.
 
-        The last in the policy's order go first.
+        The last in the policy's order go first; none if all are too few.
         """
+        if (found := self.room.place(job, size)) is not None or not victims:
+            return found
         held = [
             each
             for each in self.snapshot.holding()
             if each.id in victims and self.has(each.id) is not None
         ]
         before = {each.id: self.has(each.id) for each in held}
-        found, gone = None, list[Job]()
+        gone = list[Job]()
         for each in held:
             self.stop(each, job.id)
             gone.append(each)

@@ -24,6 +24,10 @@ OWED, LENT = 0, 1  # the tiers of jobs
 LENT_S = 10.0
 
 
+def by_priority(job: Job, tier: int = LENT) -> Level:
+    return (tier, -job.spec.priority)
+
+
 class Entitlements:
     """Which jobs are within their tenants' quotas at one decision."""
 
@@ -35,7 +39,7 @@ class Entitlements:
         self._left = dict(quotas)
         self.tiers: dict[JobId, int] = {}
         for job in self._in_order():
-            size, tenant = self._least(job), job.spec.tenant
+            size, tenant = job.least(resizes=resizes), job.spec.tenant
             owed = job.spec.guaranteed and size <= self._left.get(tenant, 0.0)
             self.tiers[job.id] = OWED if owed else LENT
             if owed:
@@ -43,7 +47,7 @@ class Entitlements:
 
     def level_of(self, job: Job) -> Level:
         """Owed jobs first, then by priority."""
-        return (self.tiers.get(job.id, LENT), -job.spec.priority)
+        return by_priority(job, self.tiers.get(job.id, LENT))
 
     def _in_order(self) -> Iterable[Job]:
         """Jobs as they are counted: by priority, those that run before those that wait."""
@@ -56,12 +60,6 @@ class Entitlements:
         running.sort(key=lambda job: (job.begun_at, job.sequence))
         both = [*running, *self._snapshot.waiting()]
         return sorted(both, key=lambda job: -job.spec.priority)
-
-    def _least(self, job: Job) -> int:
-        """How much of the quota a job needs: what the policy must give it."""
-        if self._resizes:
-            return job.spec.sizes[0]
-        return job.size or job.spec.asked
 
     def used(self, plan: Plan) -> dict[str, int]:
         """Devices of each tenant once a plan is made."""
@@ -112,7 +110,7 @@ class Entitlements:
         for job in waiting:
             if not self._may_start(job) or plan.has(job.id) is not None:
                 continue
-            size = self._least(job)
+            size = job.least(resizes=self._resizes)
             surplus = self._surplus(plan, fixed)
             shrunk: list[tuple[Job, Allocation]] = []
             found = plan.room.place(job, size)

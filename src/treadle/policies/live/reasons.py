@@ -9,47 +9,36 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from math import inf, isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from treadle.core.device_types import devices_on, too_small
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
-from treadle.core.ports import PerformanceModel, Policy
+from treadle.core.ports import PerformanceModel
 from treadle.core.reasons import Number, Reason
 from treadle.core.snapshot import Snapshot
 from treadle.core.why import holders_of, holding
-from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.suited import usable_by, words_of
 from treadle.policies.live.costs import Part
 from treadle.policies.live.eligibility import Level, movable
 from treadle.policies.live.patience import counted, due_at, overtakes_most, reserved_from
 from treadle.policies.live.plan import Plan
-from treadle.policies.live.quotas import LENT, Entitlements
+from treadle.policies.live.quotas import LENT, Entitlements, by_priority
 from treadle.policies.live.room import Room, asks_host, avoided_until
 
 if TYPE_CHECKING:
-    from treadle.policies.live.decide import Decision
+    from treadle.policies.live.decide import Decision, Live
 
 _NODES_MAX = 16  # of which a reason says what they have left
 _BY_OTHERS = ("devices", "fragmentation", "type", "quota", "rank")  # what a preempted job waits for
 
 
-class Around(NamedTuple):
-    """What the live decision has around a policy."""
-
-    policy: Policy
-    placement: Placement
-    belief: PerformanceModel
-    quotas: Quotas | None
-
-
-def reason(around: Around, last: "Decision", snapshot: Snapshot, identity: JobId) -> Reason:
+def reason(live: "Live", last: "Decision", snapshot: Snapshot, identity: JobId) -> Reason:
     """The reason for where a job stands. last: the decision before."""
     job = snapshot.jobs[identity]
     if job.phase is not Phase.WAITING:
         return _holding(last, snapshot, job)
-    found = _Waiting(around, last, snapshot, job).reason()
+    found = _Waiting(live, last, snapshot, job).reason()
     other = last.for_whom.get(identity, "")
     if other in snapshot.jobs and found.code in _BY_OTHERS:
         return Reason("preempted", {"for_job": other, "since_s": snapshot.now - job.since_at})
@@ -112,34 +101,33 @@ def _timed(code: str, numbers: Mapping[str, Number], in_s: float) -> Reason:
 class _Waiting:
     """What binds one waiting job."""
 
-    def __init__(self, around: Around, last: "Decision", snapshot: Snapshot, job: Job) -> None:
-        self._around, self._last, self._snapshot, self._job = around, last, snapshot, job
+    def __init__(self, live: "Live", last: "Decision", snapshot: Snapshot, job: Job) -> None:
+        self._live, self._last, self._snapshot, self._job = live, last, snapshot, job
         self._now = snapshot.now
-        self._size = job.spec.sizes[0] if around.policy.resizes else job.spec.asked
-        self._room = Room(snapshot, around.placement)
+        self._size = job.least(resizes=live.inner.resizes)
+        self._room = Room(snapshot, live.placement)
         self._plan = Plan(snapshot, self._room)
 
     def reason(self) -> Reason:
-        return (
-            self._hidden()
-            or self._cost()
-            or self._binding()
-            or self._reservation()
-            or self._quota()
-            or self._narrow()
-            or self._priority()
-            or self._policy()
-        )
+        if found := self._hidden() or self._cost():
+            return found
+        if self._fits:
+            found = self._reserved() or self._not_lent() or self._reservation() or self._priority()
+        else:
+            found = self._missing() or self._reservation() or self._quota() or self._narrow()
+        return found or self._policy()
+
+    @cached_property
+    def _fits(self) -> bool:
+        """Whether there is room for it."""
+        return self._room.place(self._job, self._size) is not None
 
     @cached_property
     def _owed(self) -> Entitlements | None:
-        around, resizes = self._around, self._around.policy.resizes
-        if around.quotas is None:
-            return None
-        return Entitlements(self._snapshot, around.quotas, around.belief, resizes=resizes)
+        return self._live.entitlements(self._snapshot)
 
     def _level_of(self, job: Job) -> Level:
-        return (LENT, -job.spec.priority) if self._owed is None else self._owed.level_of(job)
+        return by_priority(job) if self._owed is None else self._owed.level_of(job)
 
     # What the decision left behind.
 
@@ -151,7 +139,7 @@ class _Waiting:
         if found.code == "backoff" and self._job.ready_at > self._now:
             numbers = {"failures": self._job.failures}
             return _timed("backoff", numbers, self._job.ready_at - self._now)
-        if found.code == "host" and not self._fits(self._job):
+        if found.code == "host" and not self._fits:
             return self._host()
         first = self._snapshot.jobs.get(str(found.numbers.get("first_job", "")))
         if first is not None and first.allocation is None:
@@ -180,17 +168,12 @@ class _Waiting:
 
     # What would let it start if it were not.
 
-    def _binding(self) -> Reason | None:
+    def _missing(self) -> Reason | None:
         """What alone keeps it from devices that are free."""
-        if self._snapshot.free.total < self._size or self._fits(self._job):
-            return self._reserved() or self._not_lent()
         for job, named in self._freed():
-            if self._fits(job):
+            if self._room.place(job, self._size) is not None:
                 return named()
         return None
-
-    def _fits(self, job: Job) -> bool:
-        return self._room.place(job, self._size) is not None
 
     def _freed(self) -> Iterator[tuple[Job, Callable[[], Reason]]]:
         """The job without each thing that it asks of nodes."""
@@ -209,9 +192,9 @@ class _Waiting:
         """That what is free and suits it is reserved for another."""
         entries = self._last.patience.reserved
         head = next((entry for entry in entries if entry.devices), None)
-        if head is None or head.job not in self._snapshot.jobs or not self._fits(self._job):
+        if head is None or head.job not in self._snapshot.jobs:
             return None
-        belief, plan = self._around.belief, self._plan
+        belief, plan = self._live.belief, self._plan
         kept = reserved_from(self._job, entries, self._level_of, belief, plan)
         without = self._room.copy()
         without.not_lent = lambda _: kept
@@ -223,7 +206,7 @@ class _Waiting:
     def _not_lent(self) -> Reason | None:
         """That what is free belongs to tenants' quotas, and it could not give it back."""
         job, owed = self._job, self._owed
-        if owed is None or not self._fits(job) or owed.may_have(self._plan, job, self._size):
+        if owed is None or owed.may_have(self._plan, job, self._size):
             return None
         free = self._snapshot.free.total
         return Reason("not-lent", {"tenant": job.spec.tenant, "asked": self._size, "free": free})
@@ -238,9 +221,9 @@ class _Waiting:
             for other in self._snapshot.holding()
             if owed.tiers.get(other.id) == LENT and movable(other)
         )
-        if self._fits(job) or next(lent, None) is None:
+        if next(lent, None) is None:
             return None
-        quota, used = (self._around.quotas or {}).get(tenant, 0.0), owed.used(self._plan)
+        quota, used = (self._live.given or {}).get(tenant, 0.0), owed.used(self._plan)
         counts = {"quota": quota, "used": used.get(tenant, 0), "asked": self._size}
         return Reason("quota", {"tenant": tenant, **counts})
 
@@ -249,8 +232,6 @@ class _Waiting:
         job, cluster = self._job, self._snapshot.cluster
         usable = usable_by(job.spec, cluster, job.only_on)
         counts = [self._snapshot.free.count_on(name) for name in usable]
-        if self._fits(job):
-            return None
         if sum(counts) >= self._size:
             numbers = {"asked": self._size, "free": sum(counts), "most": max(counts)}
             return Reason("fragmentation", numbers)
@@ -261,8 +242,6 @@ class _Waiting:
     def _priority(self) -> Reason | None:
         """That jobs of a higher level wait, for which what is free may be needed."""
         mine, hidden = self._level_of(self._job), self._last.hidden
-        if not self._fits(self._job):
-            return None
         waiting = [job for job in self._snapshot.waiting() if job.id not in hidden]
         higher = [job for job in waiting if self._level_of(job) < mine]
         if not higher:
@@ -276,7 +255,7 @@ class _Waiting:
         note = next((each for key, each in notes.items() if key[0] == level), None)
         hidden = [name for name in self._last.hidden if name in self._snapshot.ranking]
         seen = self._snapshot.hiding(hidden) if hidden else self._snapshot
-        return self._around.policy.reason(seen._replace(memory=note), self._job.id)
+        return self._live.inner.reason(seen._replace(memory=note), self._job.id)
 
     # In numbers.
 

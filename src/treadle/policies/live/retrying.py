@@ -3,15 +3,11 @@
 Exact simulations with classified retries have it around their policy.
 """
 
-from math import inf
-
-from treadle.core.job import Job
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Placement
-from treadle.policies.live.eligibility import Eligibility, Level
+from treadle.policies.live.eligibility import Eligibility
 from treadle.policies.live.plan import Plan
-from treadle.policies.live.room import avoided_until
 from treadle.policies.wrappers.wrapper import Wrapper
 
 
@@ -24,17 +20,11 @@ class Retrying(Wrapper):
         self._placement = placement
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        failed = [job for job in snapshot.waiting() if job.failures]
-        if not failed:
+        if not any(job.failures for job in snapshot.waiting()):
             return self.inner.decide(snapshot)
-        eligible = Eligibility.of(snapshot, self._placement, _all_alike, in_order=False)
+        eligible = Eligibility.of(snapshot, self._placement, lambda _: (0, 0), in_order=False)
         schedule = self.inner.decide(snapshot.hiding(eligible.hidden))
         plan = Plan(snapshot, eligible.room)
         plan.settle(schedule.changes)
-        later = (avoided_until(job) for job in failed if job.avoid and job.id in plan.dropped)
-        until = min(schedule.valid_until, eligible.until, min(later, default=inf))
+        until = min(schedule.valid_until, eligible.until)
         return Schedule(plan.made(), until, schedule.memory)
-
-
-def _all_alike(_: Job) -> Level:
-    return (0, 0)

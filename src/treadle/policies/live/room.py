@@ -141,9 +141,6 @@ class Room:
         memory, cores = self._memory.values(), self._cores.values()
         return max(memory, default=inf) + _ROUNDING, max(cores, default=inf) + _ROUNDING
 
-    def is_free(self, devices: Iterable[Device]) -> bool:
-        return self.free.holds(devices)
-
     # -- what a plan gives and takes --------------------------------------------------------------
 
     def take(self, job: Job, devices: Sequence[Device]) -> None:
