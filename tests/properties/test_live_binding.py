@@ -28,7 +28,7 @@ def without(run: LiveRun, job: Job, reason: Reason) -> Event | None:
         return JobUpdated(replace(spec, host_memory_gib=0.0, host_cores=0.0))
     if reason.code in ("priority", "rank", "order", "cost"):
         return JobUpdated(replace(spec, priority=FIRST))
-    if reason.code in ("reserved", "preempted"):
+    if reason.code == "reserved":
         return JobCancelled(str(numbers["for_job"]))
     return None
 

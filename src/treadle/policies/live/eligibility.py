@@ -88,7 +88,7 @@ class Eligibility:
                 self.hidden[job.id] = Reason("host", {})
                 stuck.append(job.id)
         if in_order and stuck:
-            self._hold_up(snapshot, stuck)
+            self._hold_up(snapshot, stuck, level_of)
 
     def _without_lower(self, holding: Iterable[Job], level: Level, level_of: LevelOf) -> Room:
         """The room if jobs of lower levels made way."""
@@ -99,14 +99,17 @@ class Eligibility:
                 room.release(job, job.allocation)
         return room
 
-    def _hold_up(self, snapshot: Snapshot, stuck: Iterable[JobId]) -> None:
-        """Under a policy that lets no job overtake, all behind wait too."""
-        names, first = set(stuck), None
+    def _hold_up(self, snapshot: Snapshot, stuck: Iterable[JobId], level_of: LevelOf) -> None:
+        """Under a policy that lets no job overtake, all behind of that level or lower wait too."""
+        names, before = set(stuck), list[Job]()
         for job in snapshot.waiting():
-            if first is None and job.id in names:
-                first = job
-            elif first is not None and job.id not in self.hidden:
-                self.hidden[job.id] = Reason("order", {"first_job": first.id})
+            if job.id in names:
+                before.append(job)
+            elif job.id not in self.hidden:
+                level = level_of(job)
+                first = next((one for one in before if level_of(one) <= level), None)
+                if first is not None:
+                    self.hidden[job.id] = Reason("order", {"first_job": first.id})
 
 
 class _Hosts:
