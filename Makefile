@@ -12,15 +12,15 @@ demo: $(STAMP)
 	$(BIN)/treadle demo
 
 test: $(STAMP)
-	$(BIN)/pytest -q -n $(WORKERS) --dist worksteal --durations=20 --durations-min=15
+	$(BIN)/pytest -q -n $(WORKERS) --durations=20 --durations-min=15
 
 # As many crashes, kills and readers as a release should stand, and other examples each time.
 test-thorough: $(STAMP)
-	TREADLE_THOROUGH=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --hypothesis-profile=thorough
+	TREADLE_THOROUGH=1 $(BIN)/pytest -q -n $(WORKERS) --hypothesis-profile=thorough
 
 # The inner loop: no processes, no browser, nothing slow, few examples of each property.
 test-fast: $(STAMP)
-	$(BIN)/pytest -q -n auto --dist worksteal --hypothesis-profile=fast \
+	$(BIN)/pytest -q -n auto --hypothesis-profile=fast \
 	  -p no:schemathesis --ignore-glob='*/test_schemathesis*' \
 	  -m "not slow and not engine and not browser"
 

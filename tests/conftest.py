@@ -6,6 +6,7 @@ the inner loop. `make test-fast` leaves all three out; `make test` runs everythi
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
@@ -59,8 +60,24 @@ settings.register_profile(
     database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
     print_blob=True,
 )
+TOGETHER = "tests/on_ray/"
 CAPPED = {"fast", "mutants"}
 TIMES = {"thorough": 5}  # as many examples as a test asks for
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
+    """One worker runs all tests of a file, which share what they set up: on_ray/ has a cluster."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    config.option.loadscopereorder = False
+    made = LoadScopeScheduling(config, log)
+    made._split_scope = _scope
+    return made
+
+
+def _scope(nodeid: str) -> str:
+    return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -73,6 +90,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             kind = "engine"
         if kind is not None:
             item.add_marker(kind)
+    # What waits for processes first; the many short tests keep all workers busy until the end.
+    items.sort(key=lambda item: (TOGETHER not in item.nodeid, kinds[item.path] is None))
     for function in {getattr(item, "obj", None) for item in items}:  # once, whatever its parameters
         # A state machine's settings are an attribute of its class.
         _draw_as_many(getattr(function, "__self__", None), "settings")

@@ -165,9 +165,10 @@ class Run:
     # -- the judge ------------------------------------------------------------------------------
 
     def settle(self) -> list[JobDetail]:
-        """Wait until everything has ended."""
+        """Wait until everything has ended, and supervisors have left."""
         client = self.daemon.client
         _until(lambda: not client.job_page(limit=1).jobs, "jobs are left")
+        _until(lambda: not self._supervisors(live=False), "supervisors are left")
         return [client.job(identity) for identity in self.submitted.values()]
 
     def judge(self, details: list[JobDetail]) -> list[str]:
@@ -232,7 +233,6 @@ class Run:
         ]
         instance = (self.daemon.state / "instance").read_text()
         wrong += [f"an orphan: {each}" for each in processes.tagged(TAG, f"{instance}*")]
-        wrong += [f"a supervisor is left: {each}" for each in self._supervisors(live=False)]
         now = {child.pid for child in children(self.daemon.pid)}
         wrong += [
             f"a fork server is left: {server}"

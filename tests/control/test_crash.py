@@ -17,7 +17,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 ROOT = Path(__file__).parents[2]
-SEEDS, CRASHES, JOBS = (4, 80, 100) if THOROUGH else (1, 40, 50)
+SEEDS, CRASHES, JOBS = (4, 80, 100) if THOROUGH else (1, 20, 25)
 ENDS = {
     0: (State.SUCCEEDED, 0),
     1: (State.SUCCEEDED, 0),

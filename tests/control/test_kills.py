@@ -6,7 +6,7 @@ The run of 200 kills is `python -m tests.control.kills 200 1`.
 from tests.control.kills import run
 from tests.shared import THOROUGH
 
-KILLS, SEED = (40 if THOROUGH else 15), 7
+KILLS, SEED = (40 if THOROUGH else 10), 7
 
 
 def test_random_kills_lose_nothing_run_nothing_twice_and_leave_nothing_behind() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
 from benchmarks import scale
 
 from tests.shared import THOROUGH
@@ -108,6 +109,7 @@ def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(story(), 300))
 
 
+@pytest.mark.skipif(not THOROUGH, reason="it measures a busy machine; make test-thorough has it")
 def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
     """A real daemon, and readers in other processes: `benchmarks/scale.py`, smaller.
 
@@ -115,7 +117,7 @@ def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
     at rest, and the readers and this test compete with the daemon for the same processors.
     """
     options = argparse.Namespace(
-        queued=QUEUED, ended=ENDED, readers=16 if THOROUGH else 8, submissions=SUBMISSIONS
+        queued=QUEUED, ended=ENDED, readers=16, submissions=SUBMISSIONS
     )
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
         daemon = scale.Daemon(Path(folder), "afs")
@@ -124,7 +126,6 @@ def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
         finally:
             daemon.end()
     assert found["reads refused"] == 0
-    slow = "submit p99 ms" if THOROUGH else "submit p50 ms"  # One may meet what others do here.
-    assert found[slow] < max(1_000.0, 40 * found["submit at rest, p50 ms"])
+    assert found["submit p99 ms"] < max(1_000.0, 40 * found["submit at rest, p50 ms"])
     assert found["memory MB"] < 300
     assert found["start, CPU s"] < 30

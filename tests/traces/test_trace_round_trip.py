@@ -105,7 +105,7 @@ def test_every_field_of_a_job_is_drawn_and_has_a_column():
     } | in_profile
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(jobs(), min_size=1, max_size=4, unique_by=lambda job: job.id),
     st.lists(WORDS, min_size=4, max_size=4),
