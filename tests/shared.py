@@ -1,6 +1,7 @@
-"""Where third-party traces lie, if they do; and how much the long tests do."""
+"""Where third-party traces and a browser are, if they are; and how much the long tests do."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ SHARED = Path(os.environ.get("TREADLE_SHARED", Path(__file__).parents[2] / "shar
 
 # `make test-thorough`: as many crashes, kills and readers as a release should stand.
 THOROUGH = os.environ.get("TREADLE_THOROUGH") == "1"
+
+# The shell takes half as much of a processor.
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")
+CHROMIUM = next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def trace(name: str) -> Path:

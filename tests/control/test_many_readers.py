@@ -116,9 +116,7 @@ def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
     The machine may be busy with other things, so times are compared with those of one submission
     at rest, and the readers and this test compete with the daemon for the same processors.
     """
-    options = argparse.Namespace(
-        queued=QUEUED, ended=ENDED, readers=16, submissions=SUBMISSIONS
-    )
+    options = argparse.Namespace(queued=QUEUED, ended=ENDED, readers=16, submissions=SUBMISSIONS)
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
         daemon = scale.Daemon(Path(folder), "afs")
         try:

@@ -11,7 +11,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.control.daemons import Daemon, daemon
-from tests.page.visiting import CHROMIUM, Visitor, clear, visiting
+from tests.page.visiting import Visitor, clear, visiting
+from tests.shared import CHROMIUM
 
 
 @pytest.fixture(scope="package")

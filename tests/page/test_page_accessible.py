@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.control.daemons import Daemon
 from tests.page.visiting import LONG, Visitor, bash, visiting
+from tests.shared import THOROUGH
 from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
@@ -29,7 +30,7 @@ def jobs(shared: Daemon) -> dict[str, str]:
     return {"running": f"jobs/{runs}", "failed": f"jobs/{failed}"}
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
+@pytest.fixture(scope="module", params=["light", "dark"] if THOROUGH else ["light"])
 def looker(request: pytest.FixtureRequest, browser: Browser, shared: Daemon) -> Iterator[Visitor]:
     with visiting(browser, shared, color_scheme=request.param) as found:
         yield found.log_in()

@@ -79,18 +79,19 @@ def test_sorting_starts_at_the_top_and_a_phone_can_sort(browser: Browser, here: 
         visitor.check()
 
 
-@pytest.mark.parametrize("where", ["/cluster", "/jobs", "/queue", "/decisions", "/usage", "job"])
-def test_a_phone_shows_every_page_in_its_width(browser: Browser, here: Daemon, where: str):
+def test_a_phone_shows_every_page_in_its_width(browser: Browser, here: Daemon):
     job = here.client.submit(bash("echo " + "x" * 300, name="a-name-that-is-rather-long")).id
     here.ended(job)
     with visiting(browser, here, viewport=PHONE) as visitor:
-        visitor.log_in(f"/jobs/{job}" if where == "job" else where)
-        expect(visitor.page.locator("h1").first).to_be_attached()
-        width = "document.documentElement.scrollWidth"
-        assert visitor.page.evaluate(width) <= PHONE["width"]
-        tab = visitor.nav.get_by_role("link", name="Usage").bounding_box()
-        assert tab is not None
-        assert tab["x"] + tab["width"] <= PHONE["width"]
+        visitor.log_in()
+        for where in ("cluster", "jobs", "queue", "decisions", "usage", f"jobs/{job}"):
+            visitor.go(f"/{where}")
+            expect(visitor.page.locator("h1").first).to_be_attached()
+            width = "document.documentElement.scrollWidth"
+            assert visitor.page.evaluate(width) <= PHONE["width"], where
+            tab = visitor.nav.get_by_role("link", name="Usage").bounding_box()
+            assert tab is not None
+            assert tab["x"] + tab["width"] <= PHONE["width"], where
 
 
 def test_who_is_logged_in_is_seen(visitor: Visitor):

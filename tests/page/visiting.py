@@ -5,7 +5,6 @@ may not be refused anything by its own content security policy.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,6 @@ from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, TokenRequest
 from treadle.wire.problems import ConflictError
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 WIDTH, HEIGHT = 1280, 900
 PATIENCE_MS = 15_000.0
 # It stops at once when it is told to, and can be resumed.

@@ -2,11 +2,11 @@
 
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
 
 import pytest
+from tests.shared import CHROMIUM
 
 from treadle.core.cluster import Cluster
 from treadle.reports.comparison import Comparison, colour
@@ -16,7 +16,6 @@ from treadle.reports.page import page
 from treadle.reports.page_data import page_data
 from treadle.reports.recorder import Recorder
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None, reason="no chromium here; apt-get install chromium to run browser tests"
 )

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect, sync_playwright
 from tests.control.daemons import Daemon, daemon, until
-from tests.page.visiting import CHROMIUM, Visitor, visiting
+from tests.page.visiting import Visitor, visiting
+from tests.shared import CHROMIUM
 
 from treadle.wire.jobs import JobRequest, State
 
