@@ -55,6 +55,13 @@ BESIDE_AN_EMPTY_NODE = LiveCase(
 )
 
 
+def too_much_memory_together() -> LiveCase:
+    """Jobs that would share devices, on a node that has host memory for one of them."""
+    cluster = Cluster((Node("n0", 2, memory_gib=100.0),))
+    jobs = [measured(replace(needing(name, 60.0), sizes=(2,), asked=2)) for name in "ab"]
+    return LiveCase(cluster, tuple(jobs))
+
+
 def first_in_order_runs(run: LiveRun, now: float) -> None:
     job = run.first_eligible(now)
     if job is not None and run.is_settled(now) and not run.may_be_reserved(now):
@@ -65,6 +72,7 @@ def first_in_order_runs(run: LiveRun, now: float) -> None:
 @pytest.mark.parametrize("name", [name for name in registry.names() if name not in ON_PURPOSE])
 @quick(8)
 @example(case=BESIDE_AN_EMPTY_NODE)
+@example(case=too_much_memory_together())
 @given(case=live_cases())
 def test_the_first_eligible_job_starts_if_a_node_has_room(name: str, case: LiveCase) -> None:
     LiveRun(name, case, look=first_in_order_runs).to_the_end()
@@ -94,6 +102,27 @@ def making_way(devices: tuple[int, int], moved: int, urgent: int) -> LiveCase:
         replace(job("urgent", size=urgent, length_s=900.0, at=300.0), priority=1),
     )
     return LiveCase(cluster, jobs)
+
+
+def beyond_all_quotas() -> LiveCase:
+    """A tenant without a quota has devices, and the quotas are more than there is."""
+    jobs = (
+        job("j0", sizes=(1, 2), length_s=100.0, tenant="a"),
+        job("j2", length_s=1000.0, at=25.0),
+        job("j3", size=4, length_s=1.0, at=45.0, tenant="b"),
+        job("j5", size=4, length_s=1000.0, at=65.0, tenant="a"),
+    )
+    return LiveCase(Cluster((Node("n0", 4),)), jobs, quotas="a:4/b:4")
+
+
+def beside_a_smaller_one() -> LiveCase:
+    """An elastic job that made way for an urgent one is not what others of its size share with."""
+    jobs = (
+        job("j1", size=4, sizes=(1, 2, 3, 4), length_s=30.0, at=80.0),
+        replace(job("j2", size=2, length_s=10.0, at=100.0), priority=100),
+        job("j3", size=4, length_s=5000.0, at=100.0),
+    )
+    return LiveCase(Cluster((Node("n0", 4),)), jobs)
 
 
 def nothing_is_given_twice(run: LiveRun, now: float) -> None:

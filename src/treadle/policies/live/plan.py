@@ -19,8 +19,10 @@ Units = dict[tuple[Device, ...], list[tuple[Job, Allocation]]]
 class Plan:
     """Changes so far, and the room that they leave."""
 
-    def __init__(self, snapshot: Snapshot, room: Room) -> None:
+    def __init__(self, snapshot: Snapshot, room: Room, *, fewer: bool = True) -> None:
+        """fewer: an elastic job may be given fewer devices than the policy chose."""
         self.snapshot = snapshot
+        self._may_have_fewer = fewer
         self.room = room
         self.changes: dict[JobId, Allocation | None] = {}
         self.urgent: set[JobId] = set()  # what they cost others is not asked
@@ -70,13 +72,19 @@ class Plan:
 
         above: only on more than so many.
         """
-        sizes = [size for size in reversed(job.spec.sizes) if above < size <= job.spec.asked]
+        fewer = self._fewer(job, job.spec.asked)
+        sizes = [size for size in (job.spec.asked, *fewer) if size > above]
         for size in sizes if DATA_PARALLEL in job.spec.plans else ():
             found = self.room.place(job, size)
             if found is not None:
                 self.give(job, Allocation(found))
                 return True
         return False
+
+    def _fewer(self, job: Job, size: int) -> list[int]:
+        """The other sizes on which a job may run, the largest first."""
+        sizes = reversed(job.spec.sizes) if self._may_have_fewer else ()
+        return [each for each in sizes if each < size]
 
     def made(self) -> dict[JobId, Allocation | None]:
         """The changes, those that only release devices first."""
@@ -126,9 +134,8 @@ class Plan:
                 self.stop(rows[name])
         for devices, members in self._units(changes).items():
             late = in_order and members[0][0].allocation is None and self._held_up()
-            if late or not self._settled(members, devices, lower):
-                for job, _ in members:
-                    self._stays(job, before[job.id])
+            for job in [job for job, _ in members] if late else self._left(members, devices, lower):
+                self._stays(job, before[job.id])
 
     def _units(self, changes: Mapping[JobId, Allocation | None]) -> Units:
         """Jobs by the devices that they are to have, so that those that share stay together."""
@@ -138,42 +145,40 @@ class Plan:
                 units.setdefault(new.devices, []).append((self.snapshot.jobs[name], new))
         return units
 
-    def _settled(
+    def _left(
         self,
         members: Sequence[tuple[Job, Allocation]],
         devices: tuple[Device, ...],
         lower: Collection[JobId],
-    ) -> bool:
-        """Whether these jobs were given what the policy chose, or as much elsewhere."""
-        as_chosen = self._moved.isdisjoint(devices)  # Else one before it was moved there.
-        if len(members) > 1:
-            return as_chosen and self._settled_together(members, devices, lower)
-        job, new = members[0]
-        if as_chosen and (not lower or self.room.free.holds(devices)):
-            if self._is_better_elsewhere(job, new):
-                return True
+    ) -> list[Job]:
+        """Give jobs what the policy chose, or as much elsewhere; those that could not have it."""
+        found = list(members)
+        if self._moved.isdisjoint(devices):  # Else one before it was moved there.
+            found = self._left_together(members, devices, lower)
+        return [job for job, new in found if not self._elsewhere(job, new, lower)]
+
+    def _left_together(
+        self,
+        members: Sequence[tuple[Job, Allocation]],
+        devices: tuple[Device, ...],
+        lower: Collection[JobId],
+    ) -> list[tuple[Job, Allocation]]:
+        """Give jobs exactly these devices; those that may not have them, alone or with the rest."""
+        alone = len(members) == 1
+        if alone and lower and not self.room.free.holds(devices):
+            return [*members]  # Others may be better to stop.
+        if alone and self._is_better_elsewhere(*members[0]):
+            return []
+        gone, left = self._make_way(devices, lower, members[0][0].id), []
+        for job, new in members:
             if self.room.allows(job, devices):
                 self.give(job, new)
-                return True
-        return self._elsewhere(job, new, lower)
-
-    def _settled_together(
-        self,
-        members: Sequence[tuple[Job, Allocation]],
-        devices: tuple[Device, ...],
-        lower: Collection[JobId],
-    ) -> bool:
-        """Whether jobs that share were all given what the policy chose."""
-        gone = self._make_way(devices, lower, members[0][0].id)
-        for number, (job, new) in enumerate(members):
-            if not self.room.allows(job, devices):
-                for other, _ in members[:number]:
-                    self.stop(other)
-                for other, held in gone:
-                    self._stays(other, held)
-                return False
-            self.give(job, new)
-        return True
+            else:
+                left.append((job, new))
+        if len(left) == len(members):
+            for other, held in gone:
+                self._stays(other, held)
+        return left
 
     def _held_up(self) -> bool:
         """Whether a start was dropped that others wait behind, and not for nodes of its own."""
@@ -196,10 +201,8 @@ class Plan:
 
     def _elsewhere(self, job: Job, new: Allocation, lower: Collection[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
-        sizes = [new.size]
-        if new.plan == DATA_PARALLEL:
-            sizes += [size for size in reversed(job.spec.sizes) if size < new.size]
-        for size in sizes:
+        fewer = self._fewer(job, new.size) if new.plan == DATA_PARALLEL else []
+        for size in (new.size, *fewer):
             found = self.make_room(job, size, lower)
             if found is not None:
                 self._moved.update(found)

@@ -154,7 +154,7 @@ class Entitlements:
         found = []
         for job in self._snapshot.holding():
             held = plan.has(job.id)
-            over = used[job.spec.tenant] - self._quotas.get(job.spec.tenant, 0.0)
+            over = used.get(job.spec.tenant, 0) - self._quotas.get(job.spec.tenant, 0.0)
             if held is None or over <= 0 or job.id in fixed or held.plan != DATA_PARALLEL:
                 continue
             if any(len(self._snapshot.tenants.get(device, ())) > 1 for device in held.devices):
