@@ -60,14 +60,15 @@ settings.register_profile(
     database=DirectoryBasedExampleDatabase(".hypothesis/examples"),
     print_blob=True,
 )
-TOGETHER = "tests/on_ray/"
+# Folders that one worker runs: on_ray/ has a cluster, attack/ adds users to the machine.
+TOGETHER = ("tests/on_ray/", "tests/attack/")
 CAPPED = {"fast", "mutants"}
 TIMES = {"thorough": 5}  # as many examples as a test asks for
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """One worker runs all tests of a file, which share what they set up: on_ray/ has a cluster."""
+    """One worker runs all tests of a file, which share what they set up."""
     from xdist.scheduler import LoadScopeScheduling
 
     config.option.loadscopereorder = False
@@ -77,7 +78,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
 
 def _scope(nodeid: str) -> str:
-    return TOGETHER if nodeid.startswith(TOGETHER) else nodeid.partition("::")[0]
+    together = [folder for folder in TOGETHER if nodeid.startswith(folder)]
+    return together[0] if together else nodeid.partition("::")[0]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if kind is not None:
             item.add_marker(kind)
     # What waits for processes first; the many short tests keep all workers busy until the end.
-    items.sort(key=lambda item: (TOGETHER not in item.nodeid, kinds[item.path] is None))
+    items.sort(key=lambda item: (not item.nodeid.startswith(TOGETHER), kinds[item.path] is None))
     for function in {getattr(item, "obj", None) for item in items}:  # once, whatever its parameters
         # A state machine's settings are an attribute of its class.
         _draw_as_many(getattr(function, "__self__", None), "settings")
