@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -36,7 +37,12 @@ class Started:
     def __init__(self, words: list[str], output: IO[bytes]) -> None:
         self._keeper = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._keeper.connect(_server())
-        order = {"words": words, "environment": dict(os.environ), "folder": str(Path.cwd())}
+        order = {
+            "words": words,
+            "environment": dict(os.environ),
+            "folder": str(Path.cwd()),
+            "files": resource.getrlimit(resource.RLIMIT_NOFILE),
+        }
         socket.send_fds(self._keeper, [json.dumps(order).encode()], [output.fileno()])
         self.pid = int(self._keeper.recv(MESSAGE_BYTES_MAX))
         self.returncode: int | None = None
@@ -126,6 +132,7 @@ def _become(order: dict[str, object], output: int) -> NoReturn:
     for descriptor, source in enumerate((nothing, output, output)):
         os.dup2(source, descriptor)
     os.closerange(3, FILES_MAX)
+    resource.setrlimit(resource.RLIMIT_NOFILE, order["files"])  # type: ignore[arg-type]
     os.chdir(str(order["folder"]))
     os.environ.clear()
     os.environ.update(order["environment"])  # type: ignore[call-overload]
