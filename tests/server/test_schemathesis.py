@@ -32,9 +32,9 @@ from treadle.server.settings import ServerSettings
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
 
-CASES_MIN = 5000 if THOROUGH else 800
+CASES_MIN = 5000 if THOROUGH else 500
 SHARDS = 4  # so that two cores share the work
-VARIED, PLAIN = (125 if THOROUGH else 20), 10  # requests of an operation in each mode
+VARIED, PLAIN = (125 if THOROUGH else 12), 10  # requests of an operation in each mode
 FEWER = 5  # the part of them that is also sent in other ways: over TLS, and by a browser's session
 CHECKS = [
     not_a_server_error,

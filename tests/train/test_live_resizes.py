@@ -62,7 +62,7 @@ def elastic(served: Daemon, folder: Path) -> str:
     return served.client.submit(request).jobs[0]
 
 
-def rigid(served: Daemon, devices: str = "1..2") -> str:
+def rigid(served: Daemon, devices: str) -> str:
     command = ("sleep", "1000")
     return served.client.submit(JobRequest(command=command, devices=devices)).jobs[0]
 
@@ -89,11 +89,11 @@ def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -
     expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
-    with daemon("--devices", "4", "--policy", policy + STEADY) as served:
+    with daemon("--devices", "3", "--policy", policy + STEADY) as served:
         job = elastic(served, folder)
-        until(lambda: rows(folder) and rows(folder)[-1]["size"] == 4)
-        other = rigid(served)
-        until(lambda: rows(folder)[-1]["size"] < 4)
+        until(lambda: rows(folder) and rows(folder)[-1]["size"] == 3)
+        other = rigid(served, "1")
+        until(lambda: rows(folder)[-1]["size"] < 3)
         served.reached(State.RUNNING, other)
         smaller = rows(folder)[-1]["size"]
         served.client.cancel(other)
@@ -107,6 +107,7 @@ def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -
     assert any("without a restart, stall" in text for text in said), said
 
 
+@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
 def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
     expected = undisturbed()
     folder = tmp_path / "job"
@@ -132,6 +133,7 @@ def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
     check_learning(rows(folder), expected)
 
 
+@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
 def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
     expected = undisturbed()
     folder = tmp_path / "job"

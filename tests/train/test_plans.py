@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import FileStore
 
 from tests.forked import context
+from tests.shared import THOROUGH
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
 from treadle.train.parallelize import Blueprint, parallelize
@@ -24,7 +25,7 @@ WIDTH, WORDS, BATCH, LENGTH = 32, 50, 12, 10
 CPU = torch.device("cpu")
 RANKS = 4
 # (plan, devices): each step of training under another one. Others are in test_plan_changes.py.
-LIFE = (
+LIFE = [
     (Plan(), 2),
     (Plan(pipeline=2), 4),
     (Plan(tensor=2, shard="all"), 4),
@@ -32,7 +33,9 @@ LIFE = (
     (Plan(pipeline=4, accumulate=2), 4),
     (Plan(tensor=4), 4),
     (Plan(shard="optimizer", recompute=True, offload=True), 2),
-)
+]
+if not THOROUGH:
+    LIFE = LIFE[1:5]
 NORM = 0.5  # gradients are clipped to this: the norm is that of all parts together
 
 
