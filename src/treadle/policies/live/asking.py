@@ -64,8 +64,9 @@ class Asking:
         for job in made_way:  # for higher levels: they go on where devices are free
             self._plan.start_somewhere(job)
         self._start_in_parts(level)
-        if len(self._pools) > 1:
+        if any(len(pool.types) > 1 for pool, _ in self._pools) or len(self._pools) > 1:
             self._start_elsewhere(level)
+        if len(self._pools) > 1:
             self._ask_for_guests(level)
 
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:

@@ -192,8 +192,9 @@ class ByKind:
             number: Offer(size, curves[number].rates[size] * curves[number].unit / unit / size)
             for number, size in firsts.items()
         }
-        if 0 in offers and not spec.device_types and self._looks_alike(spec):
-            offers = {0: offers[0]}
+        if len(offers) == 2 and self._looks_alike(spec):  # It does not lose less on slots, then.
+            slots = offers[1]._replace(each=min(offers[1].each, offers[0].each * (1.0 - _LEAST)))
+            offers = {0: offers[0], 1: slots} if spec.device_types else {0: offers[0]}
         return _Options(curves, tuple(firsts), offers)
 
     def _looks_alike(self, spec: JobSpec) -> bool:
@@ -239,7 +240,7 @@ def split(
         else:
             slots -= own[1].devices
     for loss, i in sorted(choices):
-        on_slots = offers[i][1].devices <= slots and (loss < 0 or gpus < 0)
+        on_slots = offers[i][1].devices <= slots and (loss <= 0 or gpus < 0)
         found[i] = int(on_slots)
         if on_slots:
             slots -= offers[i][1].devices
