@@ -67,6 +67,9 @@ class Started:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
+    def __del__(self) -> None:
+        self._keeper.close()
+
     def _hear(self) -> None:
         self.returncode = int(self._keeper.recv(MESSAGE_BYTES_MAX))
         self._keeper.close()
@@ -88,11 +91,13 @@ def _server() -> str:
         start_new_session=True,
     )
     listener.close()
-    atexit.register(_end, process, Path(path))
+    atexit.register(_end, process, Path(path), os.getpid())
     return path
 
 
-def _end(process: "subprocess.Popen[bytes]", path: Path) -> None:
+def _end(process: "subprocess.Popen[bytes]", path: Path, owner: int) -> None:
+    if os.getpid() != owner:  # A fork of the tests ends.
+        return
     assert process.stdin is not None
     process.stdin.close()
     process.wait()

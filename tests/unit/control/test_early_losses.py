@@ -18,6 +18,8 @@ FAR_S = 1_000.0
 async def lose(here: Bench, job: str) -> None:
     """Lose the attempt that runs, as a node whose lease has run out does."""
     await here.reached(job, State.RUNNING)
+    while here.memory.world.live(job) is None:  # What the last one's end says is on its way.
+        await here.settle()
     here.memory.finish(job, code=137, how=How.LOST)
     await here.settle()
 
