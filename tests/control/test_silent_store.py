@@ -81,6 +81,8 @@ def leaves_while_the_store_is_silent(here: Daemon, server: PostgresServer) -> No
 
 def test_a8_signals_are_heard_while_a_read_waits(server: PostgresServer) -> None:
     with daemon("--store", server.url, "--devices", "1") as here:
+        # It answers before it has begun, and a beginning that cannot read its store fails.
+        here.ended(here.client.submit(JobRequest(command=("true",))).id)
         server.pause()
         try:
             refused(here.client.usage)

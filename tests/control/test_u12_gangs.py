@@ -11,12 +11,13 @@ from treadle.journal.journal import read
 from treadle.wire.jobs import State
 
 SHORT = "exec sleep 0.1"
+MOST = 9
 
 
 def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_path: Path) -> None:
     """1. Two jobs run on four slots until a file says so; a gang of four cannot start.
-    2. Of thirty small jobs, which are said to be long, eight overtake it, two for each slot; then
-       devices are kept for it.
+    2. Of thirty small jobs, which are said to be long, eight overtake it, two for each slot, or
+       nine if the last two start in one decision; then devices are kept for it.
     3. `why` says so of the gang and of a small job. The two end, the gang runs, then the others.
     """
     go = tmp_path / "go"
@@ -32,14 +33,14 @@ def test_u12_a_gang_among_thirty_small_jobs_starts_after_a_bounded_number(tmp_pa
         ]
         await kept(live, gang)
         pending = [job for job in small if (await view_of(live, job)).state is State.PENDING]
-        assert len(pending) >= 30 - 8
+        assert len(pending) >= 30 - MOST
         waits = await live.why(pending[-1])
         assert (waits.code, waits.numbers["for_job"]) == ("reserved", gang)
         go.touch()
         await ended(live, *first, gang, *small)
         journal = read(await export(live, tmp_path / "journal"))
         order = [a.job for step in journal.steps for a in step.actions if isinstance(a, Start)]
-        assert order.index(gang) <= 2 + 8
+        assert order.index(gang) <= 2 + MOST
 
     told(story, tmp_path, policy="afs")
 

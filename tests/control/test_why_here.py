@@ -159,6 +159,7 @@ def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
         job = await waits(live, body)
         while not (await view_of(live, job)).failures:
             await asyncio.sleep(0.01)
+        await looked_at(live)
         why = await live.why(job)
         assert (why.code, why.numbers["failures"]) == ("backoff", 1)
         assert 25.0 < why.numbers["in_s"] <= 30.0  # type: ignore[operator]
