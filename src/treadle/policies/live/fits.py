@@ -11,7 +11,7 @@ from treadle.policies.base.suited import places_of, usable_by, words_of
 from treadle.policies.live.pools import shown
 from treadle.policies.live.room import asks_host
 
-_TYPES_MAX = 8
+_NAMES_MAX = 8
 
 
 def never_fits(policy: Policy, spec: JobSpec, cluster: Cluster) -> str | None:
@@ -74,19 +74,17 @@ def _never_suits(spec: JobSpec, cluster: Cluster, places: Sequence[Nodes]) -> st
     asks = f"it asks for {_asked_for(spec, spec.asked if places else spec.sizes[0], cluster)}"
     if there:
         return f"{asks}, and there {are(there)} {there:,}"
-    types = listed(list(cluster.by_type), _TYPES_MAX)
-    return f"{asks}, and there are none; the types here are {types}"
+    own, others = ("nodes", cluster.names) if spec.nodes else ("types", cluster.by_type)
+    return f"{asks}, and there are none; the {own} here are {listed(sorted(others), _NAMES_MAX)}"
 
 
 def _too_little_memory(spec: JobSpec, cluster: Cluster) -> str:
     """That no device of its types has the memory it asks for; empty if one has or may have."""
-    if usable_by(spec, cluster):
-        return ""
     own = [cluster.by_type[each] for each in named(words_of(spec, cluster), cluster)]
     there = Nodes().union(*own)
-    sizes = [node.device_memory_gib for node in cluster.nodes if node.name in there]
-    if not sizes:
+    if not there or not there <= too_small(spec.device_memory_gib, cluster):
         return ""
+    sizes = [node.device_memory_gib for node in cluster.nodes if node.name in there]
     types = f" of type {' or '.join(spec.device_types)}" if spec.device_types else ""
     asks = f"it asks for {gib_text(spec.device_memory_gib)} of GPU memory"
     return f"{asks}, and the largest GPU{types} has {gib_text(max(sizes))}"
@@ -95,6 +93,8 @@ def _too_little_memory(spec: JobSpec, cluster: Cluster) -> str:
 def _asked_for(spec: JobSpec, count: int, cluster: Cluster) -> str:
     """2 GPUs; 4 devices of type h200 with 80 GiB of memory each, where some have less."""
     found = _wanted(count, words_of(spec, cluster))
+    if spec.nodes:
+        found += f" on {' or '.join(spec.nodes[:_NAMES_MAX])}"
     if not too_small(spec.device_memory_gib, cluster):
         return found
     return f"{found} with {gib_text(spec.device_memory_gib)} of memory" + " each" * (count > 1)
