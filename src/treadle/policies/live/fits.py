@@ -74,7 +74,8 @@ def _never_suits(spec: JobSpec, cluster: Cluster, places: Sequence[Nodes]) -> st
     asks = f"it asks for {_asked_for(spec, spec.asked if places else spec.sizes[0], cluster)}"
     if there:
         return f"{asks}, and there {are(there)} {there:,}"
-    own, others = ("nodes", cluster.names) if spec.nodes else ("types", cluster.by_type)
+    known = cluster.names.issuperset(spec.nodes)
+    own, others = ("types", cluster.by_type) if known else ("nodes", cluster.names)
     return f"{asks}, and there are none; the {own} here are {listed(sorted(others), _NAMES_MAX)}"
 
 
@@ -93,7 +94,7 @@ def _too_little_memory(spec: JobSpec, cluster: Cluster) -> str:
 def _asked_for(spec: JobSpec, count: int, cluster: Cluster) -> str:
     """2 GPUs; 4 devices of type h200 with 80 GiB of memory each, where some have less."""
     found = _wanted(count, words_of(spec, cluster))
-    if spec.nodes:
+    if spec.nodes and not cluster.names.issubset(spec.nodes):
         found += f" on {' or '.join(spec.nodes[:_NAMES_MAX])}"
     if not too_small(spec.device_memory_gib, cluster):
         return found

@@ -157,7 +157,7 @@ def test_more_of_a_type_than_there_are_never_fits() -> None:
 def test_nodes_that_are_not_there_never_fit() -> None:
     told = mixed(POLICY, (A100, 2), (H200, 8))
     told.tell(0.0, JobSubmitted(replace(job("a"), nodes=("n7",))))
-    told.tell(0.0, JobSubmitted(replace(job("b", sizes=(4,)), nodes=("n0",))))
+    told.tell(0.0, JobSubmitted(replace(job("b", size=4), nodes=("n0",))))
     assert told.scheduler.unfit == {
         "a": "it asks for 1 device on n7, and there are none; the nodes here are n0, n1",
         "b": "it asks for 4 devices on n0, and there are 2",
