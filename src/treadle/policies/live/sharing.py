@@ -24,12 +24,11 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
-from treadle.policies.base.companions import GROUP_MAX, SharingBelief
+from treadle.policies.base.companions import SharingBelief
 from treadle.policies.live.eligibility import Level, movable
-from treadle.policies.live.hosts import Cores, Group, Hosts, Terms
+from treadle.policies.live.groups import Cores, Group, Hosts
 from treadle.policies.live.plan import Plan
 
-TERMS = Terms(sum_min=1.15, floor=0.5, most=GROUP_MAX)
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -62,7 +61,7 @@ class Joining:
         found = [group for group in groups(plan) if alone.keys().isdisjoint(group.jobs)]
         if not found:
             return
-        hosts = Hosts(found, self._belief, TERMS, Cores(plan.snapshot, plan.changes), level_of)
+        hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
         for job in able:
             group = hosts.best(job)
             if group is not None and plan.room.allows(job, group.devices):

@@ -24,7 +24,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.policies.live.decide import remembered
-from treadle.policies.live.hosts import Group
+from treadle.policies.live.groups import Group
 from treadle.testing.builders import job, policy
 
 POLICY = "fifo+live"

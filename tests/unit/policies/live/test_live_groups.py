@@ -12,9 +12,8 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.models.company.belief import CompanyBelief
 from treadle.models.scaling import ScalingModel
-from treadle.policies.live.hosts import Cores, Group, Hosts, Terms
-
-TERMS = Terms(1.15, 0.5, 4)
+from treadle.policies.base.companions import GROUP_MAX
+from treadle.policies.live.groups import FLOOR, SUM_MIN, Cores, Group, Hosts
 
 
 class Counting(CompanyBelief):
@@ -58,7 +57,7 @@ def kind(name: str, busy: float, priority: int = 0) -> JobSpec:
 def test_jobs_that_are_alike_are_asked_about_once() -> None:
     snapshot, belief = site(50)
     groups = alone(rows([kind(f"r{n}", 0.2) for n in range(50)]))
-    hosts = Hosts(groups, belief, TERMS, Cores(snapshot, {}), by_priority)
+    hosts = Hosts(groups, belief, Cores(snapshot, {}), by_priority)
     newcomers = rows([kind(f"w{n}", 0.3) for n in range(20)])
     found = [hosts.best(job) for job in newcomers]
     assert found == [groups[0]] * 20
@@ -77,7 +76,7 @@ def test_each_job_joins_what_it_would_if_every_group_was_tried(
     snapshot, belief = site(8)
     specs = [kind(f"r{n}", *each) for n, each in enumerate(running)]
     groups = {group.place: group for group in alone(rows(specs))}
-    hosts = Hosts(groups.values(), belief, TERMS, Cores(snapshot, {}), by_priority)
+    hosts = Hosts(groups.values(), belief, Cores(snapshot, {}), by_priority)
     for job in rows([kind(f"w{n}", *each) for n, each in enumerate(waiting)]):
         found = hosts.best(job)
         assert found == _tried(job, groups, belief)
@@ -91,9 +90,9 @@ def _tried(job: Job, groups: dict[int, Group], belief: CompanyBelief) -> Group |
     for group in groups.values():
         specs = [job.spec, *group.specs]
         outranked = any(spec.priority > job.spec.priority for spec in group.specs)
-        if outranked or len(group.members) >= TERMS.most:
+        if outranked or len(group.members) >= GROUP_MAX:
             continue
-        if belief.refuses(specs, device_gib=80.0, sum_min=TERMS.sum_min, floor=TERMS.floor):
+        if belief.refuses(specs, device_gib=80.0, sum_min=SUM_MIN, floor=FLOOR):
             continue
         gain = sum(belief.relative(specs)) - sum(belief.relative(specs[1:]))
         if gain > most:

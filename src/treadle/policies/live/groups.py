@@ -21,22 +21,16 @@ from treadle.core.company import (
 )
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.companions import SharingBelief
+from treadle.policies.base.companions import GROUP_MAX, SharingBelief
 from treadle.policies.base.suited import places, within
 from treadle.policies.live.eligibility import Level
 from treadle.policies.wrappers.views import Changes
 
 TURNS = 8
+SUM_MIN = 1.15  # what a group gets done at least, in jobs alone
+FLOOR = 0.5  # how fast each runs at least
 
 _Kinds = tuple[int, ...]  # of the members, by number
-
-
-class Terms(NamedTuple):
-    """Below what a group is not formed, and how large it may be."""
-
-    sum_min: float
-    floor: float
-    most: int
 
 
 class Group(NamedTuple):
@@ -115,11 +109,10 @@ class Hosts:
         self,
         groups: Iterable[Group],
         belief: SharingBelief,
-        terms: Terms,
         cores: Cores,
         level_of: Callable[[Job], Level],
     ) -> None:
-        self._belief, self._terms, self._cores = belief, terms, cores
+        self._belief, self._cores = belief, cores
         self._level_of = level_of
         self._numbers: dict[object, int] = {}  # of kinds
         self._alike: dict[_Alike, list[Group]] = {}  # those with room for one more; no empty list
@@ -160,7 +153,7 @@ class Hosts:
 
     def _add(self, group: Group) -> None:
         if (
-            len(group.members) < self._terms.most
+            len(group.members) < GROUP_MAX
             and not self._belief.to_part(group.jobs)
             and all(self._belief.may_share(spec) is None for spec in group.specs)
         ):
@@ -198,8 +191,8 @@ class Hosts:
             specs,
             device_gib=group.device_gib,
             cores=group.cores,
-            sum_min=self._terms.sum_min,
-            floor=self._terms.floor,
+            sum_min=SUM_MIN,
+            floor=FLOOR,
         )
         if wrong is not None:
             return 0.0
