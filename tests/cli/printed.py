@@ -7,11 +7,10 @@ the width of columns. TREADLE_UPDATE=1 writes what was printed into the page.
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.control.daemons import Daemon
+from tests.control.warm_start import ran
 
 _TIME = r"(?:\d+(?:\.\d+)?-)?\d+(?:\.\d+)? ?(?:s|min|m|h)(?:\d\ds)?\b"
 _UNSTEADY = (
@@ -41,8 +40,8 @@ class Transcript:
 
     def run(self, line: str, *words: str, upto: str = "", show: bool = True) -> str:
         """Run a command. line: as the page shows it. upto: where what is shown ends."""
-        command = [sys.executable, "-m", "treadle", *words]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=True)
+        done = ran(*words, env=self._env)
+        assert done.returncode == 0, done.stderr
         shown = done.stdout.partition(upto)[0] if upto else done.stdout
         if show:
             self._said.append(f"$ {line}\n{shown.rstrip()}\n")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from tests.control.warm_start import ran
 from tests.server.running import Running
 from tests.server.tls import running_tls
 
@@ -31,14 +32,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def treadle(folder: Path, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "treadle", *words],
-        input=given,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment(folder),
-    )
+    return ran(*words, given=given, env=environment(folder))
 
 
 def test_log_in_by_fingerprint_use_the_server_and_log_out(server: Running, tmp_path: Path):

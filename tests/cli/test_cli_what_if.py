@@ -3,19 +3,16 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from tests.control.daemons import Daemon, daemon
+from tests.control.warm_start import ran
 
 from treadle.wire.jobs import JobRequest, State
 
 
 def treadle(one: Daemon, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "treadle", *words]
-    address = f"unix:{one.socket}"
-    environment = {**os.environ, "TREADLE_URL": address}
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    return ran(*words, env={**os.environ, "TREADLE_URL": f"unix:{one.socket}"})
 
 
 def test_the_queue_the_snapshot_and_the_journal_are_simulated(tmp_path: Path) -> None:

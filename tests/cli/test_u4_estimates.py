@@ -6,12 +6,11 @@ line. Lengths of time are written as <t>: they are measured.
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 from tests.control.daemons import Daemon, daemon
+from tests.control.warm_start import ran
 
 from treadle.core.job_report import Report
 from treadle.wire.jobs import JobRequest, State
@@ -28,8 +27,8 @@ def here() -> Iterator[Daemon]:
 def said(here: Daemon, *words: str) -> str:
     """What one command prints at 80 columns."""
     env = {**os.environ, "TREADLE_URL": f"unix:{here.socket}", "COLUMNS": "80"}
-    command = [sys.executable, "-m", "treadle", *words]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = ran(*words, env=env)
+    assert done.returncode == 0, done.stderr
     return _TIME.sub("<t>", done.stdout)
 
 

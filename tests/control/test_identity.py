@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import psycopg
 import pytest
 
 from tests.control.daemons import Daemon, until
+from tests.control.warm_start import ran
 from tests.store.postgres import PostgresServer, running
 from treadle.client.client import Client
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -77,14 +77,7 @@ def treadle(
     env = dict(os.environ)
     env |= {} if socket is None else {"TREADLE_SOCKET": str(socket)}
     env |= {} if home is None else {"XDG_STATE_HOME": str(home)}
-    return subprocess.run(
-        [sys.executable, "-m", "treadle", *words],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=WITHIN_S,
-        check=False,
-    )
+    return ran(*words, env=env, timeout=WITHIN_S)
 
 
 def refused(*words: str) -> str:

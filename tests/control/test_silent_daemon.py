@@ -5,7 +5,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.daemons import Daemon
+from tests.control.warm_start import ran
 from treadle.cli.live import silent_daemon
 from treadle.cli.live.silent_daemon import SilentDaemonError, check_answers
 
@@ -31,8 +31,7 @@ def daemon() -> Iterator[Daemon]:
 def treadle(daemon: Daemon, *words: str) -> "subprocess.CompletedProcess[str]":
     home = daemon.state.parent / "home"
     env = {**os.environ, "TREADLE_SOCKET": str(daemon.socket), "XDG_STATE_HOME": str(home)}
-    command = [sys.executable, "-m", "treadle", *words]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return ran(*words, env=env)
 
 
 def test_a_stopped_daemon_is_named_by_down_status_and_up(daemon: Daemon) -> None:

@@ -1,4 +1,4 @@
-"""Daemons forked from a process that has loaded what they need: their imports take two seconds.
+"""Daemons and commands forked from a process that has loaded what they need, in a second or two.
 
 A process of the tests has one such server. For each daemon it forks a keeper, which forks the
 daemon, says its pid and, when it has ended, its exit code. It leaves when the tests do: its input
@@ -16,9 +16,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).parents[2]
@@ -34,16 +36,26 @@ FILES_MAX = 256
 class Started:
     """A process that is not a child of this one, with the methods of `subprocess.Popen`."""
 
-    def __init__(self, words: list[str], output: IO[bytes]) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        output: IO[bytes],
+        errors: IO[bytes] | None = None,
+        given: IO[bytes] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         self._keeper = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._keeper.connect(_server())
         order = {
             "words": words,
-            "environment": dict(os.environ),
-            "folder": str(Path.cwd()),
+            "environment": dict(os.environ if env is None else env),
+            "folder": str(cwd or Path.cwd()),
             "files": resource.getrlimit(resource.RLIMIT_NOFILE),
         }
-        socket.send_fds(self._keeper, [json.dumps(order).encode()], [output.fileno()])
+        files = [output.fileno(), (errors or output).fileno()]
+        files += [] if given is None else [given.fileno()]
+        socket.send_fds(self._keeper, [json.dumps(order).encode()], files)
         self.pid = int(self._keeper.recv(MESSAGE_BYTES_MAX))
         self.returncode: int | None = None
 
@@ -75,10 +87,30 @@ class Started:
         self._keeper.close()
 
 
+def ran(
+    *words: str,
+    given: str = "",
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    timeout: float = 180.0,
+) -> "subprocess.CompletedProcess[str]":
+    """What a command printed, and its exit code; like `subprocess.run`."""
+    with ExitStack() as files:
+        output, errors, entered = (files.enter_context(TemporaryFile()) for _ in range(3))
+        entered.write(given.encode())
+        entered.seek(0)
+        code = Started(words, output, errors, entered, env, cwd).wait(timeout)
+        said = []
+        for file in (output, errors):
+            file.seek(0)
+            said.append(file.read().decode())
+    return subprocess.CompletedProcess(words, code, *said)
+
+
 @cache
 def _server() -> str:
     """Where it listens; the first call starts it."""
-    path = str(Path(tempfile.mkdtemp(prefix="warm-")) / "s")
+    path = str(Path(mkdtemp(prefix="warm-")) / "s")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(path)
     listener.listen()
@@ -120,21 +152,23 @@ def serve(descriptor: int) -> None:
 
 def _keep(link: socket.socket) -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    message, files, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 1)
+    message, files, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 3)
     pid = os.fork()
     if pid == 0:
-        _become(json.loads(message), files[0])
+        _become(json.loads(message), *files)
     link.send(str(pid).encode())
     _, status = os.waitpid(pid, 0)
     link.send(str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)
 
 
-def _become(order: dict[str, object], output: int) -> NoReturn:
+def _become(
+    order: dict[str, object], output: int, errors: int, given: int | None = None
+) -> NoReturn:
     """`treadle` with these words, as if it had been started just now."""
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for descriptor, source in enumerate((nothing, output, output)):
+    given = os.open(os.devnull, os.O_RDONLY) if given is None else given
+    for descriptor, source in enumerate((given, output, errors)):
         os.dup2(source, descriptor)
     os.closerange(3, FILES_MAX)
     resource.setrlimit(resource.RLIMIT_NOFILE, order["files"])  # type: ignore[arg-type]

@@ -1,8 +1,6 @@
 """What the page says is so, also when answers are late, jobs have ended or files come from disk."""
 
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -10,6 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from tests.control.daemons import Daemon
+from tests.control.warm_start import ran
 from tests.page.visiting import LONG, Visitor, bash, visiting
 from treadle.wire.jobs import State
 
@@ -19,8 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.engine]
 def simulated(*words: str) -> str:
     """What a command prints of a small trace."""
     trace = ["generate:philly?jobs=20&seed=1", "--cluster", "2x8"]
-    command = [sys.executable, "-m", "treadle", words[0], *trace, *words[1:]]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return ran(words[0], *trace, *words[1:]).stdout
 
 
 def test_the_header_and_the_queue_count_the_same_jobs(here: Daemon, visitor: Visitor):

@@ -3,13 +3,13 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.control.warm_start import ran
 
 CLEAN = ("TREADLE_URL", "TREADLE_SOCKET", "TREADLE_TOKEN", "TREADLE_STORE", "TREADLE_FINGERPRINT")
 
@@ -25,15 +25,7 @@ class Side:
         self.folder = folder
 
     def treadle(self, *words: str, given: str = "", code: int = 0) -> str:
-        found = subprocess.run(
-            [sys.executable, "-m", "treadle", *words],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=self.env,
-            cwd=self.folder,
-        )
+        found = ran(*words, given=given, env=self.env, cwd=self.folder)
         assert found.returncode == code, (words, found.stdout, found.stderr)
         return found.stdout if code == 0 else found.stderr
 
