@@ -44,9 +44,9 @@ BUILT_IN: Mapping[str, str] = {
     "optimus": "treadle.policies.simple.optimus:optimus",
     "themis": "treadle.policies.simple.themis:themis",
     "altruistic": "treadle.policies.simple.altruistic:altruistic",
-    "aiturbo": "treadle.policies.aiturbo.aiturbo:aiturbo",
-    "afs": "treadle.policies.afs.afs:afs",
-    "afs-p": "treadle.policies.afs.blind:afs_p",
+    "aiturbo": "treadle.policies.aiturbo.aiturbo:AITurbo",
+    "afs": "treadle.policies.afs.afs:Afs",
+    "afs-p": "treadle.policies.afs.blind:AfsBlind",
     "antman": "treadle.policies.simple.antman:antman",
     "muri-s": "treadle.policies.muri.muri:muri_s",
     "muri-l": "treadle.policies.muri.muri:muri_l",
@@ -71,11 +71,11 @@ BLIND = frozenset(
 )
 
 WRAPPERS: Mapping[str, str] = {
-    "locality": "treadle.policies.wrappers.locality:locality",
-    "overtaking": "treadle.policies.wrappers.overtaking:overtaking",
-    "dedicated": "treadle.policies.wrappers.dedicated:dedicated",
-    "defrag": "treadle.policies.wrappers.defrag:defrag",
-    "try-small": "treadle.policies.wrappers.trial:try_small",
+    "locality": "treadle.policies.wrappers.locality:Locality",
+    "overtaking": "treadle.policies.wrappers.overtaking:Overtaking",
+    "dedicated": "treadle.policies.wrappers.dedicated:Dedicated",
+    "defrag": "treadle.policies.wrappers.defrag:Defrag",
+    "try-small": "treadle.policies.wrappers.trial:TrySmall",
     "live": "treadle.policies.live.decide:live",
 }
 

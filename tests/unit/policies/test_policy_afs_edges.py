@@ -19,7 +19,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Snapshot
 from treadle.models.scaling import ScalingModel
 from treadle.policies.afs.afs import Afs, Ladder, shares
-from treadle.policies.afs.blind import AfsBlind, afs_p
+from treadle.policies.afs.blind import AfsBlind
 from treadle.policies.base.placement import PLACEMENTS, Placement, placement
 from treadle.policies.simple.altruistic import Altruistic, altruistic
 from treadle.sim.engine import SimulatedEngine
@@ -31,7 +31,7 @@ Make = Callable[[Placement], Policy]
 MAKERS: dict[str, Make] = {
     "afs": lambda place: Afs(place, ScalingModel()),
     "afs packed": lambda place: Afs(place, ScalingModel(), packed=True),
-    "afs-p": lambda place: afs_p(place, ScalingModel(), quantum_s=5.0),
+    "afs-p": lambda place: AfsBlind(place, ScalingModel(), quantum_s=5.0),
     "altruistic": lambda place: altruistic(place, ScalingModel()),
 }
 every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
@@ -171,7 +171,7 @@ def test_afs_p_gives_the_same_orders_whatever_the_lengths(
     """The same arrivals at the same moments; lengths differ, all beyond the last moment."""
 
     def orders(lengths: Sequence[float]) -> list[Action]:
-        policy = afs_p(placement("count"), ScalingModel(), quantum_s=5.0)
+        policy = AfsBlind(placement("count"), ScalingModel(), quantum_s=5.0)
         story = Story(policy)
         story.scheduler = Scheduler(policy, cluster)
         given_out: list[Action] = []

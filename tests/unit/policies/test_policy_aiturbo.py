@@ -17,7 +17,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.models.workers import Count, WorkersModel
-from treadle.policies.aiturbo.aiturbo import AITurbo, Memory, aiturbo
+from treadle.policies.aiturbo.aiturbo import AITurbo, Memory
 from treadle.policies.base.placement import placement
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
@@ -40,7 +40,7 @@ def policy(*, blind: bool = False, **parameters: object) -> AITurbo:
     model = TokenModel(ScalingModel(), StageTimes())
     belief = Forecasting(model, Blind()) if blind else model
     words = {"every_s": 50.0, "restart_s": 0.0, "limits": (1e3, 1e4), **parameters}
-    return aiturbo(placement("consolidate"), belief, **words)  # type: ignore[arg-type]
+    return AITurbo(placement("consolidate"), belief, **words)  # type: ignore[arg-type]
 
 
 def elastic(name: str, *sizes: int, asked: int = 0, length_s: float = 100.0, at: float = 0.0):
@@ -205,7 +205,7 @@ def test_parameters_that_make_no_sense_are_refused(parameters, message):
 def mixed(jobs: list[JobSpec], cluster: Cluster = MIXED) -> tuple[dict[str, float], list[str]]:
     """When jobs end, and every set of nodes that a job was given."""
     model = TokenModel(WorkersModel(ScalingModel.on(cluster), cluster), StageTimes())
-    chosen = aiturbo(placement("consolidate"), model, every_s=50.0, restart_s=0.0)
+    chosen = AITurbo(placement("consolidate"), model, every_s=50.0, restart_s=0.0)
     ends: dict[str, float] = {}
     given: list[str] = []
 

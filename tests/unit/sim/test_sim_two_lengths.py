@@ -4,7 +4,7 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.models.lengths.gittins import equivalent_s
 from treadle.models.scaling import ScalingModel
-from treadle.policies.wrappers.expected import alone_s
+from treadle.policies.wrappers.overtaking import alone_s
 from treadle.sim.hidden_lengths import LengthLearner
 
 

@@ -13,7 +13,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs
 from treadle.policies.live.decide import remembered
 from treadle.policies.live.reasons import patience_of
-from treadle.policies.wrappers.wrapper import keeps_order
+from treadle.policies.wrappers.wrapper import innermost
 
 NAMED_MAX = 3
 
@@ -31,7 +31,7 @@ def alternatives(context: Context, row: Job, said: Said) -> tuple[tuple[str, str
 def _patience(context: Context, row: Job, said: Said) -> str:
     """When devices are reserved for it."""
     scheduler = context.scheduler
-    if keeps_order(scheduler.policy):
+    if innermost(scheduler.policy).in_order:
         return ""
     last, snapshot = remembered(scheduler.state.memory), scheduler.snapshot(context.clock.now())
     return said.sentence(patience_of(context.belief, last, snapshot, row))

@@ -292,7 +292,10 @@ class Climbing(Sharing):
 
 
 class Afs(Climbing):
-    """AFS-L: lengths are known, or believed."""
+    """Elastic: each device to the job that gains most, apathetic to the future (AFS-L).
+
+    packed: only counts that tile nodes, placed so that no node carries two jobs that cross nodes.
+    """
 
     def __init__(
         self, placement: Placement, belief: PerformanceModel, *, packed: bool = False
@@ -306,7 +309,8 @@ class Afs(Climbing):
             return self.largest_each(snapshot, in_want, lambda job: (job.sequence,))
         if self.nothing_to_do(snapshot):
             return KEEP
-        active = sorted([*snapshot.waiting(), *snapshot.holding()], key=_arrival)
+        active = [*snapshot.waiting(), *snapshot.holding()]
+        active.sort(key=lambda job: job.sequence)
         work = [job.order_at(snapshot.now) for job in active]
         node = snapshot.cluster.largest_node if self._packed else 1
         ladders = [self._ladders.of(job, node) for job in active]
@@ -315,15 +319,3 @@ class Afs(Climbing):
         if self._packed:
             return Schedule.whole(snapshot, pack(snapshot, sizes))
         return self.schedule(snapshot, sizes)
-
-
-def _arrival(job: Job) -> int:
-    return job.sequence
-
-
-def afs(placement: Placement, belief: PerformanceModel, *, packed: bool = False) -> Afs:
-    """Elastic: each device to the job that gains most, apathetic to the future (AFS-L).
-
-    packed: only counts that tile nodes, placed so that no node carries two jobs that cross nodes.
-    """
-    return Afs(placement, belief, packed=packed)

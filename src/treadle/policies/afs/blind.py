@@ -23,9 +23,13 @@ from treadle.policies.base.placement import Placement
 
 
 class AfsBlind(Climbing):
-    """Turns when not all fit, and the AFS test without lengths."""
+    """AFS without knowing lengths: turns when not all fit, then the certain gains."""
 
-    def __init__(self, placement: Placement, belief: PerformanceModel, *, quantum_s: float) -> None:
+    def __init__(
+        self, placement: Placement, belief: PerformanceModel, *, quantum_s: float = 7200.0
+    ) -> None:
+        if not quantum_s > 0:
+            raise InvalidInputError(f"afs-p quantum_s must be above 0, not {quantum_s:g}")
         super().__init__(placement, belief)
         self._quantum_s = quantum_s
 
@@ -140,10 +144,3 @@ class _Candidate:
         if self.can_climb:
             self.shorter = self._ladder.gain_if_shorter[self._rung]
             self.longer = self._ladder.gain_if_longer[self._rung]
-
-
-def afs_p(placement: Placement, belief: PerformanceModel, *, quantum_s: float = 7200.0) -> AfsBlind:
-    """AFS without knowing lengths: turns when not all fit, then the certain gains."""
-    if not quantum_s > 0:
-        raise InvalidInputError(f"afs-p quantum_s must be above 0, not {quantum_s:g}")
-    return AfsBlind(placement, belief, quantum_s=quantum_s)

@@ -30,7 +30,6 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only
 from treadle.policies.aiturbo.borda import Ballot, level, raw_level, raw_scores, scores
 from treadle.policies.aiturbo.moves import Moves, Values, cpu_nodes
@@ -59,7 +58,7 @@ class Memory(NamedTuple):
 
 
 class AITurbo(Sharing):
-    """Borda count and a multi-level feedback queue."""
+    """Least service and best value by a Borda count, in three levels; sizes by marginal value."""
 
     knows_slots = True
 
@@ -68,42 +67,46 @@ class AITurbo(Sharing):
         placement: Placement,
         belief: PerformanceModel,
         *,
-        raw: bool,
-        every_s: float,
-        limits: tuple[float, ...],
-        patience: float,
-        patience_s: float,
-        restart_s: float,
+        fidelity: str = "ours",
+        every_s: float = 240.0,
+        limits: tuple[float, ...] = (36000.0, 360000.0),
+        patience: float = 2.0,
+        patience_s: float = 1800.0,
+        restart_s: float = RESTART_S,
     ) -> None:
+        if fidelity not in {"ours", "raw"}:
+            raise InvalidInputError(f"aiturbo fidelity is ours or raw, not {fidelity!r}")
+        if not every_s > 0:
+            raise InvalidInputError(f"aiturbo every_s must be above 0, not {every_s:g}")
+        if not limits or list(limits) != sorted(set(limits)) or limits[0] <= 0 or len(limits) > 2:
+            raise InvalidInputError(
+                f"aiturbo limits are one or two, ascending from above 0, not {limits}"
+            )
+        if not (patience >= 0 and patience_s >= 0 and restart_s >= 0):
+            raise InvalidInputError("aiturbo patience, patience_s and restart_s must be 0 or above")
         super().__init__(placement)
-        self._lengths = forecaster(belief)
-        self._values = Values(belief, self._lengths, restart_s)
-        self._raw = raw
+        self._values = Values(belief, restart_s)
+        self._raw = fidelity == "raw"
         self._every_s = every_s
         self._limits = limits
         self._patience = patience
         self._patience_s = patience_s
         self._slot_fit = Fit(Count())
-        self._cluster: Cluster | None = None
-        self._gpus = self._slots = Cluster(())
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002
         return Rank(job.sequence)
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        if self._cluster is not cluster:
-            slots = cpu_nodes(cluster)
-            others = [node.name for node in cluster.nodes if node.name not in slots]
-            self._cluster = cluster
-            self._gpus = cluster.without(slots) if slots else cluster
-            self._slots = cluster.without(others)
-        if is_cpu_only(spec) and self._slots.nodes:
-            return self._slot_fit.never(spec.sizes[0], self._slots)
-        return self._fit.never(spec.sizes[0], self._gpus)
+        slots = cpu_nodes(cluster)
+        if slots and is_cpu_only(spec):
+            return self._slot_fit.never(spec.sizes[0], cluster.part(slots))
+        return self._fit.never(spec.sizes[0], cluster.part(cluster.names - slots))
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         now, memory = snapshot.now, _memory(snapshot)
-        if self._is_settled(snapshot):  # Until something happens, and that is then a full round.
+        is_full = not snapshot.free.total and not snapshot.ranking.queue
+        if is_full or self.nothing_to_do(snapshot):
+            # Until something happens, and that is then a full round.
             return Schedule(memory=Memory(memory.places))
         active = [*snapshot.holding(), *snapshot.waiting()]
         full = now + _ROUNDING >= memory.full_at
@@ -116,7 +119,8 @@ class AITurbo(Sharing):
         if self._raw:
             sizes = self._in_turn(snapshot, active, places, full=full)
             return Schedule(self.schedule(snapshot, sizes).changes, full_at, remembered)
-        moves = Moves(snapshot, self._placement, self._values, places)
+        levels = {identity: place.level for identity, place in places.items()}
+        moves = Moves(snapshot, self._placement, self._values, levels)
         waiting = [job for job in active if job.allocation is None]
         waiting.sort(key=lambda job: _turn(places[job.spec.id], job))
         moves.admit(waiting)
@@ -139,11 +143,10 @@ class AITurbo(Sharing):
                 promoted.add(identity)
                 excused = service
             forgiven.append(excused)
+            value, grows = self._values.of(job, now), True
             if self._raw:
-                move = self._values.best_move(job, now)
-                ballots.append(Ballot(identity, service - excused, *move))
-            else:
-                ballots.append(Ballot(identity, service - excused, self._values.of(job, now)))
+                value, grows = self._values.best_move(job, now)
+            ballots.append(Ballot(identity, service - excused, value, grows))
         found = raw_scores(ballots) if self._raw else scores(ballots)
         places: dict[JobId, Place] = {}
         for (identity, service, _, grows), excused in zip(ballots, forgiven, strict=True):
@@ -179,51 +182,11 @@ class AITurbo(Sharing):
                 left -= fits[-1]
         return sizes
 
-    def _is_settled(self, snapshot: Snapshot) -> bool:
-        """Whether no job waits, and no device is idle or no job has a use for it."""
-        if snapshot.ranking.queue:
-            return False
-        return not snapshot.free.total or self.nothing_to_do(snapshot)
-
     def _is_overdue(self, job: Job, now: float) -> bool:
         """Whether a job that waits has waited too long, for the time that it has run."""
         if self._raw or not job.starts:
             return False
         return now - job.since_at >= max(self._patience_s, self._patience * job.held_s)
-
-
-def aiturbo(
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    fidelity: str = "ours",
-    every_s: float = 240.0,
-    limits: tuple[float, ...] = (36000.0, 360000.0),
-    patience: float = 2.0,
-    patience_s: float = 1800.0,
-    restart_s: float = RESTART_S,
-) -> AITurbo:
-    """Least service and best value by a Borda count, in three levels; sizes by marginal value."""
-    if fidelity not in {"ours", "raw"}:
-        raise InvalidInputError(f"aiturbo fidelity is ours or raw, not {fidelity!r}")
-    if not every_s > 0:
-        raise InvalidInputError(f"aiturbo every_s must be above 0, not {every_s:g}")
-    if not limits or list(limits) != sorted(set(limits)) or limits[0] <= 0 or len(limits) > 2:
-        raise InvalidInputError(
-            f"aiturbo limits are one or two, ascending from above 0, not {limits}"
-        )
-    if not (patience >= 0 and patience_s >= 0 and restart_s >= 0):
-        raise InvalidInputError("aiturbo patience, patience_s and restart_s must be 0 or above")
-    return AITurbo(
-        placement,
-        belief,
-        raw=fidelity == "raw",
-        every_s=every_s,
-        limits=limits,
-        patience=patience,
-        patience_s=patience_s,
-        restart_s=restart_s,
-    )
 
 
 def _memory(snapshot: Snapshot) -> Memory:

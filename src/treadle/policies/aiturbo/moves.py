@@ -13,15 +13,14 @@ assumed to equal the work done so far, which is what to expect where few jobs ar
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import NamedTuple, Protocol
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import CPU, Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
-from treadle.models.forecasts import Forecaster
+from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only, says_slots, takes_slots
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.costs import resize_s
@@ -33,19 +32,12 @@ _REMEMBERED_MAX = 100_000  # jobs
 _YOUNG_S = 60.0  # what a job is taken to need that has had nothing yet
 
 
-class Standing(Protocol):
-    """What counts of a job's place here."""
-
-    @property
-    def level(self) -> int: ...
-
-
 class Values:
     """The estimated value of jobs and of moves."""
 
-    def __init__(self, belief: PerformanceModel, lengths: Forecaster, restart_s: float) -> None:
+    def __init__(self, belief: PerformanceModel, restart_s: float) -> None:
         self._belief = belief
-        self._lengths = lengths
+        self._lengths = forecaster(belief)
         self._restart_s = restart_s
         self._may_change = isinstance(belief, Revisable)
         # By job, while it waits: nothing about it changes then but its place.
@@ -134,16 +126,9 @@ class Values:
         return _PAYS * resize_s(spec, self._restart_s)
 
 
-class _State(NamedTuple):
-    """What a move that does not work out is taken back to."""
-
-    gpus: FreeDevices
-    slots: FreeDevices
-    held: dict[JobId, tuple[Device, ...]]
-    changes: dict[JobId, Allocation | None]
-    moved: set[JobId]
-
-
+_Held = dict[JobId, tuple[Device, ...]]
+# What a move that does not work out is taken back to: free GPUs and slots, and the jobs.
+_State = tuple[FreeDevices, FreeDevices, _Held, dict[JobId, Allocation | None], set[JobId]]
 _Step = tuple[int, float, int, JobId]  # level, worth below 0, arrival, job
 
 
@@ -155,26 +140,18 @@ class Moves:
         snapshot: Snapshot,
         placement: Placement,
         values: Values,
-        places: Mapping[JobId, Standing],
+        levels: Mapping[JobId, int],
     ) -> None:
         self.changes: dict[JobId, Allocation | None] = {}
         self._snapshot = snapshot
         self._placement = placement
         self._values = values
-        self._places = places
-        cpu = cpu_nodes(snapshot.cluster)
-        self._cpu = frozenset(cpu)
+        self._levels = levels
+        self._cpu = cpu_nodes(snapshot.cluster)
         # Each pool ignores the other's devices: to it, they are on nodes that are gone.
-        self._gpus = snapshot.free.copy()
-        self._slots = FreeDevices()
-        if cpu:
-            self._slots = snapshot.free.copy()
-            for name in cpu:
-                self._gpus.remove(name)
-            for node in snapshot.cluster.nodes:
-                if node.name not in self._cpu:
-                    self._slots.remove(node.name)
-        self._held: dict[JobId, tuple[Device, ...]] = {
+        self._gpus = snapshot.free.only(snapshot.cluster.names - self._cpu)
+        self._slots = snapshot.free.only(self._cpu)
+        self._held: _Held = {
             job.spec.id: job.allocation.devices
             for job in snapshot.holding()
             if job.allocation is not None
@@ -198,7 +175,7 @@ class Moves:
 
     def _room_for(self, job: Job) -> tuple[Device, ...] | None:
         """Devices for the smallest size of a waiting job: free ones, or those of lower levels."""
-        smallest, level = job.spec.sizes[0], self._places[job.spec.id].level
+        smallest, level = job.spec.sizes[0], self._levels[job.spec.id]
         pool = self._runs_on_slots(job), level
         hopeless = smallest >= self._hopeless.get(pool, inf)
         devices = None if hopeless else self._place(job, smallest)
@@ -233,9 +210,9 @@ class Moves:
 
     def _victims(self, level: int) -> list[JobId]:
         """Jobs of lower levels with devices, those to be disturbed first in front."""
-        jobs, places = self._snapshot.jobs, self._places
-        found = [i for i in self._held if places[i].level > level and i not in self._started]
-        found.sort(key=lambda i: (-places[i].level, -jobs[i].begun_at, jobs[i].sequence))
+        jobs, levels = self._snapshot.jobs, self._levels
+        found = [i for i in self._held if levels[i] > level and i not in self._started]
+        found.sort(key=lambda i: (-levels[i], -jobs[i].begun_at, jobs[i].sequence))
         return found
 
     def _recall(self) -> None:
@@ -289,10 +266,7 @@ class Moves:
         """Idle devices step by step, level by level; a running job moves once."""
         if not self._gpus.total + self._slots.total:
             return
-        steps: list[_Step] = []
-        for identity in self._held:
-            if identity not in self._moved:
-                steps += self._next_step(identity)
+        steps = [step for i in self._held if i not in self._moved for step in self._next_step(i)]
         heapify(steps)
         while steps and self._gpus.total + self._slots.total:
             _, _, _, identity = heappop(steps)
@@ -314,19 +288,15 @@ class Moves:
         saved_s = self._values.saved_s(job.spec, left, size, larger)
         if saved_s <= (0.0 if identity in self._started else self._values.pays_s(job.spec)):
             return []
-        level = self._places[identity].level
-        return [(level, -saved_s / (larger - size), job.sequence, identity)]
+        return [(self._levels[identity], -saved_s / (larger - size), job.sequence, identity)]
 
     def _lend(self) -> None:
         """Idle slots to running jobs on GPUs, where they save more than the restart costs."""
         now, offers = self._snapshot.now, []
         for identity, own in self._held.items():
             job = self._snapshot.jobs[identity]
-            if identity in self._moved or identity in self._started or self._lent(identity):
-                continue
-            if self._runs_on_slots(job) or job.allocation is None:
-                continue
-            if not takes_slots(job.spec):
+            changed = identity in self._moved or identity in self._started
+            if changed or any(d.node in self._cpu for d in own) or not takes_slots(job.spec):
                 continue
             for total in job.spec.sizes:
                 more = Count().place(self._slots, total - len(own)) if total > len(own) else None
@@ -337,9 +307,8 @@ class Moves:
         for _, _, identity, count in sorted(offers):
             more = Count().place(self._slots, count)
             if more is not None and identity not in self._moved:
-                own = self._held[identity]
-                self._slots.take(more)
-                self._hold_as(identity, (*own, *more))
+                self._free_all(own := self._held[identity])
+                self._hold(identity, (*own, *more))
                 self._moved.add(identity)
 
     # -- leaves ---------------------------------------------------------------------------------
@@ -383,22 +352,15 @@ class Moves:
 
     def _lent(self, identity: JobId) -> bool:
         """Whether a job on GPUs has slots as well."""
-        if not self._cpu or self._runs_on_slots(self._snapshot.jobs[identity]):
-            return False
-        return any(device.node in self._cpu for device in self._held[identity])
+        return self._size(identity) < len(self._held[identity])
 
     def _size(self, identity: JobId) -> int:
         """Devices that it holds, without those it was lent."""
         own = self._held[identity]
-        if self._lent(identity):
-            return sum(device.node not in self._cpu for device in own)
-        return len(own)
+        return sum(device.node not in self._cpu for device in own) or len(own)
 
     def _hold(self, identity: JobId, devices: tuple[Device, ...]) -> None:
         self._take_all(devices)
-        self._hold_as(identity, devices)
-
-    def _hold_as(self, identity: JobId, devices: tuple[Device, ...]) -> None:
         self._held[identity] = devices
         self.changes[identity] = Allocation(devices)
 
@@ -408,28 +370,21 @@ class Moves:
 
     def _take_all(self, devices: tuple[Device, ...]) -> None:
         self._gpus.take(devices)
-        if self._cpu:
-            self._slots.take(devices)
+        self._slots.take(devices)
 
     def _free_all(self, devices: tuple[Device, ...]) -> None:
         self._gpus.give(devices)
-        if self._cpu:
-            self._slots.give(devices)
+        self._slots.give(devices)
 
     def _saved(self) -> _State:
-        return _State(
-            self._gpus.copy(),
-            self._slots.copy(),
-            self._held.copy(),
-            self.changes.copy(),
-            self._moved.copy(),
-        )
+        pools = self._gpus.copy(), self._slots.copy()
+        return *pools, self._held.copy(), self.changes.copy(), self._moved.copy()
 
     def _take_back(self, state: _State) -> None:
         self._gpus, self._slots, self._held, self.changes, self._moved = state
 
 
-def cpu_nodes(cluster: Cluster) -> list[str]:
+def cpu_nodes(cluster: Cluster) -> frozenset[str]:
     """The nodes whose devices are CPU slots; none if all are, and there is but one pool."""
-    found = [node.name for node in cluster.nodes if node.has_slots]
-    return found if len(found) < len(cluster.nodes) else []
+    found = cluster.by_type.get(CPU, frozenset())
+    return found if len(found) < len(cluster.nodes) else frozenset()

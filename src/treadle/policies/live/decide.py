@@ -35,7 +35,7 @@ from treadle.policies.live.plan import Plan
 from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
 from treadle.policies.live.sharing import Joining, run_again
-from treadle.policies.wrappers.wrapper import Wrapper, keeps_order
+from treadle.policies.wrappers.wrapper import Wrapper, innermost
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
 _AGAIN_S = 900.0  # what was refused is not weighed again sooner because of a policy's timer
@@ -91,7 +91,7 @@ class Live(Wrapper):
         self._joining = Joining.of(belief) if share else None
         self.shares = inner.shares or self._joining is not None
         self.in_order = False  # Priorities and retries let jobs overtake.
-        self.strict = keeps_order(inner)
+        self.strict = innermost(inner).in_order
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.jobs:

@@ -20,26 +20,22 @@ from treadle.policies.wrappers.wrapper import Wrapper
 Devices = tuple[Device, ...]
 
 
-def dedicated(
-    inner: Policy,
-    placement: Placement,
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    from_: int = 4,
-) -> "Dedicated":
-    """Jobs of so many devices and more get nodes to themselves."""
-    if from_ < 1:
-        raise InvalidInputError(f"dedicated from must be 1 or more, not {from_}")
-    return Dedicated(inner, placement, from_)
-
-
 class Dedicated(Wrapper):
-    """No other job on the nodes of a large one."""
+    """Jobs of so many devices and more get nodes to themselves."""
 
-    def __init__(self, inner: Policy, placement: Placement, large: int) -> None:
+    def __init__(
+        self,
+        inner: Policy,
+        placement: Placement,
+        belief: PerformanceModel,  # noqa: ARG002
+        *,
+        from_: int = 4,
+    ) -> None:
+        if from_ < 1:
+            raise InvalidInputError(f"dedicated from must be 1 or more, not {from_}")
         super().__init__(inner)
         self._placement = placement
-        self._large = large
+        self._large = from_
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         shown, beside = snapshot, self._beside_large(snapshot)
@@ -102,7 +98,9 @@ class Dedicated(Wrapper):
                 places[wanted.devices] = plan.place(wanted.devices)
             found = None if wanted is None else places[wanted.devices]
             if wanted is not None and found is not None:
-                settled[identity] = _at(found, wanted)
+                # Cores are of a node, and not taken along.
+                same = found == wanted.devices
+                settled[identity] = wanted if same else Allocation(found, wanted.plan, wanted.turn)
             elif held is None:
                 refused.append(identity)
             elif wanted is None or not plan.keep(held.devices):
@@ -155,11 +153,8 @@ class _Plan:
         taken = {
             node for node, uses in self._nodes.items() if any(len(d) >= self._large for d in uses)
         }
-        kept = [device for device in self._free if device.node in taken] if taken else []
-        free = self._free.copy()
-        if kept:
-            free.take(kept)
-        return self._placement.place(free, size)
+        kept = [device for device in self._free if device.node in taken]
+        return self._placement.place(self._free.withholding(kept), size)
 
     def _note(self, devices: Devices) -> None:
         for device in devices:
@@ -178,8 +173,3 @@ def _empty(free: FreeDevices, size: int) -> Devices | None:
         if len(devices) == size:
             return tuple(devices)
     return None
-
-
-def _at(devices: tuple[Device, ...], wanted: Allocation) -> Allocation:
-    """The same on these devices; cores are of a node, and not taken along."""
-    return wanted if devices == wanted.devices else Allocation(devices, wanted.plan, wanted.turn)

@@ -25,43 +25,32 @@ _HOUR_S = 3600.0
 _TOGETHER = Consolidate()  # where a job needs its devices, and where those go that move
 
 
-def defrag(
-    inner: Policy,
-    placement: Placement,  # noqa: ARG001
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    budget: int = 6,
-    cooldown_s: float = 3600.0,
-    small: int = 2,
-) -> "Defrag":
-    """Moves small or elastic jobs to make room on nodes for a job that waits for it.
-
-    budget: moves an hour at most. cooldown_s: how long a job that moved is left alone.
-    small: jobs of up to so many devices are moved; elastic ones whatever their size.
-    """
-    if budget < 0:
-        raise InvalidInputError(f"defrag budget must be 0 or more, not {budget}")
-    if not cooldown_s >= 0:
-        raise InvalidInputError(f"defrag cooldown_s must be 0 or more, not {cooldown_s:g}")
-    return Defrag(inner, budget=budget, cooldown_s=cooldown_s, small=small)
-
-
 class Move(NamedTuple):
     at: float
     job: JobId
 
 
 class Defrag(Remembering):
-    """Makes room for one waiting job at a decision."""
+    """Moves small or elastic jobs to make room on nodes for a job that waits for it.
+
+    budget: moves an hour at most. cooldown_s: how long a job that moved is left alone.
+    small: jobs of up to so many devices are moved; elastic ones whatever their size.
+    """
 
     def __init__(
         self,
         inner: Policy,
+        placement: Placement,  # noqa: ARG002
+        belief: PerformanceModel,  # noqa: ARG002
         *,
-        budget: int,
-        cooldown_s: float,
-        small: int,
+        budget: int = 6,
+        cooldown_s: float = 3600.0,
+        small: int = 2,
     ) -> None:
+        if budget < 0:
+            raise InvalidInputError(f"defrag budget must be 0 or more, not {budget}")
+        if not cooldown_s >= 0:
+            raise InvalidInputError(f"defrag cooldown_s must be 0 or more, not {cooldown_s:g}")
         super().__init__(inner)
         self._budget = budget
         self._cooldown_s = cooldown_s
@@ -159,10 +148,7 @@ def _cleared(
     free: FreeDevices, jobs: Sequence[Job], missing: int, kept: Collection[str]
 ) -> dict[Job, tuple[Device, ...]] | None:
     """Where jobs of a node go to free so many devices of it; None if they find no room."""
-    rest = free.copy()
-    own = [device for device in rest if device.node in kept]
-    if own:
-        rest.take(own)
+    rest = free.withholding([device for device in free if device.node in kept])
     moved: dict[Job, tuple[Device, ...]] = {}
     for job in sorted(jobs, key=lambda job: (-job.size, job.sequence)):
         if missing <= 0:

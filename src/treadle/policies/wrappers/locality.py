@@ -20,23 +20,19 @@ from treadle.policies.wrappers.views import free_after, plain, starts
 from treadle.policies.wrappers.wrapper import Refusing
 
 
-def locality(
-    inner: Policy,
-    placement: Placement,  # noqa: ARG001
-    belief: PerformanceModel,
-    *,
-    share: float = 0.1,
-) -> "Locality":
-    """A job waits for as few nodes as it needs, up to a share of its predicted run time."""
-    if not 0 <= share < inf:
-        raise InvalidInputError(f"locality share must be 0 or more, not {share:g}")
-    return Locality(inner, belief, share)
-
-
 class Locality(Refusing):
-    """Patience in proportion to the run time."""
+    """A job waits for as few nodes as it needs, up to a share of its predicted run time."""
 
-    def __init__(self, inner: Policy, belief: PerformanceModel, share: float) -> None:
+    def __init__(
+        self,
+        inner: Policy,
+        placement: Placement,  # noqa: ARG002
+        belief: PerformanceModel,
+        *,
+        share: float = 0.1,
+    ) -> None:
+        if not 0 <= share < inf:
+            raise InvalidInputError(f"locality share must be 0 or more, not {share:g}")
         super().__init__(inner)
         self._belief = belief
         self._share = share

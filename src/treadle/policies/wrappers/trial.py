@@ -23,34 +23,30 @@ from treadle.policies.wrappers.views import letting_go, plain
 from treadle.policies.wrappers.wrapper import Note, Remembering
 
 
-def try_small(
-    inner: Policy,
-    placement: Placement,  # noqa: ARG001
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    devices: int = 2,
-    seconds: float = 300.0,
-) -> "TrySmall":
+class TrySmall(Remembering):
     """A job of several devices runs its first minutes on one.
 
     devices: trials at the same time. seconds: how long a trial takes.
     """
-    if devices < 1:
-        raise InvalidInputError(f"try-small devices must be 1 or more, not {devices}")
-    if not 0 < seconds < inf:
-        raise InvalidInputError(f"try-small seconds must be above 0, not {seconds:g}")
-    return TrySmall(inner, pool=devices, trial_s=seconds)
 
-
-class TrySmall(Remembering):
-    """Trials first, then whatever the inner policy decides for those that passed."""
-
-    def __init__(self, inner: Policy, *, pool: int, trial_s: float) -> None:
+    def __init__(
+        self,
+        inner: Policy,
+        placement: Placement,  # noqa: ARG002
+        belief: PerformanceModel,  # noqa: ARG002
+        *,
+        devices: int = 2,
+        seconds: float = 300.0,
+    ) -> None:
+        if devices < 1:
+            raise InvalidInputError(f"try-small devices must be 1 or more, not {devices}")
+        if not 0 < seconds < inf:
+            raise InvalidInputError(f"try-small seconds must be above 0, not {seconds:g}")
         super().__init__(inner)
         self.in_order = False  # A job that joins may be tried at once.
         self.resizes = True  # After its trial a job gets all that it asked for.
-        self._pool = pool
-        self._trial_s = trial_s
+        self._pool = devices
+        self._trial_s = seconds
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         now = snapshot.now
@@ -71,7 +67,8 @@ class TrySmall(Remembering):
             until = min(until, now + self._trial_s)
         changes = {**{job.id: None for job in over}, **schedule.changes, **begun}
         # Those that are over too, which may be left where they are.
-        tried = [job.id for job in trials if _size(schedule.changes.get(job.id)) != 1]
+        given = {i for i, new in schedule.changes.items() if new is not None and new.size == 1}
+        tried = {job.id for job in trials} - given
         memory = Note(frozenset((*tried, *begun)), schedule.memory)
         return Schedule(changes, min(until, schedule.valid_until), memory)
 
@@ -111,10 +108,6 @@ class TrySmall(Remembering):
             free.take(devices)
             begun[job.id] = Allocation(devices)
         return begun
-
-
-def _size(allocation: Allocation | None) -> int:
-    return 0 if allocation is None else allocation.size
 
 
 def _untried(job: Job) -> bool:

@@ -104,11 +104,6 @@ class Remembering(Wrapper):
         return snapshot.memory.own if isinstance(snapshot.memory, Note) else None
 
 
-def keeps_order(policy: Policy) -> bool:
-    """Whether the policy inside all wrappers lets no job overtake."""
-    return innermost(policy).in_order
-
-
 def innermost(policy: Policy) -> Policy:
     """The policy itself, without wrappers."""
     while isinstance(policy, Wrapper):
