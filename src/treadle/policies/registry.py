@@ -48,8 +48,8 @@ BUILT_IN: Mapping[str, str] = {
     "afs": "treadle.policies.afs.afs:Afs",
     "afs-p": "treadle.policies.afs.blind:AfsBlind",
     "antman": "treadle.policies.simple.antman:antman",
-    "muri-s": "treadle.policies.muri.muri:muri_s",
-    "muri-l": "treadle.policies.muri.muri:muri_l",
+    "muri-s": "treadle.policies.muri.muri:Muri",
+    "muri-l": "treadle.policies.muri.muri:MuriL",
     "rubick": "treadle.policies.rubick.rubick:rubick",
     "rubick-e": "treadle.policies.rubick.rubick:rubick_e",
     "rubick-r": "treadle.policies.rubick.rubick:rubick_r",
@@ -57,8 +57,8 @@ BUILT_IN: Mapping[str, str] = {
     "sia": "treadle.policies.simple.sia:sia",
     "synergy": "treadle.policies.simple.synergy:synergy",
     "philly": "treadle.policies.simple.philly:philly",
-    "weave": "treadle.policies.weave.weave:weave",
-    "weave-l": "treadle.policies.weave.weave:weave_l",
+    "weave": "treadle.policies.weave.weave:Weave",
+    "weave-l": "treadle.policies.weave.weave:WeaveL",
 }
 
 # Policies that never use how long a job is or how much of it is left. A third party's factory says

@@ -10,7 +10,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import Effects, ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
-from treadle.policies.weave.racks import WithinRacks
+from treadle.policies.weave.places import WithinRacks
 
 CLUSTER = Cluster(tuple(Node(f"{rack}{n}", 2, rack=rack) for rack in "ab" for n in range(3)))
 

@@ -11,13 +11,14 @@ at "shorter" and gives the same answer every time.
 
 from collections.abc import Callable, Sequence
 from math import inf
+from typing import NamedTuple
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.waiting_by_kind import Waiting
-from treadle.policies.afs.afs import Climbing, Ladder
+from treadle.policies.afs.afs import Climbing
 from treadle.policies.base.in_turn import InTurn
 from treadle.policies.base.placement import Placement
 
@@ -89,58 +90,43 @@ class AfsBlind(Climbing):
 
     def _grow(self, runs: Sequence[Job], sizes: dict[JobId, int], left: int, now: float) -> None:
         """Hand the rest out, each device to the winner of a scan."""
-        candidates = [_Candidate(job, self._ladders.of(job), job.service_at(now)) for job in runs]
-        candidates = [one for one in candidates if one.can_climb]
-        while left and candidates:
-            champion = candidates[0]
-            for other in candidates[1:]:
-                if other.beats(champion):
-                    champion = other
-            if champion.step <= left:
-                left -= champion.step
-                champion.climb()
-                sizes[champion.identity] = champion.size
-                if champion.can_climb:
-                    continue
-            candidates.remove(champion)
+        steps = [step for job in runs for step in self._steps_from(job, 0, now)]
+        while left and steps:
+            place = 0
+            for other, step in enumerate(steps):
+                if step.beats(steps[place]):
+                    place = other
+            best, after = steps[place], list[_Step]()
+            if best.devices <= left:
+                left -= best.devices
+                sizes[best.job.id] = best.size
+                after = self._steps_from(best.job, best.rung + 1, now)
+            steps[place : place + 1] = after
+
+    def _steps_from(self, job: Job, rung: int, now: float) -> list["_Step"]:
+        """The next step of a job up its ladder, if there is one."""
+        ladder = self._ladders.of(job)
+        if rung + 1 >= len(ladder.sizes):
+            return []
+        gains = ladder.gain_if_shorter[rung], ladder.gain_if_longer[rung]
+        size = ladder.sizes[rung + 1]
+        return [_Step(job, rung, size, size - ladder.sizes[rung], *gains, job.service_at(now))]
 
 
-class _Candidate:
-    """A job on its ladder, with the gains of its next step."""
+class _Step(NamedTuple):
+    """A step of a job on its ladder, and what it gains in each role."""
 
-    __slots__ = ("_ladder", "_rung", "_service_s", "identity", "longer", "shorter")
+    job: Job
+    rung: int  # from which
+    size: int  # after it
+    devices: int  # that it takes
+    shorter: float
+    longer: float
+    service_s: float
 
-    def __init__(self, job: Job, ladder: Ladder, service_s: float) -> None:
-        self.identity = job.id
-        self._ladder = ladder
-        self._service_s = service_s
-        self._rung = 0
-        self._gains()
-
-    @property
-    def can_climb(self) -> bool:
-        return self._rung + 1 < len(self._ladder.sizes)
-
-    @property
-    def size(self) -> int:
-        return self._ladder.sizes[self._rung]
-
-    @property
-    def step(self) -> int:
-        return self._ladder.sizes[self._rung + 1] - self.size
-
-    def climb(self) -> None:
-        self._rung += 1
-        self._gains()
-
-    def beats(self, champion: "_Candidate") -> bool:
+    def beats(self, champion: "_Step") -> bool:
         if self.longer >= champion.shorter:
             return True
         if champion.longer >= self.shorter:
             return False
-        return self._service_s < champion._service_s
-
-    def _gains(self) -> None:
-        if self.can_climb:
-            self.shorter = self._ladder.gain_if_shorter[self._rung]
-            self.longer = self._ladder.gain_if_longer[self._rung]
+        return self.service_s < champion.service_s

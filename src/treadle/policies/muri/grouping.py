@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
-from treadle.policies.muri.matching import Solved, Weights, pair_counts
+from treadle.policies.muri.matching import Solved, Weights, pair_counts, weights_of
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers
@@ -140,21 +140,13 @@ class Grouping:
     def _best(self, counts: Mapping[_Kind, int], examples: Mapping[_Kind, Group]) -> _Wanted:
         kinds = tuple(counts)
         if kinds not in self._tables:
-            self._tables[kinds] = (self._table(kinds, examples), {})
+            table = weights_of(kinds, lambda one, other: self._weight(one, other, examples))
+            self._tables[kinds] = (table, {})
         wanted: _Wanted = {}
         for (one, other), count in pair_counts(list(counts.values()), *self._tables[kinds]).items():
             wanted.setdefault(kinds[one], {})[kinds[other]] = count
             wanted.setdefault(kinds[other], {})[kinds[one]] = count
         return wanted
-
-    def _table(self, kinds: Sequence[_Kind], examples: Mapping[_Kind, Group]) -> Weights:
-        """The weight of every two kinds; it is the same both ways."""
-        table = [[0] * len(kinds) for _ in kinds]
-        for place, one in enumerate(kinds):
-            for column in range(place, len(kinds)):
-                weight = self._weight(one, kinds[column], examples)
-                table[place][column] = table[column][place] = weight
-        return table
 
     def _weight(self, one: _Kind, other: _Kind, examples: Mapping[_Kind, Group]) -> int:
         """How well two groups would use their devices together; 0 if they are too many."""
@@ -232,7 +224,9 @@ def _housemates(
         others = at_home.setdefault(home, [])
         for other in others:
             if wanted.get(kinds[index], {}).get(kinds[other]):
-                _pair(index, other, kinds, wanted, partner)
+                partner[index], partner[other] = other, index
+                for a, b in {(kinds[index], kinds[other]), (kinds[other], kinds[index])}:
+                    wanted[a][b] -= 1
                 others.remove(other)
                 break
         else:
@@ -252,13 +246,3 @@ def _add_partners(kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, in
                 for _ in range(count):
                     index, found = waiting[one].popleft(), waiting[other].popleft()
                     partner[index], partner[found] = found, index
-
-
-def _pair(
-    one: int, other: int, kinds: Sequence[_Kind], wanted: _Wanted, partner: dict[int, int]
-) -> None:
-    partner[one], partner[other] = other, one
-    for a, b in {(kinds[one], kinds[other]), (kinds[other], kinds[one])}:
-        wanted[a][b] -= 1
-        if not wanted[a][b]:
-            del wanted[a][b]

@@ -6,9 +6,12 @@ two pairs of each sort apart, match those and what was left over exactly, and ag
 gained. The best answer for the whole lies within a few pairs of twice the best for the half.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import rustworkx
+
+_Kind = TypeVar("_Kind")
 
 # Weight of a pair, by two kinds, in whole numbers; 0 where they must not be paired.
 Weights = Sequence[Sequence[int]]
@@ -18,6 +21,15 @@ Solved = dict[tuple[int, ...], Pairs]  # by how many there are of each kind
 _AT_ONCE = 24  # so many are matched exactly without more ado
 _SOLVED_MAX = 10_000
 _TAKEN_APART = 2  # pairs of each sort; with one, one random case in six misses the optimum
+
+
+def weights_of(kinds: Sequence[_Kind], weight: Callable[[_Kind, _Kind], int]) -> Weights:
+    """The weight of every two kinds; it is the same both ways."""
+    table = [[0] * len(kinds) for _ in kinds]
+    for place, one in enumerate(kinds):
+        for column in range(place, len(kinds)):
+            table[place][column] = table[column][place] = weight(one, kinds[column])
+    return table
 
 
 def pair_counts(counts: Sequence[int], weights: Weights, solved: Solved | None = None) -> Pairs:

@@ -10,7 +10,7 @@
 When a member ends the policy is asked again, so a group never runs with a hole.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 from treadle.core.allocation import Allocation
@@ -21,6 +21,7 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Fit, Placement
 from treadle.policies.base.turns import add_in_turns
 from treadle.policies.muri.grouping import Group, Grouping
@@ -38,23 +39,46 @@ class Orderable(Protocol):
 
 
 class Muri(Policy):
-    """Groups that interleave, chosen by rank and by how well they fit together."""
+    """Interleave jobs with different bottlenecks; shortest remaining service first.
+
+    merge: whether jobs of the first or of the last rank share first when devices are scarce.
+    """
 
     shares = True
+    lengths_known = True
 
     def __init__(
         self,
         placement: Placement,
         belief: InterleavingModel,
-        grouping: Grouping,
         *,
-        lengths_known: bool,
-        autopack: bool,
+        group: int = GROUP_MAX,
+        ordering: str = "best",
+        matching: str = "blossom",
+        autopack: bool = True,
+        merge: str = "last",
     ) -> None:
+        if not 1 <= group <= GROUP_MAX:
+            raise InvalidInputError(f"muri group must be 1 to {GROUP_MAX} jobs, not {group}")
+        for name, found, one, other in (
+            ("ordering", ordering, "best", "worst"),
+            ("matching", matching, "blossom", "none"),
+            ("merge", merge, "first", "last"),
+        ):
+            if found not in {one, other}:
+                raise InvalidInputError(f"muri {name} is {one} or {other}, not {found!r}")
+        if ordering == "worst" and not isinstance(belief, Orderable):
+            raise InvalidInputError(
+                "muri ordering=worst needs sharing in which order matters, such as "
+                "--sharing staggered"
+            )
         self._placement, self.place = placement, placement.place
-        self._belief = belief.ordered("best") if isinstance(belief, Orderable) else belief
-        self._grouping = grouping
-        self._lengths_known = lengths_known
+        self._belief, model = belief, belief
+        if isinstance(belief, Orderable):
+            self._belief, model = belief.ordered("best"), belief.ordered(ordering)
+        self._grouping = Grouping(
+            model, largest=group, matching=matching == "blossom", last_first=merge == "last"
+        )
         self._autopack = autopack
         self._fit = Fit(placement)
 
@@ -92,7 +116,7 @@ class Muri(Policy):
         return [(entry[0], entry[4]) for entry in ranked]
 
     def _value(self, job: Job, now: float) -> float:
-        if not self._lengths_known:
+        if not self.lengths_known:
             return job.service_at(now)
         spec, asked = job.spec, job.spec.asked
         if spec.estimate_s and not job.starts:
@@ -182,50 +206,10 @@ def _claim_held(
     return None
 
 
-def _factory(about: str, *, lengths_known: bool) -> Callable[..., Muri]:
-    """What the registry asks of a policy; muri-s and muri-l have the same parameters."""
-
-    def make(
-        placement: Placement,
-        belief: InterleavingModel,
-        *,
-        group: int = 4,
-        ordering: str = "best",
-        matching: str = "blossom",
-        autopack: bool = True,
-        merge: str = "last",
-    ) -> Muri:
-        grouping = _grouping(belief, group, ordering, matching, merge)
-        return Muri(placement, belief, grouping, lengths_known=lengths_known, autopack=autopack)
-
-    make.__doc__ = f"""Interleave jobs with different bottlenecks; {about} first.
+class MuriL(Muri):
+    """Interleave jobs with different bottlenecks; least attained service first.
 
     merge: whether jobs of the first or of the last rank share first when devices are scarce.
     """
-    return make
 
-
-def _grouping(
-    belief: InterleavingModel, group: int, ordering: str, matching: str, merge: str
-) -> Grouping:
-    if not 1 <= group <= 4:
-        raise InvalidInputError(f"muri group must be 1 to 4 jobs, not {group}")
-    if ordering not in {"best", "worst"}:
-        raise InvalidInputError(f"muri ordering is best or worst, not {ordering!r}")
-    if matching not in {"blossom", "none"}:
-        raise InvalidInputError(f"muri matching is blossom or none, not {matching!r}")
-    if merge not in {"first", "last"}:
-        raise InvalidInputError(f"muri merge is first or last, not {merge!r}")
-    if isinstance(belief, Orderable):
-        belief = belief.ordered(ordering)
-    elif ordering == "worst":
-        raise InvalidInputError(
-            "muri ordering=worst needs sharing in which order matters, such as --sharing staggered"
-        )
-    return Grouping(
-        belief, largest=group, matching=matching == "blossom", last_first=merge == "last"
-    )
-
-
-muri_s = _factory("shortest remaining service", lengths_known=True)
-muri_l = _factory("least attained service", lengths_known=False)
+    lengths_known = False

@@ -1,41 +1,43 @@
 """weave on a cluster with two kinds of devices, GPUs and CPU slots.
 
-Each job is first given a kind. Then each kind is a cluster of its own, on which jobs have the
-speeds of that kind and the decision is the usual one. Where GPUs are too few, those jobs go to
-slots that lose least worth by it for each GPU. A job that runs and is given the other kind moves;
-the restart that this costs is counted.
+A model tells CPU slots from all other devices (models/workers.py). Each job is first given a kind.
+Then each kind is a cluster of its own, on which jobs have the speeds of that kind and the decision
+is the usual one. Where GPUs are too few, those jobs go to slots that lose least worth by it for
+each GPU. A job that runs and is given the other kind moves; the restart that this costs is counted.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import CPU, Cluster
+from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.core.ranking import Ranker, Ranking
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.models.workers import is_cpu_only
-from treadle.policies.base import costs
-from treadle.policies.base.placement import Placement
+from treadle.models.workers import is_cpu_only, takes_slots
+from treadle.policies.base.placement import Count, Placement
 from treadle.policies.weave.curve import Alone, Curve
-from treadle.policies.weave.kinds import Kind, speeds_on, view
+from treadle.policies.weave.places import WithinRacks
 from treadle.policies.weave.worth import worths
+from treadle.policies.wrappers.views import let_go
 
 if TYPE_CHECKING:
     from treadle.policies.weave.weave import Weave
 
-_LOOK = 6.0  # times the devices: so much demand of the queue is weighed
+LOOK = 6.0  # times the devices: so much demand of the queue is weighed
 _FURTHER = 500  # jobs behind those are given a kind, for a kind that few of those have
 _REMEMBERED_MAX = 10_000
 _LEAST = 1e-9
 
 
 class Memory(NamedTuple):
-    """What is carried from one decision to the next."""
+    """What is carried from one decision to the next, by each kind's policy."""
 
-    each: tuple[object, ...]  # of each kind's policy
+    each: tuple[object, ...] = (None, None)
 
 
 class Offer(NamedTuple):
@@ -56,55 +58,41 @@ class _Options(NamedTuple):
     offers: Offers
 
 
-class _Choice(NamedTuple):
-    """The number of the kind that each job is given: of those that hold devices, then of the queue
-    in order, as far as it is looked at."""
-
-    kinds: Mapping[JobId, int]
-    others: Sequence[int]  # jobs that are not looked at, by kind: as many as of those that are
-
-
 class ByKind:
     """One policy for each kind of device of a cluster."""
 
     def __init__(
         self,
-        cluster: Cluster,
-        kinds: Sequence[Kind],
+        kinds: Sequence[Cluster],
         belief: PerformanceModel,
         placement: Placement,
         make: Callable[[Alone], "Weave"],
-        *,
-        restart_s: float,
     ) -> None:
-        self.cluster = cluster
-        self._kinds = kinds
+        self._kinds = kinds  # GPUs, then slots
         self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
         self._each = [make(speed) for speed in self._speeds]
-        self._restart_s = restart_s
         self._known: dict[tuple[int, ...], _Options] = {}  # by the curves' identities
 
     def never_fits(self, spec: JobSpec) -> str | None:
         """Why no kind has room for the job, or None."""
-        reason: str | None = None
-        for kind, policy in zip(self._kinds, self._each, strict=True):
-            if not kind.suits(spec):
-                continue
-            found = policy.never_fits(spec, kind.cluster)
-            if found is None:
-                return None
-            reason = reason or found
-        return reason
+        found = [
+            self._each[number].never_fits(spec, kind)
+            for number, kind in enumerate(self._kinds)
+            if _suits(spec, number)
+        ]
+        return None if None in found or not found else found[0]
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        memory = self._memory(snapshot)
-        choice = self._choice(snapshot, memory)
+        memory = snapshot.memory if isinstance(snapshot.memory, Memory) else Memory()
+        choice, others = self._choice(snapshot, memory)
         targets: dict[JobId, Allocation] = {}
         memories: list[object] = []
         until = inf
         for number, policy in enumerate(self._each):
-            seen = self._view(snapshot, choice, number, memory)
-            schedule = policy.decide(seen, choice.others[number])
+            jobs = (snapshot.jobs[job] for job, one in choice.items() if one == number)
+            own = memory.each[number]
+            seen = _view(snapshot, self._kinds[number], jobs, rank=policy.rank, memory=own)
+            schedule = policy.decide(seen, others[number])
             until = min(until, schedule.valid_until)
             memories.append(schedule.memory)
             for identity, row in seen.jobs.items():
@@ -116,11 +104,13 @@ class ByKind:
 
     # -- kinds ----------------------------------------------------------------------------------
 
-    def _choice(self, snapshot: Snapshot, memory: Memory) -> _Choice:
-        now, none = snapshot.now, [0] * len(self._kinds)
+    def _choice(self, snapshot: Snapshot, memory: Memory) -> tuple[Mapping[JobId, int], list[int]]:
+        """The number of the kind that each job is given: of those that hold devices, then of the
+        queue in order; and how many of each kind are likely among those not looked at."""
+        now = snapshot.now
         jobs, rest = self._looked_at(snapshot)
         if not jobs:
-            return _Choice({}, none)
+            return {}, [0, 0]
         values = [min(one.value(job, now) for one in self._able(job)) for job in jobs]
         order = sorted(range(len(jobs)), key=lambda i: (values[i], jobs[i].sequence))
         pairs = zip(self._each, memory.each, strict=True)
@@ -128,20 +118,18 @@ class ByKind:
         found = worths([values[i] for i in order], len(jobs) + len(rest), power)
         worth = [one for _, one in sorted(zip(order, found, strict=True))]
         offers = [self._offers(job, now) for job in jobs]
-        numbers = split(offers, worth, [kind.cluster.device_count for kind in self._kinds])
+        numbers = split(offers, worth, [kind.device_count for kind in self._kinds])
         kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
-        if not rest:
-            return _Choice(kinds, none)
         for job in rest[:_FURTHER]:  # Ten thousand would take half a second.
             kinds[job.id] = _best(self._options(job.spec).offers)
         unseen = len(jobs) + len(rest) - len(kinds)
         seen = Counter(kinds.values())
-        return _Choice(kinds, [unseen * seen[number] // len(kinds) for number in range(len(none))])
+        return kinds, [unseen * seen[number] // len(kinds) for number in (0, 1)]
 
     def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
         """Jobs that are weighed, and those too far back in the queue for that."""
         jobs, queue = list(snapshot.holding()), list(snapshot.waiting())
-        demand, count = _LOOK * self.cluster.device_count, 0
+        demand, count = LOOK * sum(kind.device_count for kind in self._kinds), 0
         while demand > 0 and count < len(queue):
             demand -= queue[count].spec.sizes[0]
             count += 1
@@ -153,10 +141,10 @@ class ByKind:
         if job.allocation is None:
             return offers
         left = max(min(one.left(job, now) for one in self._able(job)), _LEAST)
-        move_s = costs.restart_s(job.spec, self._restart_s)
+        move_s, nodes = self._each[0].restart_s(job), job.allocation.nodes()
         return {
             number: one
-            if self._kinds[number].part(job.allocation)
+            if not self._kinds[number].names.isdisjoint(nodes)
             else Offer(one.devices, one.each / (1.0 + move_s * one.devices * one.each / left))
             for number, one in offers.items()
         }
@@ -167,10 +155,10 @@ class ByKind:
 
     def _options(self, spec: JobSpec) -> _Options:
         curves = tuple(
-            policy.curves.of(spec, kind.cluster.device_count)
+            policy.curves.of(spec, kind.device_count)
             for kind, policy in zip(self._kinds, self._each, strict=True)
         )
-        key = (is_cpu_only(spec), *(kind.suits(spec) for kind in self._kinds), *map(id, curves))
+        key = (is_cpu_only(spec), _suits(spec, 0), _suits(spec, 1), *map(id, curves))
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _REMEMBERED_MAX:
@@ -182,8 +170,7 @@ class ByKind:
         firsts = {
             number: curve.steps[0].size
             for number, curve in enumerate(curves)
-            if self._kinds[number].suits(spec)
-            and self._speeds[number](spec, curve.steps[0].size) > 0
+            if _suits(spec, number) and self._speeds[number](spec, curve.steps[0].size) > 0
         }
         if not firsts:  # One that runs nowhere now has to be somewhere.
             return _Options(curves, (0,), {0: Offer(spec.sizes[0], _LEAST)})
@@ -201,21 +188,74 @@ class ByKind:
         """Whether the belief does not tell the kinds apart. A job that makes use of a GPU, and does
         not ask for others too, then stays off them: they may be many times slower, and what it is
         seen to do there would be taken for its speed on a GPU."""
-        if is_cpu_only(spec):
-            return False
-        first, *others = (speed(spec, spec.sizes[0]) for speed in self._speeds)
-        return first > 0 and all(first == other for other in others)
+        on_gpus, on_slots = (speed(spec, spec.sizes[0]) for speed in self._speeds)
+        return not is_cpu_only(spec) and on_gpus == on_slots > 0
 
-    def _view(self, snapshot: Snapshot, choice: _Choice, number: int, memory: Memory) -> Snapshot:
-        jobs = (snapshot.jobs[job] for job, one in choice.kinds.items() if one == number)
-        own = memory.each[number]
-        return view(snapshot, self._kinds[number], jobs, rank=self._each[number].rank, memory=own)
 
-    def _memory(self, snapshot: Snapshot) -> Memory:
-        found, count = snapshot.memory, len(self._kinds)
-        if isinstance(found, Memory) and len(found.each) == count:
-            return found
-        return Memory((None,) * count)
+def kinds_of(cluster: Cluster) -> list[Cluster]:
+    """The nodes of each kind of device as a cluster: GPUs first, then CPU slots."""
+    slots = cluster.by_type.get(CPU, frozenset())
+    return [cluster.part(own) for own in (cluster.names - slots, slots) if own]
+
+
+def speeds_on(kind: Cluster, belief: PerformanceModel, placement: Placement) -> Alone:
+    """A job's speed on so many of these devices, placed as well as can be; 0 if there are fewer."""
+    free = FreeDevices.of(kind)
+    placement = WithinRacks(placement, kind)
+    known: dict[int, Allocation | None] = {}
+
+    def alone(spec: JobSpec, size: int) -> float:
+        if size not in known:
+            devices = placement.place(free, size) or Count().place(free, size)
+            known[size] = None if devices is None else Allocation(devices)
+        allocation = known[size]
+        return 0.0 if allocation is None else belief.iterations_per_s(spec, allocation, ())
+
+    return alone
+
+
+def _suits(spec: JobSpec, number: int) -> bool:
+    """Whether a job may use devices of a kind; one whose user named no types may."""
+    if not spec.device_types:
+        return True
+    return takes_slots(spec) if number else not is_cpu_only(spec)
+
+
+def _view(
+    snapshot: Snapshot, kind: Cluster, jobs: Iterable[Job], *, rank: Ranker, memory: object
+) -> Snapshot:
+    """The devices of one kind as a cluster of their own, with these jobs and no others.
+
+    jobs: those that wait in the policy's order. One that holds only devices of other kinds waits
+    from now on, as this kind sees it.
+    """
+    now = snapshot.now
+    rows = {job.id: _seen(job, kind, now) for job in jobs}
+    free = snapshot.free.only(kind.names)
+    tenants = {}
+    for device, turns in snapshot.tenants.items():
+        if device.node in kind.names:
+            stay = {turn: job for turn, job in turns.items() if job in rows}
+            if stay:
+                tenants[device] = stay
+            else:
+                free.give((device,))
+    ranking = Ranking(rank)
+    for row in rows.values():
+        ranking.put(row, now)
+    return Snapshot(now, kind, rows, free, tenants, ranking, memory)
+
+
+def _seen(job: Job, kind: Cluster, now: float) -> Job:
+    held = job.allocation
+    if held is None:
+        return job
+    own = tuple(device for device in held.devices if device.node in kind.names)
+    if len(own) == len(held.devices):
+        return job
+    if own:  # The others are lent to it.
+        return job.settled(now)._replace(allocation=Allocation(own, turn=held.turn))
+    return let_go(job, now)
 
 
 def split(

@@ -9,6 +9,7 @@ preferred to moving.
 
 from collections.abc import Hashable, Mapping, Sequence
 from math import inf
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from treadle.core.company import needed_gib, no_company
@@ -16,7 +17,7 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.companions import Doubting, SharingBelief
-from treadle.policies.muri.matching import Solved, Weights, pair_counts
+from treadle.policies.muri.matching import Solved, pair_counts, weights_of
 
 Kinds = tuple[int, ...]  # of the members of a group, ascending
 _SCALE = 10**6  # the matching takes whole numbers
@@ -109,6 +110,13 @@ class Company:
             self._asked[kinds] = known
         return known
 
+    def _kept(
+        self, kinds: Kinds, members: Sequence[int], jobs: Mapping[int, Member]
+    ) -> Mapping[int, float]:
+        """The same of jobs by position."""
+        known = self._asked.get(kinds)
+        return self.keeps(kinds, [jobs[i].spec for i in members]) if known is None else known
+
     def _together(self, specs: Sequence[JobSpec]) -> Mapping[int, float]:
         if len(specs) == 1:
             return {self.kind(specs[0]): 1.0}
@@ -138,10 +146,7 @@ class Company:
         members = group.members
         if len(members) >= self.largest:
             return 0.0
-        kinds = tuple(sorted(group.kinds + one.kinds))
-        keeps = self._asked.get(kinds)
-        if keeps is None:
-            keeps = self.keeps(kinds, [jobs[i].spec for i in members + one.members])
+        keeps = self._kept(tuple(sorted(group.kinds + one.kinds)), members + one.members, jobs)
         if not keeps:
             return 0.0
         value = one.value * keeps[one.kinds[0]] - group.value - group.moved
@@ -158,9 +163,7 @@ class Company:
         if len(members) > self.largest:
             return None
         kinds = tuple(sorted(one.kinds + other.kinds))
-        keeps = self._asked.get(kinds)
-        if keeps is None:
-            keeps = self.keeps(kinds, [jobs[i].spec for i in members])
+        keeps = self._kept(kinds, members, jobs)
         if not keeps:
             return None
         value = 0.0
@@ -203,15 +206,11 @@ class Company:
             self._pays[kinds] = keeps
         if not keeps:
             return -inf
-        value, homes = 0.0, dict[Hashable, float]()
-        for _, kind, alone, home, cost in jobs:
-            value += alone * keeps[kind]
-            if home is not None:
-                homes[home] = homes.get(home, 0.0) + cost
-        if len(homes) > 1:
-            costs = homes.values()
-            value -= sum(costs) - max(costs)
-        return value
+        value = 0.0
+        for job in jobs:
+            value += job.value * keeps[job.kind]
+        costs = _homes(jobs).values()
+        return value - (sum(costs) - max(costs)) if len(costs) > 1 else value
 
     def fold(
         self, buckets: Mapping[int, list[Group]], jobs: Mapping[int, Member], excess: int
@@ -228,7 +227,7 @@ class Company:
                 for one, other, both in self._matching(groups, jobs)
                 if both.value > max(one.value, other.value)
             ]
-            found.sort(key=_loss)
+            found.sort(key=itemgetter(0))
             gone: set[int] = set()  # by the first member
             new: dict[int, list[Group]] = {}
             for loss, size, one, other, both in found:
@@ -249,12 +248,8 @@ class Company:
         if last is None:
             return 1.0
         loss, size, one, other = last
-        return (
-            loss
-            * size
-            / (one.value + other.value)
-            * (self._sum(one, jobs) + self._sum(other, jobs))
-        )
+        share = loss * size / (one.value + other.value)
+        return share * (self._sum(one, jobs) + self._sum(other, jobs))
 
     def _matching(
         self, groups: Sequence[Group], jobs: Mapping[int, Member]
@@ -272,11 +267,11 @@ class Company:
         key = tuple((one, len(alike[one])) for one in kinds)
         wanted = self._matched.get(key)
         if wanted is None:
-            table = self._table(kinds, alike, jobs)
+            table = weights_of(kinds, lambda a, b: self._weight(alike[a][0], alike[b][0], jobs))
             solved = self._solved.setdefault(tuple(map(tuple, table)), {})
             wanted = self._matched[key] = pair_counts([count for _, count in key], table, solved)
         for row in alike.values():
-            row.sort(key=_value)
+            row.sort(key=attrgetter("value"))
         found = []
         taken: set[int] = set()
         for (a, b), count in sorted(wanted.items()):
@@ -294,36 +289,21 @@ class Company:
                     found.append((one, other, both))
         return found
 
-    def _table(
-        self,
-        kinds: Sequence[Kinds],
-        alike: Mapping[Kinds, Sequence[Group]],
-        jobs: Mapping[int, Member],
-    ) -> Weights:
-        table = [[0] * len(kinds) for _ in kinds]
-        for place, one in enumerate(kinds):
-            for column in range(place, len(kinds)):
-                pair = (one, kinds[column])
-                weight = self._weights.get(pair)
-                if weight is None:
-                    weight = self._weight(alike[one][0], alike[kinds[column]][0], jobs)
-                    self._weights[pair] = weight
-                table[place][column] = table[column][place] = weight
-        return table
-
     def _weight(self, one: Group, other: Group, jobs: Mapping[int, Member]) -> int:
         """The speeds that two groups keep together, relative to alone; 0 if it is not enough."""
-        members = one.members + other.members
+        members, pair = one.members + other.members, (one.kinds, other.kinds)
         if len(members) > self.largest:
             return 0
-        specs = [jobs[i].spec for i in members]
-        keeps = self.keeps(tuple(sorted(one.kinds + other.kinds)), specs)
+        if pair in self._weights:
+            return self._weights[pair]
+        keeps = self._kept(tuple(sorted(one.kinds + other.kinds)), members, jobs)
         total = sum(keeps[kind] for kind in one.kinds + other.kinds) if keeps else 0.0
         apart = max(self._sum(one, jobs), self._sum(other, jobs))
-        return round(_SCALE * total) if total >= self._least * apart else 0
+        self._weights[pair] = round(_SCALE * total) if total >= self._least * apart else 0
+        return self._weights[pair]
 
     def _sum(self, group: Group, jobs: Mapping[int, Member]) -> float:
-        keeps = self.keeps(group.kinds, [jobs[i].spec for i in group.members])
+        keeps = self._kept(group.kinds, group.members, jobs)
         return sum(keeps[kind] for kind in group.kinds)
 
 
@@ -343,11 +323,3 @@ def _homes(members: Sequence[Member]) -> dict[Hashable, float]:
         if job.home is not None:
             homes[job.home] = homes.get(job.home, 0.0) + job.cost
     return homes
-
-
-def _loss(offer: tuple[float, int, Group, Group, Group]) -> float:
-    return offer[0]
-
-
-def _value(group: Group) -> float:
-    return group.value

@@ -85,12 +85,9 @@ def _between(spec: JobSpec, sizes: Sequence[int]) -> list[int]:
 class Curves:
     """The curve of each job as a model believes it; jobs alike share one."""
 
-    def __init__(
-        self, belief: PerformanceModel, alone: Alone | None = None, *, resizes: bool = True
-    ) -> None:
-        """alone: the speed by size, where it is not that of the belief; 0: it does not run.
-        resizes: jobs may have other sizes than they ask for."""
-        self._alone = alone or belief.alone
+    def __init__(self, belief: PerformanceModel, alone: Alone, *, resizes: bool) -> None:
+        """resizes: jobs may have other sizes than they ask for."""
+        self.speed = alone  # iterations a second on so many devices; 0: it does not run there
         self._resizes = resizes
         self._revisable = belief if isinstance(belief, Revisable) else None
         # The profile is kept so that its identity stays its own.
@@ -99,10 +96,6 @@ class Curves:
     def forget(self) -> None:
         """Ask the model again: it rests on something that changed."""
         self._known.clear()
-
-    def speed(self, spec: JobSpec, size: int) -> float:
-        """Iterations a second on so many devices; 0: it does not run there."""
-        return self._alone(spec, size)
 
     def of(self, spec: JobSpec, most: int = 0) -> Curve:
         """The job's curve; most: without larger sizes, for which there is no room; 0: all."""
@@ -126,7 +119,7 @@ class Curves:
             sizes = [size for size in sizes if size <= limit] or sizes[:1]
             between = [size for size in between if size <= limit]
         every = sorted([*sizes, *between])
-        found = curve(every, [self._alone(spec, size) for size in every], unit, between)
+        found = curve(every, [self.speed(spec, size) for size in every], unit, between)
         if found is not None:
             return found
         # A job that is believed to run nowhere is taken at its word for the asked size.

@@ -12,11 +12,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from treadle.core.job import Job, JobSpec
-from treadle.policies.base.costs import resize_s, restart_s
+from treadle.policies.base import costs
 from treadle.policies.weave.company import Company, Group, Kinds, Member
-from treadle.policies.weave.curve import Curves
+from treadle.policies.weave.curve import Curve
 from treadle.policies.weave.improve import Search
-from treadle.policies.weave.levers import Levers
 from treadle.policies.weave.places import Wanted
 from treadle.policies.weave.values import Values
 
@@ -32,12 +31,23 @@ _JOINED_MAX = 64  # kinds of groups that a job may join are looked at
 class Plan(NamedTuple):
     """Groups of jobs with their sizes, for one fold."""
 
-    value: float
     groups: Sequence[tuple[int, Group]]  # with their size
     marginal: float | None  # what the last device that sharing saved has cost; None: none was
     jobs: dict[int, Member]
-    is_full: bool  # no job is left that got nothing
     all_served: bool  # every job has the most that it can use
+
+    @property
+    def value(self) -> float:
+        return sum([group.value for _, group in self.groups])
+
+    @property
+    def devices(self) -> int:
+        return sum([size for size, _ in self.groups])
+
+    @property
+    def served(self) -> set[int]:
+        """The jobs that get devices."""
+        return {i for _, group in self.groups for i in group.members}
 
 
 class Decision:
@@ -46,43 +56,37 @@ class Decision:
     def __init__(
         self,
         company: Company,
-        levers: Levers,
         jobs: Sequence[Job],
         worth: Sequence[float],
         left: Sequence[float],
-        curves: Curves,
-        most: int,
+        curves: Sequence[Curve],
+        restart_s: float,
     ) -> None:
+        """restart_s: what a restart takes, where it was not measured."""
+        self.jobs = jobs
         self._company = company
-        self._levers = levers
-        self._jobs = jobs
         self._worth = worth
         self._left = left
-        self._curves = [curves.of(job.spec, most) for job in jobs]
+        self._curves = curves
+        self._restart_s = restart_s
+        self._usable = [tuple(curve.rates) for curve in curves]
         self._held = [job.size for job in jobs]
         self._costs, self._resizes = (
             [self._cost(i, each) if held else 0.0 for i, held in enumerate(self._held)]
-            for each in (restart_s, resize_s)
+            for each in (costs.restart_s, costs.resize_s)
         )
         self._stops = [(i, self.stop_cost(i)) for i, held in enumerate(self._held) if held]
         self._members: dict[tuple[int, int], Member] = {}
-        self._singles: dict[tuple[int, int], Group] = {}
         self._values = Values(company, self)  # of groups that were looked at
-
-    @cached_property
-    def _steps(self) -> list[tuple[float, int, int]]:
-        return self._in_order()
 
     def carried_on(self, supply: int) -> Plan:
         """What runs now goes on, and jobs without devices and free devices are seen to."""
-        plan = self._as_it_is()
-        if not plan.is_full:
-            plan = self._complete(plan, supply)
-        free = supply - sum([size for size, _ in plan.groups])
+        plan = self._complete(self._as_it_is(), supply)
+        free = supply - plan.devices
         if free:
             search = Search(self._company, self, plan.groups, (), free, self._values)
             if search.grow():
-                plan = self._with(plan, search)
+                plan = plan._replace(groups=search.groups())
         return plan
 
     def best(self, supply: int, last: int) -> tuple[int, Plan]:
@@ -104,7 +108,7 @@ class Decision:
         """The best fold and its plan, without regard to what runs; and whether every job has the
         most that it can use without company."""
         plans: dict[int, Plan] = {}
-        for fold, times in enumerate(FOLDS if self._levers.group > 1 else FOLDS[:1]):
+        for fold, times in enumerate(FOLDS if self._company.largest > 1 else FOLDS[:1]):
             plans[fold] = self._plan(times, supply)
             if plans[fold].all_served:
                 break  # More devices would serve no job better.
@@ -114,53 +118,43 @@ class Decision:
 
         promising = sorted(plans, key=lambda fold: (-value(fold), fold))[:_COMPLETED]
         for fold in promising:
-            if not plans[fold].is_full:
-                plans[fold] = self._complete(plans[fold], supply)
+            plans[fold] = self._complete(plans[fold], supply)
         best = max(promising, key=lambda fold: (value(fold), -fold))
         return best, plans[best], plans[0].all_served
 
     def _as_it_is(self) -> Plan:
         """The groups that there are, of jobs that still run."""
         by_devices: dict[Hashable, list[int]] = {}
-        for i, job in enumerate(self._jobs):
+        for i, job in enumerate(self.jobs):
             if job.allocation is not None and job.size in self._curves[i].rates:
                 by_devices.setdefault(job.allocation.devices, []).append(i)
         rows: list[tuple[int, Group]] = []
         jobs: dict[int, Member] = {}
         for members in by_devices.values():
-            size = self._jobs[members[0]].size
+            size = self.jobs[members[0]].size
             here = {i: self._member(i, size) for i in members}
             group = self._company.together(tuple(members), here)
             if group is not None:
                 rows.append((size, group))
                 jobs |= here
-        value = sum([group.value for _, group in rows])
-        return Plan(value, rows, None, jobs, len(jobs) == len(self._jobs), all_served=False)
+        return Plan(rows, None, jobs, all_served=False)
 
     def _improved(self, plan: Plan, supply: int, *, afresh: bool = True) -> Plan:
         """Better by small changes."""
-        served = {i for _, group in plan.groups for i in group.members}
-        waiting = [i for i in range(len(self._jobs)) if i not in served][:_WAITING_MAX]
-        free = supply - sum([size for size, _ in plan.groups])
+        served, free = plan.served, supply - plan.devices
+        waiting = [i for i in range(len(self.jobs)) if i not in served][:_WAITING_MAX]
         search = Search(self._company, self, plan.groups, waiting, free, self._values)
-        return self._with(plan, search) if search.run(afresh=afresh) else plan
-
-    def _with(self, plan: Plan, search: Search) -> Plan:
-        """The plan with the groups that a search has found."""
-        rows = search.groups()
-        is_full = sum([len(group.members) for _, group in rows]) == len(self._jobs)
-        value = sum([group.value for _, group in rows])
-        return plan._replace(value=value, groups=rows, is_full=is_full)
+        return plan._replace(groups=search.groups()) if search.run(afresh=afresh) else plan
 
     def _net(self, plan: Plan) -> float:
         """What a plan is worth, less what it costs to stop jobs that run and get nothing in it."""
-        served = {i for _, group in plan.groups for i in group.members}
+        served = plan.served
         return plan.value - sum([cost for i, cost in self._stops if i not in served])
 
     # -- what the search asks -------------------------------------------------------------------
 
     def sizes(self, job: int) -> Sequence[int]:
-        return list(self._curves[job].rates)
+        return self._usable[job]
 
     def member(self, job: int, size: int) -> Member | None:
         return self._member(job, size) if size in self._curves[job].rates else None
@@ -176,24 +170,21 @@ class Decision:
             for i in group.members[1:]:
                 offers &= self._curves[i].rates.keys()
             smaller = sorted((one for one in offers if one <= size), reverse=True)
-            members = [self._jobs[i] for i in group.members]
+            members = [self.jobs[i] for i in group.members]
             found.append(Wanted(size, members, smaller, group.value, group.cost))
         return found
-
-    @property
-    def count(self) -> int:
-        return len(self._jobs)
 
     # -- plans ----------------------------------------------------------------------------------
 
     def each_alone(self) -> Iterator[Wanted]:
         """Every job in order, alone at its least: groups without a place leave gaps."""
-        for job, curve in zip(self._jobs, self._curves, strict=True):
+        for job, curve in zip(self.jobs, self._curves, strict=True):
             first = curve.steps[0].size
             sizes = [size for size in curve.rates if size <= first]
             yield Wanted(first, (job,), sizes[::-1])
 
-    def _in_order(self) -> list[tuple[float, int, int]]:
+    @cached_property
+    def _steps(self) -> list[tuple[float, int, int]]:
         """Every step of every job, the most valuable for each device first. A job is not shrunk
         for a little, and does not grow for a little."""
         steps = []
@@ -232,7 +223,7 @@ class Decision:
         buckets: dict[int, list[Group]] = {}
         excess = -supply
         rungs = self._sizes(int(fold * supply))
-        all_served = len(rungs) == len(self._jobs) and all(
+        all_served = len(rungs) == len(self.jobs) and all(
             rung == len(self._curves[i].steps) - 1 for i, rung in rungs.items()
         )
         for i, rung in rungs.items():
@@ -246,17 +237,16 @@ class Decision:
         rows = [(size, group) for size, groups in buckets.items() for group in groups]
         if excess > 0:
             rows = self._packed(rows, supply)
-        value = sum([group.value for _, group in rows])
-        is_full = len(rungs) == len(self._jobs) and excess <= 0
-        return Plan(value, rows, marginal, jobs, is_full, all_served)
+        return Plan(rows, marginal, jobs, all_served)
 
     def _complete(self, plan: Plan, supply: int) -> Plan:
         """Jobs that got nothing take what is left, in order, or join a group to which it pays."""
+        served, left = plan.served, supply - plan.devices
+        if len(served) == len(self.jobs):
+            return plan
         rows, jobs = list(plan.groups), plan.jobs
-        left = supply - sum([size for size, _ in rows])
-        served = {i for _, group in rows for i in group.members}
         open_to = _Open(rows, self._company.largest)
-        for i in range(len(self._jobs)):
+        for i in range(len(self.jobs)):
             if i in served:
                 continue
             if not left and not open_to.sizes:
@@ -269,7 +259,7 @@ class Decision:
             elif size in open_to.sizes:
                 jobs[i] = self._member(i, size)
                 open_to.join(size, self._alone(i, size), self._company, jobs)
-        return plan._replace(value=sum([group.value for _, group in rows]), groups=rows)
+        return plan._replace(groups=rows)
 
     def _packed(self, rows: Sequence[tuple[int, Group]], devices: int) -> list[tuple[int, Group]]:
         """What fits: the most valuable for each device first."""
@@ -283,13 +273,11 @@ class Decision:
     def power(self, plan: Plan) -> float:
         """What one more device would bring, over what a device brings on average."""
         rows, marginal = plan.groups, plan.marginal
-        devices = sum([size for size, _ in rows])
         rate = sum(self._done(size, group) for size, group in rows)
         if marginal is None:
             left = [self._next_gain(size, group.members[0]) for size, group in rows]
-            served = sum([len(group.members) for _, group in rows])
-            marginal = 1.0 if served < len(self._jobs) else max(left, default=0.0)
-        return min(max(marginal * devices / rate, 0.0), 1.0) if rate else 1.0
+            marginal = 1.0 if len(plan.served) < len(self.jobs) else max(left, default=0.0)
+        return min(max(marginal * plan.devices / rate, 0.0), 1.0) if rate else 1.0
 
     def _next_gain(self, size: int, i: int) -> float:
         for step in self._curves[i].steps:
@@ -298,24 +286,22 @@ class Decision:
         return 0.0
 
     def _done(self, size: int, group: Group) -> float:
-        if len(group.members) == 1:
-            return self._curves[group.members[0]].rates[size]
-        keeps = self._company.keeps(group.kinds, [self._jobs[i].spec for i in group.members])
+        keeps = self._company.keeps(group.kinds, [self.jobs[i].spec for i in group.members])
         return sum(
-            self._curves[i].rates[size] * keeps[self._company.kind(self._jobs[i].spec)]
+            self._curves[i].rates[size] * keeps[self._company.kind(self.jobs[i].spec)]
             for i in group.members
         )
 
     def _cost(self, i: int, of: Callable[[JobSpec, float], float]) -> float:
         """What a change costs a job that runs, as a share of the work that it would do until it
         ends."""
-        cost_s = of(self._jobs[i].spec, self._levers.restart_s)
+        cost_s = of(self.jobs[i].spec, self._restart_s)
         return min(cost_s / max(self._left[i] / self._held[i], 1e-9), 1.0)
 
     def _member(self, i: int, size: int) -> Member:
         known = self._members.get((i, size))
         if known is None:
-            job = self._jobs[i]
+            job = self.jobs[i]
             held = job.allocation
             home = held.devices[0] if held is not None and len(held.devices) == size else None
             value = self._worth[i] * self._curves[i].rates[size]
@@ -327,10 +313,7 @@ class Decision:
         return known
 
     def _alone(self, i: int, size: int) -> Group:
-        known = self._singles.get((i, size))
-        if known is None:
-            known = self._singles[i, size] = self._company.alone(i, self._member(i, size))
-        return known
+        return self._company.alone(i, self._member(i, size))
 
 
 def _by_value(row: tuple[int, Group]) -> tuple[float, tuple[int, ...]]:

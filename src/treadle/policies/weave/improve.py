@@ -55,7 +55,7 @@ class Search:
         self._jobs = jobs
         self._values = values or Values(company, jobs)
         self._values_max = self._values.count + _VALUES_MAX
-        self._sizes: dict[int, Sequence[int]] = {}
+        self._sizes_of = jobs.sizes
         self._given = {mask_of(group.members): group for _, group in groups}
         self._claimed: list[tuple[int, Mask]] = []  # values that are not the company's
         for size, group in groups:
@@ -107,12 +107,6 @@ class Search:
 
     def _row(self, size: int, mask: Mask) -> _Row:
         return _Row(size, members_of(mask), mask, self._values.of(size, mask))
-
-    def _sizes_of(self, job: int) -> Sequence[int]:
-        known = self._sizes.get(job)
-        if known is None:
-            known = self._sizes[job] = self._jobs.sizes(job)
-        return known
 
     def _total(self) -> float:
         return sum([row.value for row in self._rows])

@@ -4,13 +4,42 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import kept
 from treadle.policies.base.turns import add_in_turns
+
+
+class WithinRacks(Placement):
+    """Another placement, but not across racks if one of them has room on as few nodes.
+
+    The rack with the fewest free devices is taken, so that others stay free for larger jobs.
+    """
+
+    def __init__(self, inner: Placement, cluster: Cluster) -> None:
+        self._inner = inner
+        self._rack = cluster.rack_of()
+        self._nodes: dict[str, set[str]] = {}
+        for node, rack in self._rack.items():
+            self._nodes.setdefault(rack, set()).add(node)
+        self.several = len(self._nodes) > 1
+
+    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
+        found = self._inner.place(free, size)
+        if found is None or not self.several:
+            return found
+        nodes = {device.node for device in found}
+        if len({self._rack.get(node) for node in nodes}) == 1:
+            return found
+        racks = (free.only(rack) for rack in self._nodes.values())
+        for rack in sorted((one for one in racks if one.total >= size), key=lambda one: one.total):
+            inside = self._inner.place(rack, size)
+            if inside is not None and len({device.node for device in inside}) <= len(nodes):
+                return inside
+        return found
 
 
 class Wanted(NamedTuple):
@@ -21,21 +50,6 @@ class Wanted(NamedTuple):
     offers: Sequence[int]  # sizes that all its members can use, this one first, descending
     value: float = 0.0
     cost: float = 0.0  # of being moved from where most of it is
-
-
-class Room:
-    """Which sizes would find a place on these devices."""
-
-    def __init__(self, free: FreeDevices, placement: Placement) -> None:
-        self._free = free
-        self._placement = placement
-        self._known: dict[int, bool] = {}
-
-    def fits(self, size: int) -> bool:
-        known = self._known.get(size)
-        if known is None:
-            known = self._known[size] = self._placement.place(self._free, size) is not None
-        return known
 
 
 _Places = dict[int, tuple[Device, ...]]  # by a group's place in the list
@@ -50,9 +64,9 @@ def place(
     Groups stay where they are, unless others would be left without a place that are worth more
     than the moves cost.
     """
-    places, free = _stay(snapshot, placement, groups)
+    places, free = _placed(snapshot, placement, groups, stay=True)
     if len(places) < len(groups):
-        anew, free_anew = _largest_first(snapshot, placement, groups)
+        anew, free_anew = _placed(snapshot, placement, groups, stay=False)
         if _worth(groups, anew) > _worth(groups, places):
             places, free = anew, free_anew
     allocations: dict[JobId, Allocation] = {}
@@ -62,49 +76,30 @@ def place(
         if not free.total:
             break
         if group.offers[-1] <= free.total and group.members[0].id not in allocations:
-            found = settle(free, placement, group)
+            found = _claim_held(free, group) or _take(free, placement, group)
             if found is not None:
                 add_in_turns(allocations, group.members, found)
     return allocations
 
 
-def _stay(
-    snapshot: Snapshot, placement: Placement, groups: Sequence[Wanted]
+def _placed(
+    snapshot: Snapshot, placement: Placement, groups: Sequence[Wanted], *, stay: bool
 ) -> tuple[_Places, FreeDevices]:
-    """Those first that can stay, then the larger ones."""
+    """The larger ones first, each where it is if that is still free. stay: before those, every
+    group that can stay where it is."""
     free = snapshot.emptied()
     places: _Places = {}
-    homeless: list[int] = []
-    for index, group in enumerate(groups):
+    for index, group in enumerate(groups if stay else ()):
         devices = _claim_held(free, group)
-        if devices is None:
-            homeless.append(index)
-        else:
-            places[index] = devices
-    homeless.sort(key=lambda index: -groups[index].size)
-    for index in homeless:
-        devices = _take(free, placement, groups[index])
         if devices is not None:
             places[index] = devices
-    return places, free
-
-
-def _largest_first(
-    snapshot: Snapshot, placement: Placement, groups: Sequence[Wanted]
-) -> tuple[_Places, FreeDevices]:
-    """The larger ones first, each where it is if that is still free."""
-    free = snapshot.emptied()
-    places: _Places = {}
     for index in sorted(range(len(groups)), key=lambda index: -groups[index].size):
-        devices = settle(free, placement, groups[index])
-        if devices is not None:
-            places[index] = devices
+        if index not in places:
+            devices = None if stay else _claim_held(free, groups[index])
+            devices = devices or _take(free, placement, groups[index])
+            if devices is not None:
+                places[index] = devices
     return places, free
-
-
-def settle(free: FreeDevices, placement: Placement, group: Wanted) -> tuple[Device, ...] | None:
-    """Take devices for a group: where it is, near that, or anywhere."""
-    return _claim_held(free, group) or _take(free, placement, group)
 
 
 def _worth(groups: Sequence[Wanted], places: _Places) -> float:
@@ -126,7 +121,7 @@ def _claim_held(free: FreeDevices, group: Wanted) -> tuple[Device, ...] | None:
     for job in group.members:
         if job.allocation is not None and len(job.allocation.devices) == group.size:
             held[job.allocation.devices] = held.get(job.allocation.devices, 0) + 1
-    for devices in sorted(held, key=lambda one: -held[one]) if len(held) > 1 else held:
+    for devices in sorted(held, key=lambda one: -held[one]):
         if free.claim(devices):
             return devices
     return None
@@ -134,27 +129,12 @@ def _claim_held(free: FreeDevices, group: Wanted) -> tuple[Device, ...] | None:
 
 def _take(free: FreeDevices, placement: Placement, group: Wanted) -> tuple[Device, ...] | None:
     """Take devices near what a member holds, else any, else for a smaller size."""
-    devices = _near(free, group) or _anywhere(free, placement, group.offers)
+    held = (job.allocation.devices for job in group.members if job.allocation is not None)
+    near = (kept(free, devices, group.size) for devices in held)
+    devices = next((mine for mine in near if len(mine) == group.size), None)
+    if devices is None:
+        anywhere = (placement.place(free, size) for size in group.offers)
+        devices = next((found for found in anywhere if found is not None), None)
     if devices is not None:
         free.take(devices)
     return devices
-
-
-def _near(free: FreeDevices, group: Wanted) -> tuple[Device, ...] | None:
-    for job in group.members:
-        if job.allocation is not None:
-            mine = kept(free, job.allocation.devices, group.size)
-            if len(mine) == group.size:
-                return mine
-    return None
-
-
-def _anywhere(
-    free: FreeDevices, placement: Placement, sizes: Sequence[int]
-) -> tuple[Device, ...] | None:
-    """The first of these sizes, which descend, that there is room for."""
-    for size in sizes:
-        devices = placement.place(free, size)
-        if devices is not None:
-            return devices
-    return None

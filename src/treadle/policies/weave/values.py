@@ -52,7 +52,6 @@ class Values:
         self._company = company
         self._jobs = jobs
         self._known: dict[int, dict[Mask, float]] = {}
-        self._members: dict[int, _AtSize] = {}
 
     def at(self, size: int) -> dict[Mask, float]:
         """What is known of groups on so many devices."""
@@ -79,28 +78,10 @@ class Values:
 
     def _ones(self, size: int, mask: Mask) -> list[Member] | None:
         """The jobs of a group at its size; None if one of them cannot run so."""
-        here = self._members.get(size)
-        if here is None:
-            here = self._members[size] = _AtSize(self._jobs, size)
         found = []
-        while mask:
-            lowest = mask & -mask
-            one = here[lowest]
+        for job in members_of(mask):
+            one = self._jobs.member(job, size)
             if one is None:
                 return None
             found.append(one)
-            mask ^= lowest
-        return found
-
-
-class _AtSize(dict[Mask, Member | None]):
-    """Single jobs on so many devices, by their bit."""
-
-    def __init__(self, jobs: Jobs, size: int) -> None:
-        super().__init__()
-        self._jobs = jobs
-        self._size = size
-
-    def __missing__(self, bit: Mask) -> Member | None:
-        found = self[bit] = self._jobs.member(bit.bit_length() - 1, self._size)
         return found

@@ -13,38 +13,37 @@ With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rig
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import smallest_device_gib
+from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
+from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.costs import RESTART_S, restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.anew import MANY, Anew
-from treadle.policies.weave.by_kind import ByKind
+from treadle.policies.weave.by_kind import LOOK, ByKind, kinds_of, speeds_on
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import Alone, Curves
-from treadle.policies.weave.decision import Decision, Plan
-from treadle.policies.weave.kinds import kinds_of, speeds_on, whole
-from treadle.policies.weave.levers import Levers
-from treadle.policies.weave.places import Room, place
+from treadle.policies.weave.decision import Decision
+from treadle.policies.weave.places import WithinRacks, place
 from treadle.policies.weave.plans import Plans
-from treadle.policies.weave.racks import WithinRacks
 from treadle.policies.weave.worth import worths
 
 _NEWER = 1 / 16  # weight of the newest figure in what is carried on
 _SETTLED = 4.0  # restarts: after so long, one counts for little
 _LOOKS = 2  # at that age, and at twice that if one of the next jobs has never run
 _NEXT = 4
-_LOOK = 6.0  # times the devices: so much demand is looked at in the queue
 _QUANTUM_S = 3600.0  # without lengths: where the first class ends, in device-seconds
 _RATIO = 4.0  # of the ends of two classes
 
@@ -58,32 +57,65 @@ class _Memory(NamedTuple):
     anew: Anew = Anew()
 
 
+class Levers(NamedTuple):
+    """What a user may set: what may be decided, and how much is asked of a change."""
+
+    power: float  # the elasticity of work to devices; inf: measured
+    group: int  # most jobs on the same devices
+    least: float  # what company must get done, where one job alone gets 1 done
+    sizes: bool  # jobs may have other sizes than they ask for
+    restart_s: float  # what a restart takes, where it was not measured
+    deadline: float  # what a job gains in worth that has no time to lose
+
+    def check(self, policy: str) -> None:
+        """Raise an error if one means nothing."""
+        wanted = (
+            ("power", "from 0 to 1, or inf: measured", 0 <= self.power <= 1 or self.power == inf),
+            ("group", "1 to 4 jobs", 1 <= self.group <= GROUP_MAX),
+            ("least", "1 or more", self.least >= 1),
+            ("restart_s", "0 or more", self.restart_s >= 0),
+            ("deadline", "0 (off) or more", self.deadline >= 0),
+        )
+        for name, expected, is_right in wanted:
+            if not is_right:
+                found = getattr(self, name)
+                raise InvalidInputError(f"{policy} {name} must be {expected}, not {found:g}")
+
+
 class Weave(Sharing):
-    """One price for a device."""
+    """Sizes, company, order and place by one price for a device; lengths known or believed.
+
+    deadline: what a job gains in worth that has no time to lose; 0 is none.
+    """
 
     shares = True
     knows_slots = True
+    name = "weave"
+    known = True  # lengths
 
     def __init__(
         self,
         placement: Placement,
         belief: InterleavingModel,
-        levers: Levers,
         *,
-        known: bool,
-        curves: Curves | None = None,
+        power: float = inf,
+        group: int = GROUP_MAX,
+        least: float = 1.05,
+        sizes: bool = True,
+        restart_s: float = RESTART_S,
+        deadline: float = 0.5,
     ) -> None:
         super().__init__(placement)
-        self._known = known
-        self._levers = levers
+        self._levers = Levers(power, group, least, sizes, restart_s, deadline)
+        self._levers.check(self.name)
         self._lengths = forecaster(belief)
         self._belief = belief
         self._plans = Plans(belief)
-        self._curves = curves or Curves(belief, self._plans.alone, resizes=levers.sizes)
+        self.curves = Curves(belief, self._plans.alone, resizes=sizes)
         self._cluster: Cluster | None = None
         self._near = WithinRacks(placement, Cluster(()))
         self._by_kind: ByKind | None = None
-        self._company = Company(belief, largest=levers.group, least=levers.least)
+        self._company = Company(belief, largest=group, least=least)
 
     # -- order ----------------------------------------------------------------------------------
 
@@ -92,11 +124,11 @@ class Weave(Sharing):
 
     def value(self, job: Job, now: float) -> float:
         """Work left, in device-seconds at its best; or the class of what it was given."""
-        if self._known:
+        if self.known:
             found = self._lengths.forecast(job, now)
             # An end that cannot be predicted yet says less than the length that the job declares.
             left = found.remaining if found.predictable else job.order_at(now)
-            return left / self._curves.of(job.spec).unit
+            return left / self.curves.of(job.spec).unit
         served, level = job.service_at(now) / _QUANTUM_S, 0.0
         while served >= 1.0:
             served /= _RATIO
@@ -105,9 +137,9 @@ class Weave(Sharing):
 
     def left(self, job: Job, now: float) -> float:
         """Work left; of a job of unknown length, as much as it was given."""
-        if not self._known:
+        if not self.known:
             return job.service_at(now)
-        return job.remaining_at(now) / self._curves.of(job.spec).unit
+        return job.remaining_at(now) / self.curves.of(job.spec).unit
 
     def _to_gain(self, job: Job, now: float) -> float:
         """The work that a restart is weighed against.
@@ -115,10 +147,10 @@ class Weave(Sharing):
         It is what is left, but no more than the job got done since it was last changed: one that
         was changed a moment ago is as likely to be changed again in another.
         """
-        since_s = max(now - job.begun_at, 2.0 * self._restart_s(job))
+        since_s = max(now - job.begun_at, 2.0 * self.restart_s(job))
         return min(self.left(job, now), since_s * job.size) if job.size else inf
 
-    def _restart_s(self, job: Job) -> float:
+    def restart_s(self, job: Job) -> float:
         return restart_s(job.spec, self._levers.restart_s)
 
     def _settles_at(self, job: Job, now: float, *, changed: bool, looks: int) -> float:
@@ -126,7 +158,7 @@ class Weave(Sharing):
 
         A restart weighs half as much when twice the time has passed since the last one.
         """
-        begun, after = now if changed else job.begun_at, _SETTLED * self._restart_s(job)
+        begun, after = now if changed else job.begun_at, _SETTLED * self.restart_s(job)
         for _ in range(looks):
             if begun + after > now:
                 return begun + after
@@ -140,13 +172,8 @@ class Weave(Sharing):
 
     # -- kinds of devices -----------------------------------------------------------------------
 
-    @property
-    def curves(self) -> Curves:
-        return self._curves
-
     def power(self, memory: object) -> float:
-        own = memory if isinstance(memory, _Memory) else _Memory()
-        return own.power if self._levers.power == inf else self._levers.power
+        return _memory(memory).power if self._levers.power == inf else self._levers.power
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         by_kind = self._kinds(cluster)
@@ -159,44 +186,45 @@ class Weave(Sharing):
             self._near = WithinRacks(self._placement, cluster)
             alone: Alone = self._belief.alone
             if self._near.several:  # A size for which no rack has room may be a slow one.
-                alone = speeds_on(whole(cluster), self._belief, self._placement)
+                alone = speeds_on(cluster, self._belief, self._placement)
             self._plans.on(cluster, alone)
-            self._curves.forget()
-            kinds = kinds_of(cluster)
-            self._by_kind = None
+            self.curves.forget()
+            kinds, self._by_kind = kinds_of(cluster), None
             if len(kinds) > 1:
-                self._by_kind = ByKind(
-                    *(cluster, kinds, self._belief, self._placement, self._on_kind),
-                    restart_s=self._levers.restart_s,
-                )
+                self._by_kind = ByKind(kinds, self._belief, self._placement, self._on_kind)
         return self._by_kind
 
     def _on_kind(self, alone: Alone) -> "Weave":
-        curves = Curves(self._belief, alone, resizes=self._levers.sizes)
-        return Weave(self._placement, self._belief, self._levers, known=self._known, curves=curves)
+        policy = type(self)(self._placement, self._belief, **self._levers._asdict())
+        policy.curves = Curves(self._belief, alone, resizes=self._levers.sizes)
+        return policy
 
     # -- decision -------------------------------------------------------------------------------
 
     def decide(self, snapshot: Snapshot, others: int = 0) -> Schedule:
         """others: jobs in the system that are not in the snapshot, far back in the queue."""
-        snapshot = _without_drained(snapshot)
+        # Jobs on nodes that are being drained run on, and get no other devices.
+        knows = snapshot.free.knows
+        held = ((job, job.allocation) for job in snapshot.holding())
+        snapshot = snapshot.keeping([job for job, own in held if own and not knows(own.devices)])
         by_kind = self._kinds(snapshot.cluster)
         if by_kind is not None:
             return by_kind.decide(snapshot)
         now, queue = snapshot.now, snapshot.ranking.queue
         holding = list(snapshot.holding())
-        memory = _memory(snapshot)
+        memory = _memory(snapshot.memory)
         if not holding and not queue:
             return Schedule(memory=memory)
         total = len(holding) + len(queue) + others
         decision = self._decision(snapshot, holding, memory, total)
         fold, plan = memory.fold, None
-        if memory.anew.holds(now, total, decision.count):
+        if memory.anew.holds(now, total, len(decision.jobs)):
             plan = decision.carried_on(snapshot.supply)
         anew = memory.anew.later() if plan is not None else Anew(now, total)
         if plan is None:
             fold, plan = decision.best(snapshot.supply, memory.fold)
-        allocations = self._placed(snapshot, decision, plan)
+        allocations = place(snapshot, self._near, decision.wanted(plan), decision.each_alone())
+        allocations = self._plans.named(snapshot.jobs, allocations)
         changes = Schedule.whole(snapshot, allocations).changes
         power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
         # A decision that is made again about the same jobs is the same.
@@ -204,7 +232,7 @@ class Weave(Sharing):
             weight = 1.0 - (1.0 - _NEWER) ** (1 + memory.anew.since)
             power += (decision.power(plan) - power) * weight
         until = self._until(snapshot, allocations, changes) if queue else inf
-        if queue and decision.count >= MANY:
+        if queue and len(decision.jobs) >= MANY:
             until = min(until, anew.ends_at)
         return Schedule(changes, until, _Memory(fold, power, jobs, anew))
 
@@ -224,25 +252,14 @@ class Weave(Sharing):
             for job in allocations
         ]
         until = min(settle, default=inf)
-        if not self._known:
+        if not self.known:
             for identity, allocation in allocations.items():
                 job = snapshot.jobs[identity]
                 until = min(until, self._class_ends_at(job, allocation.size, now))
         return until
 
-    def _placed(
-        self, snapshot: Snapshot, decision: Decision, plan: Plan
-    ) -> dict[JobId, Allocation]:
-        groups = decision.wanted(plan)
-        allocations = place(snapshot, self._near, groups, decision.each_alone())
-        return self._plans.named(snapshot.jobs, allocations)
-
     def _decision(
-        self,
-        snapshot: Snapshot,
-        holding: Sequence[Job],
-        memory: _Memory,
-        total: int,
+        self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory, total: int
     ) -> Decision:
         """The jobs in order: those that hold devices, and as much of the queue as could share.
 
@@ -250,13 +267,13 @@ class Weave(Sharing):
         """
         now, queue = snapshot.now, snapshot.ranking.queue
         rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
-        demand = _LOOK * snapshot.supply
-        room = Room(snapshot.emptied(), self._placement)
+        demand, empty = LOOK * snapshot.supply, snapshot.emptied()
+        fits = cache(lambda size: self._placement.place(empty, size) is not None)
         for value, _, identity in queue:
             if demand <= 0:
                 break
             job = snapshot.jobs[identity]
-            if room.fits(job.spec.sizes[0]):
+            if fits(job.spec.sizes[0]):
                 rows.append((value, True, job.sequence, job))
                 demand -= job.spec.sizes[0]
         rows.sort()
@@ -266,15 +283,16 @@ class Weave(Sharing):
         most = snapshot.supply
         worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
         left = [self._to_gain(job, now) for job in jobs]
-        return Decision(self._company, self._levers, jobs, worth, left, self._curves, most)
+        curves = [self.curves.of(job.spec, most) for job in jobs]
+        return Decision(self._company, jobs, worth, left, curves, self._levers.restart_s)
 
     def _haste(self, job: Job, now: float, most: int) -> float:
         """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
         deadline_at = job.spec.deadline_at
         if deadline_at is None or not self._levers.deadline:
             return 1.0
-        curve = self._curves.of(job.spec, most)
-        if self._known:
+        curve = self.curves.of(job.spec, most)
+        if self.known:
             left_s = job.remaining_at(now) / (max(curve.rates.values()) * curve.unit)
         else:
             left_s = job.spec.estimate_s - job.held_at(now)
@@ -289,56 +307,16 @@ def urgency(left_s: float, allowed_s: float) -> float:
     return left_s / allowed_s if 0 < left_s <= allowed_s else 0.0
 
 
-def _without_drained(snapshot: Snapshot) -> Snapshot:
-    """Without jobs on nodes that are being drained: they run on, and get no other devices."""
-    knows = snapshot.free.knows
-    stays = [
-        job
-        for job in snapshot.holding()
-        if job.allocation is not None and not knows(job.allocation.devices)
-    ]
-    return snapshot.keeping(stays) if stays else snapshot
+def _memory(memory: object) -> _Memory:
+    return memory if isinstance(memory, _Memory) else _Memory()
 
 
-def _memory(snapshot: Snapshot) -> _Memory:
-    return snapshot.memory if isinstance(snapshot.memory, _Memory) else _Memory()
-
-
-def _factory(name: str, about: str, *, known: bool) -> Callable[..., Weave]:
-    """What the registry asks of a policy; weave and weave-l have the same parameters."""
-
-    def make(
-        placement: Placement,
-        belief: InterleavingModel,
-        *,
-        power: float = inf,
-        group: int = 4,
-        least: float = 1.05,
-        sizes: bool = True,
-        restart_s: float = RESTART_S,
-        deadline: float = 0.5,
-    ) -> Weave:
-        levers = Levers(power, group, least, sizes, restart_s, deadline)
-        return Weave(placement, belief, levers.checked(name), known=known)
-
-    make.__doc__ = about
-    return make
-
-
-weave = _factory(
-    "weave",
-    """Sizes, company, order and place by one price for a device; lengths known or believed.
-
-    deadline: what a job gains in worth that has no time to lose; 0 is none.
-    """,
-    known=True,
-)
-weave_l = _factory(
-    "weave-l",
+class WeaveL(Weave):
     """The same without lengths: by classes of what jobs were given.
 
     deadline: what a job gains in worth that has no time to lose, if its user said how long it
     takes; 0 is none.
-    """,
-    known=False,
-)
+    """
+
+    name = "weave-l"
+    known = False
