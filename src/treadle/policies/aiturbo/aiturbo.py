@@ -133,25 +133,20 @@ class AITurbo(Sharing):
     ) -> dict[JobId, Place]:
         """Each job's place by a fresh count."""
         ballots: list[Ballot] = []
-        promoted: set[JobId] = set()
-        forgiven: list[float] = []
+        forgiven: dict[JobId, tuple[float, bool]] = {}  # service, and whether it is overdue
         for job in active:
             identity, service = job.spec.id, job.service_at(now)
-            old = before.get(identity)
-            excused = 0.0 if old is None else old.forgiven
-            if job.allocation is None and self._is_overdue(job, now):
-                promoted.add(identity)
-                excused = service
-            forgiven.append(excused)
-            value, grows = self._values.of(job, now), True
-            if self._raw:
-                value, grows = self._values.best_move(job, now)
-            ballots.append(Ballot(identity, service - excused, value, grows))
+            old, overdue = before.get(identity), self._is_overdue(job, now)
+            excused = service if overdue else 0.0 if old is None else old.forgiven
+            forgiven[identity] = excused, overdue
+            move = self._values.best_move if self._raw else self._values.of
+            ballots.append(Ballot(identity, service - excused, *move(job, now)))
         found = raw_scores(ballots) if self._raw else scores(ballots)
         places: dict[JobId, Place] = {}
-        for (identity, service, _, grows), excused in zip(ballots, forgiven, strict=True):
+        for identity, service, _, grows in ballots:
             score, old = found[identity], before.get(identity)
-            new = 0 if identity in promoted else self._level(score, service, old)
+            excused, overdue = forgiven[identity]
+            new = 0 if overdue else self._level(score, service, old)
             since_at = old.entered_at if old is not None and old.level == new else now
             places[identity] = Place(new, since_at, excused, score, grows)
         return places
@@ -184,7 +179,7 @@ class AITurbo(Sharing):
 
     def _is_overdue(self, job: Job, now: float) -> bool:
         """Whether a job that waits has waited too long, for the time that it has run."""
-        if self._raw or not job.starts:
+        if self._raw or not job.starts or job.allocation is not None:
             return False
         return now - job.since_at >= max(self._patience_s, self._patience * job.held_s)
 

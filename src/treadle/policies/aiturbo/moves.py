@@ -22,13 +22,11 @@ from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only, says_slots, takes_slots
-from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.costs import resize_s
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.shares import kept
 
 _PAYS = 2.0  # times what a restart costs a move must save
-_REMEMBERED_MAX = 100_000  # jobs
 _YOUNG_S = 60.0  # what a job is taken to need that has had nothing yet
 
 
@@ -39,27 +37,14 @@ class Values:
         self._belief = belief
         self._lengths = forecaster(belief)
         self._restart_s = restart_s
-        self._may_change = isinstance(belief, Revisable)
-        # By job, while it waits: nothing about it changes then but its place.
-        self._waiting: dict[JobId, tuple[Job, float | None]] = {}
 
-    def of(self, job: Job, now: float) -> float | None:
+    def of(self, job: Job, now: float) -> tuple[float | None, bool]:
         """A round of running saves a round; it is worth that over the service still to be paid."""
-        if job.allocation is not None or self._may_change:
-            return self._of(job, now)
-        known = self._waiting.get(job.spec.id)
-        if known is None or known[0] is not job:
-            if len(self._waiting) >= _REMEMBERED_MAX:
-                self._waiting.clear()
-            known = self._waiting[job.spec.id] = (job, self._of(job, now))
-        return known[1]
-
-    def _of(self, job: Job, now: float) -> float | None:
         forecast = self._lengths.forecast(job, now)
         if not forecast.predictable:
-            return None
+            return None, True
         size = job.size or job.spec.sizes[0]
-        return self._belief.alone(job.spec, size) / (max(forecast.remaining, 1e-9) * size)
+        return self._belief.alone(job.spec, size) / (max(forecast.remaining, 1e-9) * size), True
 
     def best_move(self, job: Job, now: float) -> tuple[float | None, bool]:
         """Time saved for each device by the next step up, or lost by the next down; and which."""

@@ -275,15 +275,10 @@ class Decision:
         rows, marginal = plan.groups, plan.marginal
         rate = sum(self._done(size, group) for size, group in rows)
         if marginal is None:
-            left = [self._next_gain(size, group.members[0]) for size, group in rows]
+            steps = [(size, self._curves[group.members[0]].steps) for size, group in rows]
+            left = [next((s.gain for s in own if s.size > size), 0.0) for size, own in steps]
             marginal = 1.0 if len(plan.served) < len(self.jobs) else max(left, default=0.0)
         return min(max(marginal * plan.devices / rate, 0.0), 1.0) if rate else 1.0
-
-    def _next_gain(self, size: int, i: int) -> float:
-        for step in self._curves[i].steps:
-            if step.size > size:
-                return step.gain
-        return 0.0
 
     def _done(self, size: int, group: Group) -> float:
         keeps = self._company.keeps(group.kinds, [self.jobs[i].spec for i in group.members])

@@ -76,7 +76,7 @@ class Search:
         fresh = set(range(len(self._rows))) if afresh else set[int]()
         for _ in range(_ROUNDS):
             self._changed = set()
-            self._grow()
+            self.grow()
             for place in range(len(self._rows)):
                 for job in self._rows[place].members:
                     if job in self._rows[place].members:
@@ -86,15 +86,10 @@ class Search:
             if not self._changed:
                 break
             fresh = self._changed
-        self._grow()
+        self.grow()
         for size, mask in self._claimed:
             self._values.at(size)[mask] = -inf
         return self._total() > first
-
-    def grow(self) -> bool:
-        """Only give free devices to groups; whether one took any."""
-        self._grow()
-        return bool(self._changed)
 
     def groups(self) -> list[tuple[int, Group]]:
         return [
@@ -211,11 +206,11 @@ class Search:
                 best = _Change(gain, other, size=own, shrunk=smaller)
         return best
 
-    def _grow(self) -> None:
-        """Free devices go to the groups that gain most by them for each device."""
-        if self._free <= 0:
-            return
-        offers = [one for place in range(len(self._rows)) if (one := self._growth(place))]
+    def grow(self) -> bool:
+        """Free devices go to the groups that gain most by them for each device; whether one took
+        any in this round."""
+        places = range(len(self._rows)) if self._free > 0 else ()
+        offers = [one for place in places if (one := self._growth(place))]
         heapify(offers)
         while offers and self._free > 0:
             _, place, larger = offers[0]
@@ -228,6 +223,7 @@ class Search:
                 heappop(offers)
             else:
                 heapreplace(offers, offer)
+        return bool(self._changed)
 
     def _growth(self, place: int) -> tuple[float, int, int] | None:
         """The size to which a group grows best with what is free, as (- gain for each device, the

@@ -15,6 +15,7 @@ Jobs of which it is not known which ends first share the mean of their places.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 
 
 def worths(values: Sequence[float], total: int, power: float) -> list[float]:
@@ -23,12 +24,8 @@ def worths(values: Sequence[float], total: int, power: float) -> list[float]:
     total: jobs in the system; those not given are longer than all that are.
     """
     found: list[float] = []
-    first, count = 0, len(values)
-    while first < count:
-        last = first + 1
-        while last < count and values[last] == values[first]:
-            last += 1
-        place = total - (first + last - 1) / 2
-        found += [place**power] * (last - first)
-        first = last
+    for _, alike in groupby(values):
+        count = len(list(alike))
+        place = total - (2 * len(found) + count - 1) / 2
+        found += [place**power] * count
     return found
