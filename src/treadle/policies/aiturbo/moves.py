@@ -185,7 +185,8 @@ class Moves:
             missing = size - self._pool(waiting).total
             enough = [s for s in job.spec.sizes if s < len(own) and len(own) - s >= missing]
             if not (enough and self._resize(job, self._values.fastest(job.spec, enough))):
-                self._let_go(identity)
+                self._free_all(self._held.pop(identity))
+                self.changes[identity] = None
             devices = self._place(waiting, size)
             if devices is not None:
                 break
@@ -309,15 +310,14 @@ class Moves:
 
     def _resize(self, job: Job, size: int) -> bool:
         """So many devices of its pool for a job, near those it holds; a loan of slots ends."""
-        identity, own = job.spec.id, self._held[job.spec.id]
+        own = self._held[job.spec.id]
         self._free_all(own)
-        devices: tuple[Device, ...] | None = kept(self._pool(job), own, size)
-        if devices is not None and len(devices) < size:
-            devices = self._place(job, size)
+        near = kept(self._pool(job), own, size)
+        devices = near if len(near) == size else self._place(job, size)
         if devices is None:
             self._take_all(own)
             return False
-        self._hold(identity, devices)
+        self._hold(job.spec.id, devices)
         return True
 
     def _place(self, job: Job, size: int) -> tuple[Device, ...] | None:
@@ -348,10 +348,6 @@ class Moves:
         self._take_all(devices)
         self._held[identity] = devices
         self.changes[identity] = Allocation(devices)
-
-    def _let_go(self, identity: JobId) -> None:
-        self._free_all(self._held.pop(identity))
-        self.changes[identity] = None
 
     def _take_all(self, devices: tuple[Device, ...]) -> None:
         self._gpus.take(devices)

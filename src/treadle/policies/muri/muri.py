@@ -134,9 +134,12 @@ class Muri(Policy):
         free = snapshot.emptied()
         for spec in specs:
             size = spec.asked
-            place = position[size]
+            devices = None
+            if position[size] >= taken[size]:
+                devices = self._placement.place(free, size)
             position[size] += 1
-            if place >= taken[size] and size <= free.total and self._claim(free, size):
+            if devices is not None:
+                free.take(devices)
                 taken[size] = min(taken[size] + self._grouping.largest, len(waiting[size]))
         return [waiting[size][: taken[size]] for size in waiting if taken[size]]
 
@@ -149,19 +152,13 @@ class Muri(Policy):
             parts = [group] if self._pays(group) else [(spec,) for spec in group]
             ranked += [(min(values[spec.id] for spec in part), part) for part in parts]
         ranked.sort(key=lambda entry: entry[0])
-        free = snapshot.emptied()
-        return [group for _, group in ranked if self._claim(free, group[0].asked)]
+        in_order = [group for _, group in ranked]
+        return [group for group, _ in self._placed(in_order, snapshot.emptied())]
 
     def _pays(self, group: Group) -> bool:
         """Whether a group gets at least as much done as its jobs one after another."""
         speeds = zip(group, self._belief.together(group), strict=True)
         return sum(speed / self._belief.alone(spec, spec.asked) for spec, speed in speeds) >= _EVEN
-
-    def _claim(self, free: FreeDevices, size: int) -> bool:
-        devices = self._placement.place(free, size)
-        if devices is not None:
-            free.take(devices)
-        return devices is not None
 
     def _allocate(self, snapshot: Snapshot, groups: Sequence[Group]) -> dict[JobId, Allocation]:
         """Devices for each group: where a member already is if all that fit find room so."""
