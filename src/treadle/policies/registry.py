@@ -1,10 +1,10 @@
 """The table of policies by name, and how a name with parameters becomes a policy.
 
-A policy is made by a factory `make(placement, belief, *, parameter=default, ...)`. The first line
-of its docstring is what `treadle policies` prints; its keyword-only parameters, with their types
-and defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. A parameter that
-Python keeps for itself ends in an underscore there and not for the user. Third parties add theirs
-through the entry-point group `treadle.policies`; docs/add-a-policy.md shows how.
+A policy is made by a function or class `make(placement, belief, *, parameter=default)`. The first
+line of its docstring is what `treadle policies` prints; its keyword-only parameters, with their
+types and defaults, are what a user may set: `tiresias?limits=3250:7200&promote=8`. A parameter
+that Python keeps for itself ends in an underscore there and not for the user. Third parties add
+theirs through the entry-point group `treadle.policies`; docs/add-a-policy.md shows how.
 
 Any policy can be wrapped, the innermost wrapper first: `afs+locality?share=0.1+defrag`. A wrapper
 is made by `make(inner, placement, belief, *, parameter=default, ...)` and is a policy again; third
