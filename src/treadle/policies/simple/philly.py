@@ -16,7 +16,6 @@ from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
-from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
@@ -102,15 +101,12 @@ class Philly(Policy):
         return None
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        before = _memory(snapshot).at(snapshot.now, self._rules)
-        due, waits = _due(snapshot, before)
-        if not due and not waits:
+        if not snapshot.ranking.queue:
             return Schedule(memory=Memory())
-        decision = _Decision(snapshot, self._rules, self._places, before, waits)
-        if due and not decision.all_fail(due):
-            decision.run(due)
+        decision = _Decision(snapshot, self._rules, self._places)
+        decision.run()
         until = decision.vain_until()
-        return Schedule(decision.changes, until, Memory(waits, until))
+        return Schedule(decision.changes, until, Memory(decision.waits, until))
 
     def held_back(self, snapshot: Snapshot) -> Mapping[int, int]:
         jobs = snapshot.jobs
@@ -146,15 +142,13 @@ class Shares:
 
     def __init__(self, snapshot: Snapshot, rules: Rules) -> None:
         self._most = rules.most
-        self._snapshot = snapshot
-        self._started: list[Job] = []
-        # Jobs that wait by tenant and size; None: not counted yet.
-        self._wanted: dict[str, Counter[int]] | None = None
         self.used: Counter[str] = Counter()
-        jobs = snapshot.jobs.values()
-        for job in [job for job in jobs if job.allocation is not None]:
+        self._wanted: dict[str, Counter[int]] = {}  # jobs that wait, by tenant and size
+        for job in snapshot.jobs.values():
             self.used[job.spec.tenant] += job.size
-        self._weights = rules.weights or dict.fromkeys([job.spec.tenant for job in jobs], 1.0)
+        for job in snapshot.waiting():
+            self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += 1
+        self._weights = rules.weights or dict.fromkeys(self.used, 1.0)
         # Tenants without a quota have one like the smallest, beyond what is shared out.
         self._least = min(self._weights.values(), default=1.0)
         whole = sum(self._weights.values()) or 1.0
@@ -166,8 +160,7 @@ class Shares:
 
     def quotas(self) -> Mapping[str, float]:
         """Of those that have a weight or a job."""
-        tenants = {*self._weights, *(job.spec.tenant for job in self._snapshot.jobs.values())}
-        return {tenant: self.quota(tenant) for tenant in tenants}
+        return {tenant: self.quota(tenant) for tenant in {*self._weights, *self.used}}
 
     def load(self, tenant: str) -> float:
         return self.used[tenant] / max(self.quota(tenant), ROUNDING)
@@ -186,20 +179,13 @@ class Shares:
 
     def wanted(self, but: str) -> bool:
         """Whether another tenant waits for devices that it is entitled to."""
-        if self._wanted is None:
-            self._wanted = {}
-            for job in self._snapshot.waiting():
-                self._wanted.setdefault(job.spec.tenant, Counter())[job.spec.asked] += 1
-        while self._started:
-            spec = self._started.pop().spec
-            self._wanted[spec.tenant][spec.asked] -= 1
         return any(
             self._fits(tenant, sizes) for tenant, sizes in self._wanted.items() if tenant != but
         )
 
     def start(self, job: Job) -> None:
         self.used[job.spec.tenant] += job.spec.asked
-        self._started.append(job)
+        self._wanted[job.spec.tenant][job.spec.asked] -= 1
 
     def _fits(self, tenant: str, sizes: Mapping[int, int]) -> bool:
         """Whether some such job would be within the quota."""
@@ -261,65 +247,36 @@ class Places:
         return tuple(devices)
 
 
-class _Room(NamedTuple):
-    """A place for a job, and what is free and used once the jobs are stopped that are in it."""
-
-    devices: tuple[Device, ...]
-    victims: Sequence[Job]
-    free: FreeDevices
-    used: Counter[str]
+# Tenant, size, level of locality, and whether it has waited for long enough to preempt others.
+_Kind = tuple[str, int, int, bool]
+# A place for a job, and the jobs that are to be stopped for it.
+_Room = tuple[tuple[Device, ...], Sequence[Job]]
 
 
 class _Decision:
     """One look at those who may try now."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        rules: Rules,
-        places: Places,
-        before: Mapping[JobId, Wait],
-        waits: dict[JobId, Wait],
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, rules: Rules, places: Places) -> None:
         self.changes: dict[JobId, Allocation | None] = {}
-        self.waits = waits  # of those that do not try now, and those that fail
-        self._before = before
+        self.waits: dict[JobId, Wait] = {}  # of those that do not try now, and those that fail
         self._snapshot = snapshot
         self._rules = rules
         self._places = places
         self._shares = Shares(snapshot, rules)
         self._free = snapshot.free.copy()
-        self._denied: set[tuple[int, int]] = set()  # (size, level) for which there is no place
-        self._unfair: set[tuple[str, int]] = set()  # (tenant, size) that would borrow too much
+        self._before = _memory(snapshot).at(snapshot.now, rules)
+        # Many try for hours, of few kinds: what each of them finds until another job starts.
+        self._sought: dict[_Kind, _Room | bool] = {}
 
-    def all_fail(self, due: Sequence[Job]) -> bool:
-        """Whether all that try now fail, which is then noted; else nothing is.
-
-        Until one succeeds a try depends on the kind of the job alone, so that the many that try
-        for hours are looked at one kind at a time.
-        """
-        before, now, patience_s = self._before, self._snapshot.now, self._rules.patience_s
-        kinds: dict[tuple[str, int, int, bool], list[JobId]] = {}
-        for job in due:
-            spec = job.spec
-            wait = before.get(spec.id)
-            tries = 0 if wait is None else wait.tries
-            kind = (spec.tenant, spec.asked, tries, now - job.since_at > patience_s)
-            kinds.setdefault(kind, []).append(spec.id)
-        failed: dict[JobId, Wait] = {}
-        for kind, jobs in kinds.items():
-            found = self._seek(*kind)
-            if isinstance(found, _Room):
-                return False
-            failed |= dict.fromkeys(jobs, found)
-        self.waits |= failed
-        return True
-
-    def run(self, due: Sequence[Job]) -> None:
+    def run(self) -> None:
         """Tenants by what they use of their quotas, the least first; in a tenant by rank."""
         queues: dict[str, deque[Job]] = {}
-        for job in due:
-            queues.setdefault(job.spec.tenant, deque()).append(job)
+        for job in self._snapshot.waiting():
+            wait = self._before.get(job.id)
+            if wait is None or wait.next_try_at <= self._snapshot.now:
+                queues.setdefault(job.spec.tenant, deque()).append(job)
+            else:
+                self.waits[job.id] = wait
         heap = [(self._shares.load(tenant), tenant) for tenant in queues]
         heapify(heap)
         while heap:
@@ -333,77 +290,61 @@ class _Decision:
         waits, rules = self.waits, self._rules
         if self.changes:  # What they leave free is not known yet.
             return min((wait.next_try_at for wait in waits.values()), default=inf)
-        until, jobs = inf, self._snapshot.jobs
-        known: dict[tuple[str, int, int, bool], bool | None] = {}
+        until = inf
         for identity, wait in waits.items():
-            job = jobs[identity]
-            tenant, size, patient = (
-                job.spec.tenant,
-                job.spec.asked,
-                wait.is_patient(job.since_at, rules),
-            )
-            kind = (tenant, size, rules.level(wait.tries), patient)
-            if kind not in known:
-                found = self._seek(tenant, size, wait.tries, patient)
-                known[kind] = found.fair_share if isinstance(found, Wait) else None
-            same = known[kind] is wait.fair_share
+            job = self._snapshot.jobs[identity]
+            patient, level = wait.is_patient(job.since_at, rules), rules.level(wait.tries)
+            same = self._seek((job.spec.tenant, job.spec.asked, level, patient)) is wait.fair_share
             until = min(until, wait.changes_at(job.since_at, rules) if same else wait.next_try_at)
         return until
 
     def _try(self, job: Job) -> None:
+        now, rules = self._snapshot.now, self._rules
         wait = self._before.get(job.id)
-        patient = self._snapshot.now - job.since_at > self._rules.patience_s
         tries = 0 if wait is None else wait.tries
-        found = self._seek(job.spec.tenant, job.spec.asked, tries, patient)
-        if isinstance(found, Wait):
-            self.waits[job.id] = found
+        patient = now - job.since_at > rules.patience_s
+        found = self._seek((job.spec.tenant, job.spec.asked, rules.level(tries), patient))
+        if isinstance(found, bool):
+            failed = tries if found else tries + 1
+            self.waits[job.id] = Wait(rules.next_try_at(now), failed, fair_share=found)
             return
-        if found.victims:
-            self._free, self._shares.used = found.free, found.used
-            self._denied.clear()
-            self.changes |= {victim.id: None for victim in found.victims}
-        self._free.take(found.devices)
+        devices, victims = found
+        for victim in victims:
+            assert victim.allocation is not None, "holding jobs hold"
+            self._free.give(victim.allocation.devices)
+            self._shares.used[victim.spec.tenant] -= victim.size
+            self.changes[victim.id] = None
+        self._free.take(devices)
         self._shares.start(job)
-        self._unfair.clear()
-        self.changes[job.id] = Allocation(found.devices)
+        self._sought.clear()
+        self.changes[job.id] = Allocation(devices)
 
-    def _seek(self, tenant: str, size: int, tries: int, patient: bool) -> "_Room | Wait":
-        """Where a job could run that tried so often, or how it waits on. It changes nothing."""
-        rules, shares = self._rules, self._shares
-        entitled = shares.within(tenant, size)
+    def _seek(self, kind: _Kind) -> _Room | bool:
+        """Where such a job could run, or whether it waits for its tenant's share."""
+        if kind not in self._sought:
+            self._sought[kind] = self._found(*kind)
+        return self._sought[kind]
+
+    def _found(self, tenant: str, size: int, level: int, patient: bool) -> _Room | bool:
+        entitled = self._shares.within(tenant, size)
         if not entitled and not self._may_borrow(tenant, size):
-            return Wait(rules.next_try_at(self._snapshot.now), tries, fair_share=True)
-        level = rules.level(tries)
-        devices = self._find(size, level)
+            return True
+        devices = self._places.find(self._snapshot.cluster, self._free, size, level)
         if devices is not None:
-            return _Room(devices, (), self._free, shares.used)
-        room = self._take_back(size, level) if entitled and patient and self._is_full() else None
-        again_at = rules.next_try_at(self._snapshot.now)
-        return room or Wait(again_at, tries + 1, fair_share=False)
+            return devices, ()
+        return (entitled and patient and self._is_full() and self._take_back(size, level)) or False
 
     def _may_borrow(self, tenant: str, size: int) -> bool:
         """Whether it may hold and find so many more, and no tenant within its quota waits."""
-        if (tenant, size) in self._unfair:
-            return False
         shares = self._shares
-        if not shares.allowed(tenant, size) or size > self._free.total or shares.wanted(tenant):
-            self._unfair.add((tenant, size))
-            return False
-        return True
-
-    def _find(self, size: int, level: int) -> tuple[Device, ...] | None:
-        if (size, level) in self._denied:
-            return None
-        devices = self._places.find(self._snapshot.cluster, self._free, size, level)
-        if devices is None:
-            self._denied.add((size, level))
-        return devices
+        allowed = shares.allowed(tenant, size) and size <= self._free.total
+        return allowed and not shares.wanted(tenant)
 
     def _is_full(self) -> bool:
         devices = self._snapshot.cluster.device_count
         return devices - self._free.total >= self._rules.full * devices
 
-    def _take_back(self, size: int, level: int) -> "_Room | None":
+    def _take_back(self, size: int, level: int) -> _Room | None:
         """The place there is once the youngest jobs on borrowed devices are stopped, if any."""
         free, used = self._free.copy(), Counter(self._shares.used)
         above = {tenant for tenant in used if used[tenant] > self._shares.quota(tenant)}
@@ -425,22 +366,8 @@ class _Decision:
             victims.append(job)
             devices = self._places.find(self._snapshot.cluster, free, size, level)
             if devices is not None:
-                return _Room(devices, victims, free, used)
+                return devices, victims
         return None
-
-
-def _due(snapshot: Snapshot, before: Mapping[JobId, Wait]) -> tuple[list[Job], dict[JobId, Wait]]:
-    """The jobs that try now, by rank, and what is known of the others that wait."""
-    now, jobs = snapshot.now, snapshot.jobs
-    due: list[Job] = []
-    waits: dict[JobId, Wait] = {}
-    for _, _, identity in snapshot.ranking.queue:
-        wait = before.get(identity)
-        if wait is None or wait[0] <= now:
-            due.append(jobs[identity])
-        else:
-            waits[identity] = wait
-    return due, waits
 
 
 def _memory(snapshot: Snapshot) -> Memory:
