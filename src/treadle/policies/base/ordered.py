@@ -87,32 +87,18 @@ class Ordered(Policy):
 
     def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
         """Start what fits on free devices, in order."""
-        if self.in_order:
-            return self._fill_until_stuck(snapshot)
         place, free = self._placement.place, snapshot.free.copy()
         changes: dict[JobId, Allocation | None] = {}
         waiting = snapshot.ranking.waiting()
         for (_, _, identity), size in waiting:
             devices = place(free, size)
-            if devices is None:
-                waiting.give_up(size)
-            else:
+            if devices is not None:
                 free.take(devices)
                 changes[identity] = Allocation(devices)
-        return changes
-
-    def _fill_until_stuck(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
-        """The same if jobs never overtake: most often only the head is looked at."""
-        free = snapshot.free
-        changes: dict[JobId, Allocation | None] = {}
-        for _, _, identity in snapshot.ranking.queue:
-            devices = self._placement.place(free, snapshot.jobs[identity].spec.asked)
-            if devices is None:
+            elif self.in_order:
                 break
-            if not changes:
-                free = free.copy()
-            free.take(devices)
-            changes[identity] = Allocation(devices)
+            else:
+                waiting.give_up(size)
         return changes
 
 

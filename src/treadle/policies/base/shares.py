@@ -7,8 +7,9 @@ fragmentation denies is denied to the last.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from math import inf
+from typing import TypeVar
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
@@ -18,7 +19,8 @@ from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.policies.base.placement import Fit, Placement
 
-Bid = tuple[float, int, int, JobId]  # the least first; then by the number; next size; job
+Key = TypeVar("Key", JobId, int)
+Bid = tuple[float, int]  # the least first; then by the number
 
 
 class Sharing(Policy):
@@ -105,20 +107,31 @@ class Sharing(Policy):
         return None
 
 
-def hand_out(sizes: dict[JobId, int], free: int, bid: Callable[[JobId, int], Bid | None]) -> None:
+def hand_out(
+    sizes: dict[Key, int],
+    free: int,
+    offers: Callable[[Key], Sequence[int]],
+    bid: Callable[[Key, int, int], Bid | None],
+) -> None:
     """Free devices step by step, each step to the least bid while it fits.
 
-    bid: of a job that has so many devices, for its next larger size; None: it wants no more.
+    bid: of one that has so many devices, for its next larger size; None: it wants no more.
     """
-    bids = [one for job, size in sizes.items() if (one := bid(job, size)) is not None]
-    heapify(bids)
+    bids: list[tuple[Bid, int, Key]] = []
+
+    def ask(one: Key, size: int) -> None:
+        larger = next((offer for offer in offers(one) if offer > size), None)
+        if larger is not None and (own := bid(one, size, larger)) is not None:
+            heappush(bids, (own, larger, one))
+
+    for one, size in sizes.items():
+        ask(one, size)
     while bids and free > 0:
-        _, _, larger, job = heappop(bids)
-        if larger - sizes[job] <= free:
-            free -= larger - sizes[job]
-            sizes[job] = larger
-            if (one := bid(job, larger)) is not None:
-                heappush(bids, one)
+        _, larger, one = heappop(bids)
+        if larger - sizes[one] <= free:
+            free -= larger - sizes[one]
+            sizes[one] = larger
+            ask(one, larger)
 
 
 def kept(free: FreeDevices, held: tuple[Device, ...], size: int) -> tuple[Device, ...]:

@@ -22,14 +22,14 @@ missed its own, so no job starves.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
 from math import inf
 
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.afs.afs import Climbing, Ladder
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.shares import hand_out
 
 _HAIR_S = 1e-3  # No job is late, or early, by what is only rounding.
 
@@ -72,12 +72,9 @@ class _Claim:
         left_s = self.fair_end_at - self.now + _HAIR_S
         return next(
             size
-            for rung, size in enumerate(self.ladder.sizes)
-            if size == self.fair or self._remaining_s(rung) <= left_s
+            for size, speed in zip(self.ladder.sizes, self.ladder.speeds, strict=True)
+            if size == self.fair or self.job.remaining_at(self.now) / speed <= left_s
         )
-
-    def _remaining_s(self, rung: int) -> float:
-        return self.job.remaining_at(self.now) / self.ladder.speeds[rung]
 
 
 class Altruistic(Climbing):
@@ -89,8 +86,11 @@ class Altruistic(Climbing):
             return KEEP
         in_want = self.with_room_for_all(snapshot)
         if in_want is not None:
+            ladder = self._ladders.of  # The shortest at its largest size first.
             return self.largest_each(
-                snapshot, in_want, lambda job: (self._shortest_s(job, now), job.sequence)
+                snapshot,
+                in_want,
+                lambda job: (job.order_at(now) / ladder(job).speeds[-1], job.sequence),
             )
         claims = self._claims(snapshot)
         if all(claim.part == 1.0 for claim in claims):
@@ -99,14 +99,18 @@ class Altruistic(Climbing):
             late = [claim for claim in claims if claim.late_at <= now + _HAIR_S]
             late.sort(key=lambda claim: (claim.fair_end_at, claim.job.sequence))
             sizes, _ = self.smallest_each([claim.job for claim in late], devices)
-        _lend(claims, sizes, devices - sum(sizes.values()))
+        # The rest is lent: to those that have nothing, then as many as speed a job up.
+        idle = [claim.job for claim in claims if claim.job.id not in sizes]
+        borrowed, left = self.smallest_each(idle, devices - sum(sizes.values()))
+        sizes |= borrowed
+        for claim in claims:
+            held = sizes.get(claim.job.id)
+            if held is not None and left:
+                most = max(size for size in claim.ladder.sizes if size <= held + left)
+                sizes[claim.job.id], left = most, left - (most - held)
         late_at = (claim.late_at for claim in claims if claim.job.id not in sizes)
         until = min((moment for moment in late_at if moment > now + _HAIR_S), default=inf)
         return self.schedule(snapshot, sizes, valid_until=until)
-
-    def _shortest_s(self, job: Job, now: float) -> float:
-        """Remaining time at the largest size."""
-        return job.order_at(now) / self._ladders.of(job).speeds[-1]
 
     def _claims(self, snapshot: Snapshot) -> list[_Claim]:
         """One for each job that waits or holds devices, the shortest at its fair share first."""
@@ -125,32 +129,10 @@ class Altruistic(Climbing):
 
 def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
     """Max-min: each job's smallest size, then the next step to the job that holds least."""
-    sizes = [ladder.sizes[0] for ladder in ladders]
-    left = devices - sum(sizes)
-    turns = [(size, number, 0) for number, size in enumerate(sizes)]
-    heapify(turns)
-    while turns and left > 0:
-        size, number, rung = heappop(turns)
-        larger = ladders[number].sizes[rung + 1 : rung + 2]
-        if larger and larger[0] - size <= left:
-            left -= larger[0] - size
-            sizes[number] = larger[0]
-            heappush(turns, (larger[0], number, rung + 1))
-    return sizes
-
-
-def _lend(claims: Sequence[_Claim], sizes: dict[JobId, int], left: int) -> None:
-    """What is left, in this order: to those that have nothing, then as many as speed it up."""
-    for claim in claims:
-        smallest = claim.ladder.sizes[0]
-        if claim.job.id not in sizes and smallest <= left:
-            sizes[claim.job.id] = smallest
-            left -= smallest
-    for claim in claims:
-        held = sizes.get(claim.job.id)
-        if held is not None and left:
-            sizes[claim.job.id] = max(size for size in claim.ladder.sizes if size <= held + left)
-            left -= sizes[claim.job.id] - held
+    sizes = {number: ladder.sizes[0] for number, ladder in enumerate(ladders)}
+    left = devices - sum(sizes.values())
+    hand_out(sizes, left, lambda job: ladders[job].sizes, lambda job, size, _: (size, job))
+    return list(sizes.values())
 
 
 def altruistic(placement: Placement, belief: PerformanceModel) -> Altruistic:

@@ -1,13 +1,13 @@
 """Max-min fairness: equal shares, one step at a time, to the job that has least."""
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.shares import Bid, Sharing, hand_out
+from treadle.policies.base.shares import Sharing, hand_out
 
 
 class MaxMin(Sharing):
@@ -41,12 +41,8 @@ class MaxMin(Sharing):
         active.sort(key=lambda job: (self._turns(job, snapshot.now), not job.size, job.sequence))
         sizes, free = self.smallest_each(active, snapshot.supply)
         place = {identity: place for place, identity in enumerate(sizes)}
-
-        def bid(identity: JobId, size: int) -> Bid | None:
-            larger = next((s for s in snapshot.jobs[identity].spec.sizes if s > size), None)
-            return None if larger is None else (size, place[identity], larger, identity)
-
-        hand_out(sizes, free, bid)
+        offers = {job.id: job.spec.sizes for job in active}
+        hand_out(sizes, free, offers.__getitem__, lambda job, size, _: (size, place[job]))
         return self.schedule(snapshot, sizes)
 
     def _turns(self, job: Job, now: float) -> int:

@@ -6,7 +6,7 @@ for each device it takes. What is left of a job is what its losses say by one fo
 asking whether the job can be predicted.
 """
 
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
@@ -36,17 +36,17 @@ class Optimus(Sharing):
         active = [*snapshot.holding(), *snapshot.waiting()]
         active.sort(key=lambda job: (not job.size, job.sequence))
         sizes, free = self.smallest_each(active, snapshot.supply)
-        hand_out(sizes, free, lambda name, size: self._bid(snapshot.jobs[name], size, snapshot.now))
-        return self.schedule(snapshot, sizes)
+        jobs, alone = snapshot.jobs, self._belief.alone
 
-    def _bid(self, job: Job, size: int, now: float) -> Bid | None:
-        """The gain of the next larger size, the best first; None if there is none."""
-        larger = next((s for s in job.spec.sizes if s > size), None)
-        if larger is None:
-            return None
-        left, alone = self._lengths.trusting(job, now), self._belief.alone
-        saved_s = left / alone(job.spec, size) - left / alone(job.spec, larger)
-        return (-saved_s / (larger - size), job.sequence, larger, job.id) if saved_s > 0 else None
+        def bid(identity: JobId, size: int, larger: int) -> Bid | None:
+            """The gain for each device, the best first; None if there is none."""
+            job = jobs[identity]
+            left = self._lengths.trusting(job, snapshot.now)
+            saved_s = left / alone(job.spec, size) - left / alone(job.spec, larger)
+            return (-saved_s / (larger - size), job.sequence) if saved_s > 0 else None
+
+        hand_out(sizes, free, lambda identity: jobs[identity].spec.sizes, bid)
+        return self.schedule(snapshot, sizes)
 
 
 def optimus(placement: Placement, belief: PerformanceModel) -> Optimus:

@@ -34,20 +34,20 @@ def sjf(placement: Placement, belief: PerformanceModel, *, strict: bool = True) 
 
 def srtf(placement: Placement, belief: PerformanceModel, *, repack: bool = False) -> Ordered:
     """Shortest remaining time first, preempting; repack: place all jobs again each time."""
-
-    def order(job: Job, now: float) -> Rank:
-        speed = belief.alone(job.spec, job.spec.asked)
-        remaining_s = round(job.order_at(now) / speed, _DIGITS)
-        return Rank(remaining_s, -job.iterations_per_s / speed)
-
-    return Ordered(order, placement, preemptive=True, repack=repack)
+    return _shortest_remaining(placement, belief, repack=repack, by_service=False)
 
 
 def srsf(placement: Placement, belief: PerformanceModel, *, repack: bool = False) -> Ordered:
     """Shortest remaining service (time times devices) first, preempting; repack as for srtf."""
+    return _shortest_remaining(placement, belief, repack=repack, by_service=True)
 
+
+def _shortest_remaining(
+    placement: Placement, belief: PerformanceModel, *, repack: bool, by_service: bool
+) -> Ordered:
     def order(job: Job, now: float) -> Rank:
-        speed = belief.alone(job.spec, job.spec.asked) / job.spec.asked
+        asked = job.spec.asked
+        speed = belief.alone(job.spec, asked) / (asked if by_service else 1)
         remaining_s = round(job.order_at(now) / speed, _DIGITS)
         return Rank(remaining_s, -job.iterations_per_s / speed)
 

@@ -264,6 +264,7 @@ class _Decision:
         self._places = places
         self._shares = Shares(snapshot, rules)
         self._free = snapshot.free.copy()
+        self._again_at = rules.next_try_at(snapshot.now)
         self._before = _memory(snapshot).at(snapshot.now, rules)
         # Many try for hours, of few kinds: what each of them finds until another job starts.
         self._sought: dict[_Kind, _Room | bool] = {}
@@ -299,14 +300,13 @@ class _Decision:
         return until
 
     def _try(self, job: Job) -> None:
-        now, rules = self._snapshot.now, self._rules
-        wait = self._before.get(job.id)
+        rules, wait = self._rules, self._before.get(job.id)
         tries = 0 if wait is None else wait.tries
-        patient = now - job.since_at > rules.patience_s
+        patient = self._snapshot.now - job.since_at > rules.patience_s
         found = self._seek((job.spec.tenant, job.spec.asked, rules.level(tries), patient))
         if isinstance(found, bool):
             failed = tries if found else tries + 1
-            self.waits[job.id] = Wait(rules.next_try_at(now), failed, fair_share=found)
+            self.waits[job.id] = Wait(self._again_at, failed, fair_share=found)
             return
         devices, victims = found
         for victim in victims:

@@ -41,11 +41,11 @@ class Themis(Sharing):
     def decide(self, snapshot: Snapshot) -> Schedule:
         if self.nothing_to_do(snapshot):
             return KEEP
-        contenders = list[Job]()  # that hold devices
-        now, devices = snapshot.now, snapshot.supply
+        jobs, now, devices = snapshot.jobs, snapshot.now, snapshot.supply
         holders = list(snapshot.holding())
         share = devices / (len(snapshot.ranking.queue) + len(holders))
         sizes: dict[JobId, int] = {}
+        ranked: list[_Contender] = []
         next_end_s = self._lease_s or inf
         for job in holders:
             left_s = self._lease_left_s(job, snapshot)
@@ -53,22 +53,22 @@ class Themis(Sharing):
                 sizes[job.id] = job.size
                 next_end_s = min(next_end_s, left_s)
             else:
-                contenders.append(job)
+                owed = self._unfairness(job, now, share)
+                ranked.append((-owed, False, job.sequence, job.id, job.spec.sizes[0]))
         next_end_at = now + next_end_s
         free = devices - sum(sizes.values())
         if not free:
             return Schedule({}, next_end_at, next_end_at)
-        ranked = [
-            (-self._unfairness(job, now, share), False, job.sequence, job.id, job.spec.sizes[0])
-            for job in contenders
-        ]
         ranked += self._waiting(snapshot, share)
         free, all_served = _serve(snapshot, ranked, sizes, free)
         if all_served:
-            jobs = snapshot.jobs
-            hand_out(sizes, free, lambda name, size: self._bid(jobs[name], size, now, share))
-        placed = self.schedule(snapshot, sizes, valid_until=next_end_at)
-        return Schedule(placed.changes, next_end_at, next_end_at)
+            hand_out(
+                sizes,
+                free,
+                lambda identity: jobs[identity].spec.sizes,
+                lambda identity, size, more: self._bid(jobs[identity], size, more, now, share),
+            )
+        return Schedule(self.schedule(snapshot, sizes).changes, next_end_at, next_end_at)
 
     def _waiting(self, snapshot: Snapshot, share: float) -> Iterator[_Contender]:
         """Waiting jobs. Most of what their unfairness is made of does not move while they wait."""
@@ -104,15 +104,12 @@ class Themis(Sharing):
             return 0.0
         return ended_at + self._lease_s - now
 
-    def _bid(self, job: Job, size: int, now: float, share: float) -> Bid | None:
+    def _bid(self, job: Job, size: int, larger: int, now: float, share: float) -> Bid | None:
         """A job's wish for its next larger size, the worst off first; None if it gains nothing."""
-        larger = next((more for more in job.spec.sizes if more > size), None)
-        if larger is None:
-            return None
         speed = self._belief.alone(job.spec, size)
         if self._belief.alone(job.spec, larger) <= speed:
             return None
-        return -self._unfairness(job, now, share, speed), job.sequence, larger, job.id
+        return -self._unfairness(job, now, share, speed), job.sequence
 
     def _unfairness(self, job: Job, now: float, share: float, at: float | None = None) -> float:
         """Time it will have taken over time on an equal share of the cluster's devices.
