@@ -15,13 +15,12 @@ from treadle.core.actions import Action
 from treadle.core.events import Event
 from treadle.core.job import Job, JobId
 from treadle.core.scheduler import Scheduler
+from treadle.models.plans.space import shape_of
 from treadle.models.scaling import ScalingModel
+from treadle.policies.base.costs import restart_s
 from treadle.policies.base.quotas import Left, Quotas
 from treadle.policies.rubick.curves import ENOUGH, Curves
-from treadle.policies.rubick.holdings import counted, shape
-from treadle.policies.rubick.rules import Rules
-
-_RULES = Rules()
+from treadle.policies.rubick.kinds import RESTART_S
 
 
 class Promises:
@@ -83,7 +82,7 @@ class Promises:
             return True  # It waits or is starting.
         left_s = job.remaining_at(now) / job.iterations_per_s
         saved_s = left_s * (1.0 - self._speed(job) / ENOUGH)
-        return saved_s > _RULES.change_s(job)
+        return saved_s > restart_s(job.spec, RESTART_S)
 
     def _is_slow(self, job: Job) -> bool:
         if job.size >= job.spec.asked:
@@ -93,5 +92,5 @@ class Promises:
     def _speed(self, job: Job) -> float:
         """As a multiple of the speed of what the user asked for."""
         assert job.allocation is not None, "asked only for jobs that hold devices"
-        speed = self._curves.speed(job.spec, shape(counted(job.allocation.devices)))
+        speed = self._curves.speed(job.spec, shape_of(job.allocation))
         return 0.0 if speed is None else speed.value

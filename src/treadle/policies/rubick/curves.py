@@ -23,7 +23,7 @@ from treadle.core.ports import PerformanceModel
 from treadle.models.plans.iteration_time import Shape
 from treadle.models.plans.memory import memory
 from treadle.models.plans.planned import alike, standard
-from treadle.models.plans.space import Candidate, Planner, dense
+from treadle.models.plans.space import Planner, dense
 from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.hull import upper_hull
 from treadle.policies.rubick.holdings import NOTHING, layouts
@@ -74,6 +74,7 @@ class Curve:
     minimum: int  # fewest devices that are as fast as what was asked for
     fits: bool  # whether it runs on the empty cluster at all
     keeps: bool  # whether that is fast enough there: else no promise can be kept
+    alike: object  # the same for curves that are equal
     # As they are asked about: by shape, and by shape and cores.
     shapes: dict[Shape, Speed | None] = field(default_factory=dict)
     by_cores: dict[tuple[Shape, float], tuple[CoreStep, ...]] = field(default_factory=dict)
@@ -129,6 +130,8 @@ class Curves:
         self._known: dict[Hashable, tuple[JobSpec, Curve]] = {}
         # By job, where only the job counts: the key is many words to look up by.
         self._jobs: dict[JobId, tuple[JobSpec, Curve]] = {}
+        # What curves without plans consist of: they have all that such jobs' speeds depend on.
+        self._alike: dict[Hashable, object] = {}
         self._cluster = Cluster(())
         self._version = -1  # how new the idea of plans is
         self.basis = object()  # another one whenever all curves are forgotten
@@ -147,6 +150,7 @@ class Curves:
         host_gib = min([*known, base.room.host_gib])
         self._planner = replace(base, room=replace(base.room, host_gib=host_gib), _kept={})
         self._known.clear()
+        self._alike.clear()
         self._jobs.clear()
         self.basis = object()
 
@@ -209,38 +213,37 @@ class Curves:
         return self._planner.cores
 
     def _core_steps(self, spec: JobSpec, shape: Shape, least: float) -> Iterator[CoreStep]:
-        kind = self._planner.types[spec.profile.model]
         plans = self._runnable(spec, shape)
-        asked_s = self._asked_s(spec)
-
-        def fastest(cores: float) -> Speed:
-            timed = [(kind.iteration_s(plan, shape, cores=cores), plan) for plan in plans]
-            seconds, plan = min(timed, key=lambda pair: pair[0])
-            return Speed(asked_s / seconds, plan)
-
         if not plans:
             return
-        best, limit = 0.0, fastest(least + _CORES_MAX).value
+        best, limit = 0.0, self._fastest(spec, shape, plans, least + _CORES_MAX).value
         for more in range(_CORES_MAX):
-            speed = fastest(least + more)
+            speed = self._fastest(spec, shape, plans, least + more)
             if speed.value > best * USEFUL:
                 best = speed.value
                 yield CoreStep(least + more, speed)
             if limit <= best * USEFUL:
                 return
 
+    def _fastest(self, spec: JobSpec, shape: Shape, plans: Iterable[Plan], cores: float) -> Speed:
+        """The best of these plans with so many cores for each device."""
+        kind = self._planner.types[spec.profile.model]
+        timed = [(kind.iteration_s(plan, shape, cores=cores), plan) for plan in plans]
+        seconds, plan = min(timed, key=lambda pair: pair[0])
+        return Speed(self._asked_s(spec) / seconds, plan)
+
     def _runnable(self, spec: JobSpec, shape: Shape) -> list[Plan]:
         """The plans among which cores could decide: the best of each kind, host and device."""
-        own, size = spec.plans[0], sum(shape)
-        found: dict[bool, Plan] = {}
+        own, found = spec.plans[0], dict[bool, Plan]()
         for candidate in self._planner.candidates(spec.profile.model, shape):
             if not candidate.feasible:
                 break
             if self._may_use(spec, candidate.plan):
                 found.setdefault(candidate.plan.offload, candidate.plan)
         plans = list(found.values())
-        if size == spec.asked and own not in plans and self._may_run(spec, own, shape):
-            plans = [own] if not self._plans else [own, *plans]
+        # The user's own plan has run with what was asked for, whatever an estimate says.
+        if sum(shape) == spec.asked and own not in plans and self._may_run(spec, own, shape):
+            plans = [*plans, own] if self._plans else [own]
         return plans
 
     def _shared(self, key: Hashable, spec: JobSpec) -> Curve:
@@ -248,6 +251,7 @@ class Curves:
         if known is None:
             if len(self._known) >= KEPT_MAX:
                 self._known.clear()
+                self._alike.clear()
             known = self._known[key] = (spec, self._curve(spec))
         return known[1]
 
@@ -279,13 +283,13 @@ class Curves:
         minimum = enough[0] if enough else fallback[-1]
         sizes = [size for size, _ in found]
         promised = [size for size in sizes if minimum <= size <= max(spec.asked, minimum)]
-        return Curve(
-            tuple(found),
-            tuple(_steps(found, self._knee)),
-            minimum,
-            fits=self._runs_empty(spec, sizes, 0.0),
-            keeps=bool(enough) and self._runs_empty(spec, promised, ENOUGH),
-        )
+        fits = self._runs_empty(spec, sizes, 0.0)
+        keeps = bool(enough) and self._runs_empty(spec, promised, ENOUGH)
+        facts = (tuple(found), tuple(_steps(found, self._knee)), minimum, fits, keeps)
+        alike: object = object()
+        if not self.planned(spec):
+            alike = self._alike.setdefault((*facts, spec.asked), alike)
+        return Curve(*facts, alike)
 
     def _runs_empty(self, spec: JobSpec, sizes: Iterable[int], least: float) -> bool:
         """Whether the job is as fast as that on one of these sizes of the empty cluster."""
@@ -298,34 +302,21 @@ class Curves:
         return False
 
     def _speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
-        size = sum(shape)
         if not self.planned(spec):
             asked = self._belief.alone(spec, spec.asked)
-            return Speed(self._belief.alone(spec, size) / asked, DATA_PARALLEL) if asked else None
-        planner, model, own = self._planner, spec.profile.model, spec.plans[0]
-        kind = planner.types[model]
-        asked_s = self._asked_s(spec)
-        best = self._best(spec, planner.candidates(model, shape))
-        # The user's own plan has run with what was asked for, whatever an estimate says.
-        if size == spec.asked and self._may_run(spec, own, shape):
-            seconds = kind.iteration_s(own, shape, cores=planner.cores)
-            if not self._plans or best is None or seconds < best.iteration_s:
-                return Speed(asked_s / seconds, own)
-        return None if best is None else Speed(asked_s / best.iteration_s, best.plan)
+            return (
+                Speed(self._belief.alone(spec, sum(shape)) / asked, DATA_PARALLEL)
+                if asked
+                else None
+            )
+        plans = self._runnable(spec, shape)
+        return self._fastest(spec, shape, plans, self._planner.cores) if plans else None
 
     def _asked_s(self, spec: JobSpec) -> float:
         """One iteration as its user asked for it."""
         kind = self._planner.types[spec.profile.model]
         shape = dense(spec.asked, self._grid[1])
         return kind.iteration_s(spec.plans[0], shape, cores=self._planner.cores)
-
-    def _best(self, spec: JobSpec, listed: Sequence[Candidate]) -> Candidate | None:
-        for candidate in listed:
-            if not candidate.feasible:
-                return None
-            if self._may_use(spec, candidate.plan):
-                return candidate
-        return None
 
     def _may_run(self, spec: JobSpec, plan: Plan, shape: Shape) -> bool:
         """Whether a user's own plan can run so: groups inside nodes, within the host's memory."""

@@ -19,8 +19,7 @@ from treadle.policies.base.quotas import Left
 from treadle.policies.base.restarts import Restarts
 from treadle.policies.rubick.curves import ENOUGH, Curve
 from treadle.policies.rubick.holdings import NOTHING, Counts, Holdings, layouts, less, shape
-from treadle.policies.rubick.kinds import Kind, Kinds
-from treadle.policies.rubick.rules import Memory, Rules
+from treadle.policies.rubick.kinds import Kind, Kinds, Rules
 
 # What the jobs that devices are taken from could give: at least so many, and so many times the size
 # that is wanted.
@@ -28,6 +27,13 @@ _SPARE_MIN, _SPARE_TIMES = 64, 8
 # To make way, at most so many times the fewest nodes are tried, and so many choices of them.
 _CLEARED_TIMES = 3
 _HAIR_S = 1e-3
+
+
+class Memory(NamedTuple):
+    """What one decision tells the next."""
+
+    restarts: Mapping[JobId, int] = {}  # of jobs that were changed
+    meanwhile: frozenset[JobId] = frozenset()  # guaranteed jobs that run without their promise
 
 
 class _Holder(NamedTuple):
@@ -119,7 +125,8 @@ class Decision:
         """All others, by what a device would bring them; of equals, those that are owed first."""
         turns = InTurn[Kind | None](self._vain)
         for kind, line in waiting.items():
-            turns.add((-kind.first_gain, not kind.promised), line, kind)
+            curve = self._curves.of(self._snapshot.jobs[line[0][1]].spec)
+            turns.add((-curve.gain(0), not kind.promised), line, kind)
         for job in running:
             curve = self._curves.of(job.spec)
             if len(curve.sizes) > 1:  # Others have all that they can use.
@@ -154,7 +161,7 @@ class Decision:
             return False  # It was stopped for another job, or is to be left alone.
         if not size and kind in self._vain:
             return False
-        curve, mark = kind.curve, self.holdings.mark()
+        curve, mark = self._curves.of(job.spec), self.holdings.mark()
         before = self._speed(job, self.holdings.held.get(job.id, NOTHING))
         while self._climb(job, curve):
             pass
@@ -345,11 +352,11 @@ class Decision:
     def _holder(self, identity: JobId) -> _Holder | None:
         """A job among those that could give something up; None if it cannot."""
         size, job = self.holdings.size(identity), self._snapshot.jobs[identity]
-        curve, least = self._curves.of(job.spec), self._least(identity)
+        least = self._least(identity)
         if size <= least:
             return None
-        loss = curve.gain(curve.below(size))
-        return _Holder(loss, -job.sequence, identity, size, least, self._may_shrink(job))
+        turn, may_shrink = -job.sequence, self._may_shrink(job)
+        return _Holder(self._loss(identity), turn, identity, size, least, may_shrink)
 
     def _cleared(self, counts: Counts, own: Counts, victims: Mapping[JobId, int]) -> bool:
         """Make room on each node by taking from the job that gains least from its devices there."""
@@ -396,7 +403,7 @@ class Decision:
 
     def promised(self, spec: JobSpec) -> bool:
         """Whether a job has a promise, which the empty cluster and its quota could keep."""
-        return self._kinds.of(spec).promised and not self._is_owed(spec)
+        return self._kinds.promised(spec) and not self._is_owed(spec)
 
     def _is_owed(self, spec: JobSpec) -> bool:
         """Whether a promised job is served like a best-effort one until its promise can be kept."""
@@ -405,7 +412,7 @@ class Decision:
         if not self._all_kept or spec.id in self._kept:
             return False
         waits = self._snapshot.jobs[spec.id].allocation is None
-        return waits and self._kinds.of(spec).promised
+        return waits and self._kinds.promised(spec)
 
     def _speed(self, job: Job, counts: Counts) -> float:
         found = self._curves.speed(job.spec, shape(counts)) if counts else None

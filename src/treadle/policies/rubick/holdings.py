@@ -3,7 +3,8 @@
 Counts and not devices: which ones is settled at the end, once it is known which jobs keep theirs.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -30,11 +31,9 @@ class Holdings:
         self.touched: dict[JobId, None] = {}  # jobs whose holdings changed since the last look
         self.plans: dict[JobId, Plan | None] = {}  # of holdings that changed
         self._log: list[tuple[JobId, Counts, Plan | None]] = []
-        self._place = {node: place for place, node in enumerate(self.free)}
-        self._open = {node: count for node, count in self.free.items() if count}
         for job in snapshot.holding():
             assert job.allocation is not None, "holding jobs hold"
-            self._enter(job.id, counted(job.allocation.devices))
+            self._enter(job.id, Counter(device.node for device in job.allocation.devices))
             self.touched[job.id] = None
 
     def mark(self) -> int:
@@ -54,15 +53,12 @@ class Holdings:
 
     def room(self, own: Counts, spare: Mapping[JobId, int] = NOTHING) -> dict[str, int]:
         """Devices by node that are free, a job's own, or could be spared by others."""
-        room = dict(self._open)
-        for node, count in own.items():
-            if node in self.free:
-                room[node] = room.get(node, 0) + count
+        room = {node: count + own.get(node, 0) for node, count in self.free.items()}
         for job, most in spare.items():
             for node, count in self.held[job].items():
-                if node in self.free:
-                    room[node] = room.get(node, 0) + min(count, most)
-        return {node: room[node] for node in sorted(room, key=self._place.__getitem__)}
+                if node in room:
+                    room[node] += min(count, most)
+        return {node: count for node, count in room.items() if count}
 
     def set(self, job: JobId, counts: Counts, plan: Plan | None) -> None:
         """Let a job hold exactly these under a plan; there must be enough."""
@@ -72,17 +68,11 @@ class Holdings:
         self._leave(job)
         self._enter(job, counts, free=True)
 
-    def changed(self) -> dict[JobId, Counts]:
-        """Jobs that hold something else than before, with what they hold now."""
-        return {
-            job: self.held.get(job, NOTHING) for job in dict.fromkeys(j for j, _, _ in self._log)
-        }
-
     def allocations(self) -> dict[JobId, Allocation | None]:
         """What changed, as devices: each job keeps those it can."""
         jobs, free = self._snapshot.jobs, self._snapshot.free.copy()
         kept: dict[JobId, list[Device]] = {}
-        changed = self.changed()
+        changed = {job: self.held.get(job, NOTHING) for job, _, _ in self._log}
         for identity, counts in changed.items():
             allocation, left = jobs[identity].allocation, dict(counts)
             mine: list[Device] = []
@@ -118,7 +108,6 @@ class Holdings:
         for node, count in self.held.pop(job, NOTHING).items():
             if node in self.free:  # A drained node's devices do not become free.
                 self.free[node] += count
-                self._open[node] = self.free[node]
                 self.total += count
                 del self.on[node][job]
 
@@ -132,18 +121,7 @@ class Holdings:
                 if free:
                     self.free[node] -= count
                     self.total -= count
-                    if self.free[node]:
-                        self._open[node] = self.free[node]
-                    else:
-                        self._open.pop(node, None)
                     assert self.free[node] >= 0, "more was given than there is"
-
-
-def counted(devices: Sequence[Device]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for device in devices:
-        counts[device.node] = counts.get(device.node, 0) + 1
-    return counts
 
 
 def shape(counts: Counts) -> Shape:

@@ -11,20 +11,20 @@ Host memory is what the chosen plan needs. It cannot fail: a plan is on offer on
 its devices' even share of their host.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 
 from treadle.core.allocation import Allocation, Host
-from treadle.core.cluster import Node
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
+from treadle.policies.base.costs import restart_s
 from treadle.policies.rubick.curves import CoreStep, Curves
-from treadle.policies.rubick.holdings import Counts, counted, shape
+from treadle.policies.rubick.holdings import Counts, shape
 
 Changes = Mapping[JobId, Allocation | None]
 MayChange = Callable[[Job], bool]
-ChangeS = Callable[[Job], float]  # what a change costs a job
 CORES_EACH = 12.0  # cores for each device of a node that does not say: Rubick's servers
 
 
@@ -64,16 +64,16 @@ class Hosts:
     """The cores of all nodes while one decision is finished."""
 
     def __init__(
-        self, snapshot: Snapshot, curves: Curves, *, change_s: ChangeS, may_change: MayChange
+        self, snapshot: Snapshot, curves: Curves, restart_s: float, may_change: MayChange
     ) -> None:
         self._snapshot = snapshot
         self._curves = curves
-        self._change_s = change_s
+        self._restart_s = restart_s
         self._may_change = may_change
         self._with_devices: dict[str, float] = {}
         self._spare: dict[str, float] = {}
         for node in snapshot.cluster.nodes:
-            cores = cores_of(node)
+            cores = float(node.cores or CORES_EACH * node.device_count)
             each = min(curves.cores, cores / node.device_count)
             self._with_devices[node.name] = each
             self._spare[node.name] = cores - each * node.device_count
@@ -102,7 +102,7 @@ class Hosts:
     def _enter(self, job: Job, allocation: Allocation, *, fresh: bool) -> None:
         if not self._curves.planned(job.spec):
             return
-        counts = counted(allocation.devices)
+        counts = Counter(device.node for device in allocation.devices)
         least = min(self._with_devices.get(node, self._curves.cores) for node in counts)
         steps = self._curves.by_cores(job.spec, shape(counts), least)
         if not steps:
@@ -116,9 +116,8 @@ class Hosts:
         tuned = _Tuned(job, allocation, counts, steps, at, at, speed, fresh=fresh, kept=not fresh)
         self._use(tuned, steps[at].cores - least)
         if all(node in self._with_devices for node in counts):
-            self._tuned[job.id] = (
-                tuned  # Others, on nodes that are being drained, stay as they are.
-            )
+            # Others, on nodes that are being drained, stay as they are.
+            self._tuned[job.id] = tuned
 
     def _deal(self) -> None:
         """Cores to newly placed jobs, the one that makes the most of them first."""
@@ -168,7 +167,7 @@ class Hosts:
         left_s = 0.0
         if job.iterations_per_s:
             left_s = job.remaining_at(self._snapshot.now) / job.iterations_per_s
-        if left_s * before / after + self._change_s(job) < left_s:
+        if left_s * before / after + restart_s(job.spec, self._restart_s) < left_s:
             tuned.kept = False
         else:
             self._move(tuned, tuned.begun - tuned.at)
@@ -193,7 +192,3 @@ class Hosts:
             return old
         memory_gib = self._curves.host_gib(tuned.job.spec, step.speed.plan, old.size)
         return replace(old, plan=step.speed.plan, host=Host(step.cores, memory_gib))
-
-
-def cores_of(node: Node) -> float:
-    return float(node.cores or CORES_EACH * node.device_count)

@@ -32,17 +32,15 @@ from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.rubick.curves import Curves
 from treadle.policies.rubick.decision import Decision
 from treadle.policies.rubick.hosts import Hosts
-from treadle.policies.rubick.kinds import Kinds
-from treadle.policies.rubick.rules import Rules
+from treadle.policies.rubick.kinds import RESTART_S, Kinds, Rules
 
 
 class Rubick(Policy):
     """Sizes, nodes and plans, decided together."""
 
     def __init__(self, placement: Placement, curves: Curves, rules: Rules) -> None:
-        self._placement = placement
         self._curves = curves
-        self._kinds = Kinds(curves, promises=rules.promises, quotas=rules.quotas)
+        self._kinds = Kinds(curves, rules)
         self._rules = rules
         self._fit = Fit(placement)
         self.resizes = rules.moves
@@ -50,38 +48,31 @@ class Rubick(Policy):
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
             return self._fit.never(spec.sizes[0], cluster)
-        self._kinds.on(cluster)
+        self._curves.on(cluster)
         curve = self._curves.of(spec)
         if not curve.fits:
             return (
                 f"it runs on {devices(curve.sizes[0][0])} or more and finds no room for them "
                 f"even on the empty cluster of {devices(cluster.device_count)}"
             )
-        quotas = self._rules.quotas
-        if quotas is None or not (self._rules.promises and spec.guaranteed and curve.keeps):
+        quotas, guaranteed = self._rules.quotas, self._rules.promises and spec.guaranteed
+        if quotas is None or not (guaranteed and curve.keeps) or self._kinds.promised(spec):
             return None
-        if curve.minimum > quotas.get(spec.tenant, 0.0):
-            return (
-                f"it was promised the speed of {devices(curve.minimum)} and the quota of tenant "
-                f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
-            )
-        return None
+        return (
+            f"it was promised the speed of {devices(curve.minimum)} and the quota of tenant "
+            f"{spec.tenant!r} is {quotas.get(spec.tenant, 0.0):g}"
+        )
 
     def quotas(self, snapshot: Snapshot) -> Quotas | None:  # noqa: ARG002
         return self._rules.quotas
 
     def decide(self, snapshot: Snapshot) -> Schedule:
-        self._kinds.on(snapshot.cluster)
+        self._curves.on(snapshot.cluster)
         decision = Decision(snapshot, self._kinds, self._rules)
         decision.run()
         changes = decision.holdings.allocations()
         if self._rules.moves:
-            hosts = Hosts(
-                snapshot,
-                self._curves,
-                change_s=self._rules.change_s,
-                may_change=decision.may_change,
-            )
+            hosts = Hosts(snapshot, self._curves, self._rules.restart_s, decision.may_change)
             changes = hosts.settled(changes)
         return Schedule(changes, decision.next_gate_at(), memory=decision.memory(changes))
 
@@ -95,7 +86,7 @@ def rubick(  # noqa: PLR0913  # one for each thing that a user may set
     promises: bool = True,
     quotas: str = "",
     gate: float = 0.9,
-    restart_s: float = 78.0,
+    restart_s: float = RESTART_S,
     knee: float = 0.1,
 ) -> Rubick:
     """Devices and execution plans to the jobs that make the most of them (Rubick).

@@ -28,6 +28,7 @@ from treadle.policies.base.placement import Placement
 from treadle.policies.base.restarts import Restarts
 from treadle.policies.base.shares import Sharing
 from treadle.policies.rubick.curves import Curves
+from treadle.policies.rubick.kinds import RESTART_S
 
 Options = Sequence[tuple[int, float]]  # sizes with their costs
 
@@ -120,7 +121,7 @@ def sia(
     *,
     power: float = -0.5,
     idle: float = 1.1,
-    restart_s: float = 78.0,
+    restart_s: float = RESTART_S,
 ) -> Sia:
     """Sizes for all jobs at once, fair by speed; only jobs that split nothing are elastic (Sia).
 

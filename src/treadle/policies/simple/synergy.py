@@ -13,11 +13,11 @@ from treadle.core.job import Job
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.base.costs import restart_s
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
 from treadle.policies.rubick.curves import Curves
 from treadle.policies.rubick.hosts import Hosts
+from treadle.policies.rubick.kinds import RESTART_S
 from treadle.policies.simple.orders import arrival
 
 
@@ -34,15 +34,12 @@ class Synergy(Ordered):
     def decide(self, snapshot: Snapshot) -> Schedule:
         schedule = super().decide(snapshot)
         self._curves.on(snapshot.cluster)
-        hosts = Hosts(snapshot, self._curves, change_s=self._change_s, may_change=_always)
+        hosts = Hosts(snapshot, self._curves, self._restart_s, lambda _: True)
         changes = {
             identity: None if new is None else self._as_asked(snapshot.jobs[identity], new)
             for identity, new in schedule.changes.items()
         }
         return replace(schedule, changes=hosts.settled(changes))
-
-    def _change_s(self, job: Job) -> float:
-        return restart_s(job.spec, self._restart_s)
 
     def _as_asked(self, job: Job, allocation: Allocation) -> Allocation:
         """The same under its user's plan, where there is one."""
@@ -55,7 +52,7 @@ def synergy(
     belief: PerformanceModel,
     *,
     strict: bool = False,
-    restart_s: float = 78.0,
+    restart_s: float = RESTART_S,
 ) -> Synergy:
     """First come, first served at the asked size and plan; cores to the jobs that gain most.
 
@@ -66,7 +63,3 @@ def synergy(
         raise InvalidInputError(f"synergy restart_s must be 0 or more, not {restart_s:g}")
     curves = Curves(belief, plans=False, resources=False)
     return Synergy(placement, curves, strict=strict, restart_s=restart_s)
-
-
-def _always(_job: Job) -> bool:
-    return True
