@@ -139,6 +139,6 @@ class _Keys:
         if key not in self._sources:
             policy, *wrappers = names
             starts = [self._files.get(policy) or registry.factory(policy).__module__]
-            starts += [registry.wrapper_factory(name).__module__ for name in wrappers]
+            starts += [registry.factory(name, registry.WRAPPER).__module__ for name in wrappers]
             self._sources[key] = source_digest("treadle.league.cell", *starts)
         return self._sources[key]

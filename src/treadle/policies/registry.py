@@ -40,23 +40,23 @@ BUILT_IN: Mapping[str, str] = {
     "las": "treadle.policies.simple.orders:las",
     "gittins": "treadle.policies.simple.gittins:gittins",
     "tiresias": "treadle.policies.simple.tiresias:tiresias",
-    "max-min": "treadle.policies.simple.maxmin:max_min",
-    "optimus": "treadle.policies.simple.optimus:optimus",
-    "themis": "treadle.policies.simple.themis:themis",
-    "altruistic": "treadle.policies.simple.altruistic:altruistic",
+    "max-min": "treadle.policies.simple.maxmin:MaxMin",
+    "optimus": "treadle.policies.simple.optimus:Optimus",
+    "themis": "treadle.policies.simple.themis:Themis",
+    "altruistic": "treadle.policies.simple.altruistic:Altruistic",
     "aiturbo": "treadle.policies.aiturbo.aiturbo:AITurbo",
     "afs": "treadle.policies.afs.afs:Afs",
     "afs-p": "treadle.policies.afs.blind:AfsBlind",
-    "antman": "treadle.policies.simple.antman:antman",
+    "antman": "treadle.policies.simple.antman:AntMan",
     "muri-s": "treadle.policies.muri.muri:Muri",
     "muri-l": "treadle.policies.muri.muri:MuriL",
-    "rubick": "treadle.policies.rubick.rubick:rubick",
+    "rubick": "treadle.policies.rubick.rubick:Rubick",
     "rubick-e": "treadle.policies.rubick.rubick:rubick_e",
     "rubick-r": "treadle.policies.rubick.rubick:rubick_r",
     "rubick-n": "treadle.policies.rubick.rubick:rubick_n",
-    "sia": "treadle.policies.simple.sia:sia",
-    "synergy": "treadle.policies.simple.synergy:synergy",
-    "philly": "treadle.policies.simple.philly:philly",
+    "sia": "treadle.policies.simple.sia:Sia",
+    "synergy": "treadle.policies.simple.synergy:Synergy",
+    "philly": "treadle.policies.simple.philly:Philly",
     "weave": "treadle.policies.weave.weave:Weave",
     "weave-l": "treadle.policies.weave.weave:WeaveL",
 }
@@ -80,7 +80,7 @@ WRAPPERS: Mapping[str, str] = {
 }
 
 
-class _Kind(NamedTuple):
+class Kind(NamedTuple):
     """What can be named: policies, or wrappers."""
 
     noun: str
@@ -88,8 +88,8 @@ class _Kind(NamedTuple):
     entry_points: str
 
 
-_POLICY = _Kind("policy", BUILT_IN, "treadle.policies")
-_WRAPPER = _Kind("wrapper", WRAPPERS, "treadle.wrappers")
+POLICY = Kind("policy", BUILT_IN, "treadle.policies")
+WRAPPER = Kind("wrapper", WRAPPERS, "treadle.wrappers")
 # Policies within a block of `offered`.
 _OFFERED: dict[str, Factory] = {}
 _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
@@ -97,13 +97,13 @@ _PLUS = re.compile(r"\+(?=[A-Za-z])")  # and not the one of 1e+6
 
 def policy(text: str, placement: Placement, belief: InterleavingModel) -> Policy:
     """The policy of `name` or `name?parameter=value&...`, and of `+wrapper?...` after it."""
-    first, *around = _PLUS.split(text)
+    first, *around = parts(text)
     twice = [name for name, count in Counter(wrappers_in(text)).items() if count > 1]
     if twice:
         raise InvalidInputError(f"policy {first} is wrapped in {twice[0]} twice; once is enough")
-    made = _make(_POLICY, first, placement, belief)
+    made = _make(POLICY, first, placement, belief)
     for part in around:
-        made = _make(_WRAPPER, part, made, placement, belief)
+        made = _make(WRAPPER, part, made, placement, belief)
     return made
 
 
@@ -118,10 +118,6 @@ def wrappers_in(text: str) -> list[str]:
     return [part.partition("?")[0] for part in parts(text)[1:]]
 
 
-def factory(name: str) -> Factory:
-    return _factory(_POLICY, name)
-
-
 def is_blind(text: str) -> bool:
     """Whether a policy never uses the lengths of jobs; wrappers and parameters do not matter."""
     name = parts(text)[0].partition("?")[0]
@@ -131,32 +127,13 @@ def is_blind(text: str) -> bool:
 @contextmanager
 def offered(name: str, make: Factory) -> Iterator[None]:
     """Within this block, and in this process only, a policy has this name, which must be new."""
-    if name in _names(_POLICY):
+    if name in names():
         raise InvalidInputError(f"there is a policy {name} already; give yours another name")
     _OFFERED[name] = make
     try:
         yield
     finally:
         del _OFFERED[name]
-
-
-def wrapper_factory(name: str) -> Factory:
-    return _factory(_WRAPPER, name)
-
-
-def names() -> list[str]:
-    """Built-in policies in the table's order, then third parties' by name."""
-    return _names(_POLICY)
-
-
-def wrapper_names() -> list[str]:
-    """The same of wrappers."""
-    return _names(_WRAPPER)
-
-
-def summary(name: str) -> str:
-    """One line about a policy."""
-    return first_line(factory(name))
 
 
 def first_line(make: Factory) -> str:
@@ -173,9 +150,9 @@ def parameters(make: Factory) -> dict[str, Parameter]:
     }
 
 
-def _make(kind: _Kind, text: str, *given: object) -> Policy:
+def _make(kind: Kind, text: str, *given: object) -> Policy:
     name, _, query = text.partition("?")
-    make = _factory(kind, name)
+    make = factory(name, kind)
     parameters = _parameters(f"{kind.noun} {name}", make, query)
     try:
         return make(*given, **parameters)
@@ -185,33 +162,34 @@ def _make(kind: _Kind, text: str, *given: object) -> Policy:
         raise PolicyError(f"{kind.noun} {name} cannot be made: {error!r}") from error
 
 
-def _factory(kind: _Kind, name: str) -> Factory:
+def factory(name: str, kind: Kind = POLICY) -> Factory:
     if name in kind.built_in:
         module, _, attribute = kind.built_in[name].partition(":")
         return getattr(import_module(module), attribute)  # type: ignore[no-any-return]
-    if kind is _POLICY and name in _OFFERED:
+    if kind is POLICY and name in _OFFERED:
         return _OFFERED[name]
     for entry in _third_parties(kind):
         if entry.name == name:
             return _load(kind, entry)
-    if kind is _POLICY and name in _names(_WRAPPER):
+    if kind is POLICY and name in names(WRAPPER):
         raise InvalidInputError(
             f"{name} is a wrapper and goes behind a policy's name, as in fifo+{name}"
         )
     # Names are short and users guess at them, so a distant neighbour helps too.
-    hint = did_you_mean(name, _names(kind), similar=0.4)
+    hint = did_you_mean(name, names(kind), similar=0.4)
     raise InvalidInputError(
         f"there is no {kind.noun} {name!r}{hint} (`treadle policies` lists them all)"
     )
 
 
-def _names(kind: _Kind) -> list[str]:
+def names(kind: Kind = POLICY) -> list[str]:
+    """Those built in, in the table's order, then third parties' by name."""
     others = {entry.name for entry in _third_parties(kind)} - set(kind.built_in)
-    others |= set(_OFFERED) if kind is _POLICY else set()
+    others |= set(_OFFERED) if kind is POLICY else set()
     return [*kind.built_in, *sorted(others)]
 
 
-def _load(kind: _Kind, entry: "EntryPoint") -> Factory:
+def _load(kind: Kind, entry: "EntryPoint") -> Factory:
     """A third party's factory; if it cannot be loaded, the error is one sentence."""
     try:
         return entry.load()  # type: ignore[no-any-return]
@@ -221,7 +199,7 @@ def _load(kind: _Kind, entry: "EntryPoint") -> Factory:
         ) from error
 
 
-def _third_parties(kind: _Kind) -> "EntryPoints":
+def _third_parties(kind: Kind) -> "EntryPoints":
     # Imported on use: it costs a tenth of the start of a run that names a built-in policy.
     from importlib.metadata import entry_points  # noqa: PLC0415
 

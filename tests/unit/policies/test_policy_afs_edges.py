@@ -21,7 +21,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.policies.afs.afs import Afs, Ladder, shares
 from treadle.policies.afs.blind import AfsBlind
 from treadle.policies.base.placement import PLACEMENTS, Placement, placement
-from treadle.policies.simple.altruistic import Altruistic, altruistic
+from treadle.policies.simple.altruistic import Altruistic
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job
@@ -31,8 +31,13 @@ Make = Callable[[Placement], Policy]
 MAKERS: dict[str, Make] = {
     "afs": lambda place: Afs(place, ScalingModel()),
     "afs packed": lambda place: Afs(place, ScalingModel(), packed=True),
+<<<<<<< HEAD
     "afs-p": lambda place: AfsBlind(place, ScalingModel(), quantum_s=5.0),
     "altruistic": lambda place: altruistic(place, ScalingModel()),
+=======
+    "afs-p": lambda place: afs_p(place, ScalingModel(), quantum_s=5.0),
+    "altruistic": lambda place: Altruistic(place, ScalingModel()),
+>>>>>>> 4a359701 (policies: a policy's class is what the registry calls; one function for names and one for factories, of policies and wrappers)
 }
 every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 

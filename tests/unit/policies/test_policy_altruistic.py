@@ -12,12 +12,12 @@ from treadle.core.ports import Policy
 from treadle.models.scaling import ScalingModel
 from treadle.policies.afs.afs import Ladder
 from treadle.policies.base.placement import placement
-from treadle.policies.simple.altruistic import altruistic, fair_shares
+from treadle.policies.simple.altruistic import Altruistic, fair_shares
 from treadle.testing.builders import job
 
 
 def policy() -> Policy:
-    return altruistic(placement("count"), ScalingModel())
+    return Altruistic(placement("count"), ScalingModel())
 
 
 def elastic(name: str, *sizes: int, length_s: float = 100.0, at: float = 0.0) -> JobSpec:

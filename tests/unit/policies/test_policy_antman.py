@@ -10,12 +10,12 @@ from treadle.core.job import JobSpec
 from treadle.core.reasons import Reason
 from treadle.models.antman_gaps import GapsModel
 from treadle.policies.base.placement import placement
-from treadle.policies.simple.antman import GUARANTEED, OPPORTUNISTIC, Memory, antman
+from treadle.policies.simple.antman import GUARANTEED, OPPORTUNISTIC, AntMan, Memory
 from treadle.testing.builders import job
 
 
 def policy(place: str = "first-fit"):
-    return antman(placement(place), GapsModel(), hoard=True)
+    return AntMan(placement(place), GapsModel(), hoard=True)
 
 
 def free_rider(name: str, *, size: int = 1, length_s: float = 100.0, at: float = 0.0) -> JobSpec:

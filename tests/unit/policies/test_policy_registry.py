@@ -134,15 +134,15 @@ def test_yes_and_no_are_written_as_words(word: str) -> None:
 def test_every_built_in_policy_says_what_it_is_in_one_line() -> None:
     assert registry.names() == list(registry.BUILT_IN)
     for name in registry.names():
-        line = registry.summary(name)
+        line = registry.first_line(registry.factory(name))
         assert line[0].isupper(), name
         assert 20 < len(line) <= 90, name
 
 
 def test_a_third_partys_policy_is_found_listed_and_run(third_party: None) -> None:
     assert registry.names() == [*registry.BUILT_IN, "bare", "latest"]
-    assert registry.summary("latest") == "Last come, first served."
-    assert registry.summary("bare") == "(no description)"
+    assert registry.first_line(registry.factory("latest")) == "Last come, first served."
+    assert registry.first_line(registry.factory("bare")) == "(no description)"
     jobs = [job("a", size=4, length_s=2.0), job("b", size=4, length_s=2.0, at=1.0)]
     jobs.append(job("c", size=4, length_s=2.0, at=1.0))
     starts = [line for line in play("latest?tag=anything&rounds=4", jobs) if "start" in line]
@@ -150,7 +150,7 @@ def test_a_third_partys_policy_is_found_listed_and_run(third_party: None) -> Non
 
 
 def test_a_built_in_name_cannot_be_taken_over(third_party: None) -> None:
-    assert registry.summary("fifo").startswith("First come, first served")
+    assert registry.first_line(registry.factory("fifo")).startswith("First come, first served")
     assert registry.names().count("fifo") == 1
 
 
@@ -159,8 +159,8 @@ def test_a_near_miss_of_a_third_partys_name_is_answered_too(third_party: None) -
 
 
 def test_a_third_partys_wrapper_is_found_listed_and_worn(third_party: None) -> None:
-    assert registry.wrapper_names() == [*registry.WRAPPERS, "plain"]
-    assert registry.first_line(registry.wrapper_factory("plain")) == "Changes nothing."
+    assert registry.names(registry.WRAPPER) == [*registry.WRAPPERS, "plain"]
+    assert registry.first_line(registry.factory("plain", registry.WRAPPER)) == "Changes nothing."
     jobs = [job("a", size=4, length_s=2.0), job("b", size=4, length_s=2.0, at=1.0)]
     assert play("fifo+plain?tag=z+defrag", jobs) == play("fifo", jobs)
 
@@ -168,7 +168,10 @@ def test_a_third_partys_wrapper_is_found_listed_and_worn(third_party: None) -> N
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e999"])
 def test_no_parameter_takes_a_number_without_end_unless_that_is_its_default(value: str) -> None:
     made = [(name, "", registry.factory(name)) for name in registry.names()]
-    made += [(name, "fifo+", registry.wrapper_factory(name)) for name in registry.wrapper_names()]
+    made += [
+        (name, "fifo+", registry.factory(name, registry.WRAPPER))
+        for name in registry.names(registry.WRAPPER)
+    ]
     checked = 0
     for name, before, make in made:
         for parameter, known in registry.parameters(make).items():

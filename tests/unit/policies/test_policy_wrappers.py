@@ -241,9 +241,9 @@ def test_a_mistake_is_one_sentence(text: str, sentence: str) -> None:
 
 
 def test_every_wrapper_says_what_it_does_in_one_line() -> None:
-    assert registry.wrapper_names() == list(registry.WRAPPERS)
-    for name in registry.wrapper_names():
-        line = registry.first_line(registry.wrapper_factory(name))
+    assert registry.names(registry.WRAPPER) == list(registry.WRAPPERS)
+    for name in registry.names(registry.WRAPPER):
+        line = registry.first_line(registry.factory(name, registry.WRAPPER))
         assert 20 < len(line) <= 90, name
 
 
@@ -254,7 +254,7 @@ def test_an_inner_policys_memory_survives_a_wrapper_that_remembers() -> None:
             return Schedule(memory=len(seen))
 
     seen: list[object] = []
-    around = registry.wrapper_factory("defrag")(Counting(), placement("count"), None)
+    around = registry.factory("defrag", registry.WRAPPER)(Counting(), placement("count"), None)
     story = Story(around, "1x4")
     story.tell(0.0, JobSubmitted(job("a")))
     story.tell(1.0, JobSubmitted(job("b")))

@@ -1,7 +1,7 @@
 """`treadle policies`: list policies and wrappers with their parameters."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from inspect import Parameter
 
 import click
@@ -19,8 +19,8 @@ def policies(as_json: bool) -> None:
 
     Wrappers can be added to any policy: POLICY+WRAPPER?parameter=value+WRAPPER.
     """
-    alone = _rows(registry.names(), registry.factory)
-    wrappers = _rows(registry.wrapper_names(), registry.wrapper_factory)
+    alone = _rows(registry.POLICY)
+    wrappers = _rows(registry.WRAPPER)
     if as_json:
         listed = [("policy", row) for row in alone] + [("wrapper", row) for row in wrappers]
         keys = ("name", "summary", "parameters")
@@ -33,11 +33,11 @@ def policies(as_json: bool) -> None:
     _print(wrappers, "+", width)
 
 
-def _rows(names: Iterable[str], factory: Callable[[str], registry.Factory]) -> list[Row]:
+def _rows(kind: registry.Kind) -> list[Row]:
     rows: list[Row] = []
-    for name in names:
+    for name in registry.names(kind):
         try:
-            make = factory(name)
+            make = registry.factory(name, kind)
             known = {key: _text(value) for key, value in registry.parameters(make).items()}
             rows.append((name, registry.first_line(make), known))
         except PolicyError as error:

@@ -2,7 +2,7 @@
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
-from treadle.policies.registry import factory, names, parameters, parts, wrapper_names
+from treadle.policies.registry import WRAPPER, factory, names, parameters, parts
 
 DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
@@ -53,7 +53,7 @@ def _check_own(name: str, own: list[str]) -> None:
 def _check_wrappers(wrappers: list[str]) -> None:
     for wrapper in wrappers:
         name = wrapper.partition("?")[0]
-        if name in _GONE and name not in wrapper_names():
+        if name in _GONE and name not in names(WRAPPER):
             raise InvalidInputError(
                 f"there is no wrapper {name!r}: the live decision does this for every policy; "
                 f"leave +{name} out"

@@ -36,14 +36,42 @@ from treadle.policies.rubick.kinds import RESTART_S, Kinds, Rules
 
 
 class Rubick(Policy):
-    """Sizes, nodes and plans, decided together."""
+    """Devices and execution plans to the jobs that make the most of them (Rubick).
 
-    def __init__(self, placement: Placement, curves: Curves, rules: Rules) -> None:
-        self._curves = curves
-        self._kinds = Kinds(curves, rules)
-        self._rules = rules
+    plans: change plans; off keeps the user's, with more or fewer copies of the model.
+    resources: change sizes; off gives what was asked for, and takes nothing away.
+    promises: guaranteed jobs get the speed of what they asked for; off makes all best-effort.
+    quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
+    gate: change a running job only if it keeps this share of its time; restart_s is what one
+    change costs, or less where it was measured. gate 0 is none.
+    knee: a device must bring this share of what a job's first device brings, or is left free.
+    """
+
+    def __init__(  # noqa: PLR0913  # one for each thing that a user may set
+        self,
+        placement: Placement,
+        belief: PerformanceModel,
+        *,
+        plans: bool = True,
+        resources: bool = True,
+        promises: bool = True,
+        quotas: str = "",
+        gate: float = 0.9,
+        restart_s: float = RESTART_S,
+        knee: float = 0.1,
+    ) -> None:
+        if not 0 <= gate <= 1:
+            raise InvalidInputError(f"rubick gate must be 0 to 1, not {gate:g}")
+        if not 0 <= knee <= 1:
+            raise InvalidInputError(f"rubick knee must be 0 to 1, not {knee:g}")
+        if not restart_s >= 0:
+            raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
+        self._curves = Curves(belief, plans=plans, resources=resources, knee=knee)
+        limits = parse_quotas("rubick", quotas)
+        self._rules = Rules(gate, restart_s, resources, promises, limits)
+        self._kinds = Kinds(self._curves, self._rules)
         self._fit = Fit(placement)
-        self.resizes = rules.moves
+        self.resizes = resources
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
@@ -77,49 +105,16 @@ class Rubick(Policy):
         return Schedule(changes, decision.next_gate_at(), memory=decision.memory(changes))
 
 
-def rubick(  # noqa: PLR0913  # one for each thing that a user may set
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    plans: bool = True,
-    resources: bool = True,
-    promises: bool = True,
-    quotas: str = "",
-    gate: float = 0.9,
-    restart_s: float = RESTART_S,
-    knee: float = 0.1,
-) -> Rubick:
-    """Devices and execution plans to the jobs that make the most of them (Rubick).
-
-    plans: change plans; off keeps the user's, with more or fewer copies of the model.
-    resources: change sizes; off gives what was asked for, and takes nothing away.
-    promises: guaranteed jobs get the speed of what they asked for; off makes all best-effort.
-    quotas: devices that each tenant's promises may use, as a:32/b:16; others then have none.
-    gate: change a running job only if it keeps this share of its time; restart_s is what one
-    change costs, or less where it was measured. gate 0 is none.
-    knee: a device must bring this share of what a job's first device brings, or is left free.
-    """
-    if not 0 <= gate <= 1:
-        raise InvalidInputError(f"rubick gate must be 0 to 1, not {gate:g}")
-    if not 0 <= knee <= 1:
-        raise InvalidInputError(f"rubick knee must be 0 to 1, not {knee:g}")
-    if not restart_s >= 0:
-        raise InvalidInputError(f"rubick restart_s must be 0 or more, not {restart_s:g}")
-    curves = Curves(belief, plans=plans, resources=resources, knee=knee)
-    rules = Rules(gate, restart_s, resources, promises, parse_quotas("rubick", quotas))
-    return Rubick(placement, curves, rules)
-
-
 def rubick_e(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
     """Rubick that changes plans and leaves sizes as they were asked for."""
-    return rubick(placement, belief, resources=False, promises=promises)
+    return Rubick(placement, belief, resources=False, promises=promises)
 
 
 def rubick_r(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
     """Rubick that changes sizes and keeps to the user's kind of plan."""
-    return rubick(placement, belief, plans=False, promises=promises)
+    return Rubick(placement, belief, plans=False, promises=promises)
 
 
 def rubick_n(placement: Placement, belief: PerformanceModel, *, promises: bool = True) -> Rubick:
     """Rubick that changes neither plans nor sizes: its order and its placement."""
-    return rubick(placement, belief, plans=False, resources=False, promises=promises)
+    return Rubick(placement, belief, plans=False, resources=False, promises=promises)

@@ -25,10 +25,8 @@ from dataclasses import dataclass
 from math import inf
 
 from treadle.core.job import Job
-from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.policies.afs.afs import Climbing, Ladder
-from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import hand_out
 
 _HAIR_S = 1e-3  # No job is late, or early, by what is only rounding.
@@ -78,7 +76,7 @@ class _Claim:
 
 
 class Altruistic(Climbing):
-    """What jobs need for the end that fairness promised them; the rest to the shortest."""
+    """Jobs keep what they need to end when fairness would end them, and lend the rest."""
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         devices, now = snapshot.supply, snapshot.now
@@ -133,8 +131,3 @@ def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
     left = devices - sum(sizes.values())
     hand_out(sizes, left, lambda job: ladders[job].sizes, lambda job, size, _: (size, job))
     return list(sizes.values())
-
-
-def altruistic(placement: Placement, belief: PerformanceModel) -> Altruistic:
-    """Jobs keep what they need to end when fairness would end them, and lend the rest."""
-    return Altruistic(placement, belief)

@@ -53,39 +53,28 @@ class Memory(NamedTuple):
     left: frozenset[Device] = frozenset()  # by an opportunistic job, while a guaranteed one stayed
 
 
-def antman(
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    quotas: str = "",
-    hoard: bool = False,
-) -> "AntMan":
+class AntMan(Policy):
     """Guaranteed jobs have devices first, opportunistic ones share them; no job is preempted.
 
     quotas: devices that each tenant's guaranteed jobs may hold at once, as a:32/b:16; others then
     have none. Opportunistic jobs need no quota.
     hoard: set devices aside for a guaranteed job that does not fit yet.
     """
-    return AntMan(placement, parse_quotas("antman", quotas), belief, hoard=hoard)
-
-
-class AntMan(Policy):
-    """Two kinds of jobs, one in each turn."""
 
     shares = True
 
     def __init__(
         self,
         placement: Placement,
-        quotas: Quotas | None = None,
-        belief: PerformanceModel | None = None,
+        belief: PerformanceModel,
         *,
+        quotas: str = "",
         hoard: bool = False,
     ) -> None:
         self._hoard = hoard
         self._placement = placement
         self._belief = belief
-        self._quotas = quotas
+        self._quotas = parse_quotas("antman", quotas)
         self._fit = Fit(placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002

@@ -11,14 +11,23 @@ from treadle.policies.base.shares import Sharing, hand_out
 
 
 class MaxMin(Sharing):
-    """Each job's smallest size first, by turns used; then each step to the job that holds least.
+    """Equal shares for all, in turns when not all fit.
 
-    When not all jobs fit, they take turns: a job's turn lasts until it has held its asked size
-    for a quantum, and jobs with fewer turns behind them go first. Without turns, a job that has
-    begun is never stopped, and others wait in order of arrival.
+    A job's turn lasts until it has held its asked size for a quantum, and jobs with fewer turns
+    behind them go first. Without turns, as AFS' authors model it, a job that has begun is never
+    stopped, and others wait in order of arrival.
     """
 
-    def __init__(self, placement: Placement, *, quantum_s: float, turns: bool) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        belief: PerformanceModel,  # noqa: ARG002
+        *,
+        quantum_s: float = 7200.0,
+        turns: bool = True,
+    ) -> None:
+        if quantum_s <= 0:
+            raise InvalidInputError(f"max-min quantum_s must be above 0, not {quantum_s:g}")
         super().__init__(placement)
         self._quantum_s = quantum_s
         self._takes_turns = turns
@@ -54,19 +63,3 @@ class MaxMin(Sharing):
     def _turn_s(self, job: Job) -> float:
         """Device-seconds of one turn."""
         return self._quantum_s * job.spec.asked
-
-
-def max_min(
-    placement: Placement,
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    quantum_s: float = 7200.0,
-    turns: bool = True,
-) -> MaxMin:
-    """Equal shares for all, in turns when not all fit.
-
-    turns: off stops no job that has begun, as AFS' authors model it.
-    """
-    if quantum_s <= 0:
-        raise InvalidInputError(f"max-min quantum_s must be above 0, not {quantum_s:g}")
-    return MaxMin(placement, quantum_s=quantum_s, turns=turns)

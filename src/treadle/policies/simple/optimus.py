@@ -17,7 +17,7 @@ from treadle.policies.base.shares import Bid, Sharing, hand_out
 
 
 class Optimus(Sharing):
-    """Marginal gain, device by device."""
+    """Grow whichever job's completion comes forward most for each device."""
 
     def __init__(self, placement: Placement, belief: PerformanceModel) -> None:
         super().__init__(placement)
@@ -47,8 +47,3 @@ class Optimus(Sharing):
 
         hand_out(sizes, free, lambda identity: jobs[identity].spec.sizes, bid)
         return self.schedule(snapshot, sizes)
-
-
-def optimus(placement: Placement, belief: PerformanceModel) -> Optimus:
-    """Grow whichever job's completion comes forward most for each device."""
-    return Optimus(placement, belief)

@@ -49,20 +49,7 @@ PHILLY_NODES: Mapping[str, float] = {
 }
 
 
-def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
-    placement: Placement,
-    belief: PerformanceModel,  # noqa: ARG001
-    *,
-    quotas: str = "equal",
-    granted: float = 1.0,
-    most: float = inf,
-    r1: int = 3,
-    r2: int = 8,
-    retry_s: float = 180.0,
-    tick_s: float = 30.0,
-    full: float = 0.9,
-    patience_s: float = 600.0,
-) -> "Philly":
+class Philly(Policy):
     """Quotas by tenant, with borrowing; gangs that give up locality after failed tries.
 
     quotas: equal, philly (nodes of the log's virtual clusters), or weights as a:2/b:1.
@@ -71,24 +58,32 @@ def philly(  # noqa: PLR0913  # one for each thing that the study leaves open
     retry_s: between two tries. tick_s: tries after the first are made in steps of this.
     full, patience_s: when to take back borrowed devices. The placement is for first tries.
     """
-    if not 0 <= r1 <= r2:
-        raise InvalidInputError(f"philly r1 and r2 must ascend from 0, not {r1} and {r2}")
-    if not (0 < retry_s < inf and 0 < tick_s < inf):
-        raise InvalidInputError("philly retry_s and tick_s must be above 0")
-    if not 0 < granted < inf:
-        raise InvalidInputError(f"philly granted must be above 0, not {granted:g}")
-    if not most >= 1:
-        raise InvalidInputError(f"philly most must be 1 (no borrowing) or above, not {most:g}")
-    weights = _weights(quotas)
-    rules = Rules(weights, granted, most, (r1, r2), retry_s, tick_s, full, patience_s)
-    return Philly(placement, rules)
 
-
-class Philly(Policy):
-    """Virtual clusters on one pool of devices."""
-
-    def __init__(self, placement: Placement, rules: Rules) -> None:
-        self._rules = rules
+    def __init__(  # noqa: PLR0913  # one for each thing that the study leaves open
+        self,
+        placement: Placement,
+        belief: PerformanceModel,  # noqa: ARG002
+        *,
+        quotas: str = "equal",
+        granted: float = 1.0,
+        most: float = inf,
+        r1: int = 3,
+        r2: int = 8,
+        retry_s: float = 180.0,
+        tick_s: float = 30.0,
+        full: float = 0.9,
+        patience_s: float = 600.0,
+    ) -> None:
+        if not 0 <= r1 <= r2:
+            raise InvalidInputError(f"philly r1 and r2 must ascend from 0, not {r1} and {r2}")
+        if not (0 < retry_s < inf and 0 < tick_s < inf):
+            raise InvalidInputError("philly retry_s and tick_s must be above 0")
+        if not 0 < granted < inf:
+            raise InvalidInputError(f"philly granted must be above 0, not {granted:g}")
+        if not most >= 1:
+            raise InvalidInputError(f"philly most must be 1 (no borrowing) or above, not {most:g}")
+        tries, weights = (r1, r2), _weights(quotas)
+        self._rules = Rules(weights, granted, most, tries, retry_s, tick_s, full, patience_s)
         self._places = Places(placement)
 
     def rank(self, job: Job, now: float) -> Rank:  # noqa: ARG002

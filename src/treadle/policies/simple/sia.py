@@ -34,13 +34,29 @@ Options = Sequence[tuple[int, float]]  # sizes with their costs
 
 
 class Sia(Sharing):
-    """Sizes by the least sum of costs."""
+    """Sizes for all jobs at once, fair by speed; only jobs that split nothing are elastic (Sia).
+
+    power: how soon more devices count for less, below 0. idle: what a waiting job costs, where
+    running on its smallest size of one device costs 1. restart_s: what a change costs a job.
+    """
 
     def __init__(
-        self, placement: Placement, curves: Curves, *, power: float, idle: float, restart_s: float
+        self,
+        placement: Placement,
+        belief: PerformanceModel,
+        *,
+        power: float = -0.5,
+        idle: float = 1.1,
+        restart_s: float = RESTART_S,
     ) -> None:
+        if not power < 0:
+            raise InvalidInputError(f"sia power must be below 0, not {power:g}")
+        if not idle > 0:
+            raise InvalidInputError(f"sia idle must be above 0, not {idle:g}")
+        if not restart_s >= 0:
+            raise InvalidInputError(f"sia restart_s must be 0 or more, not {restart_s:g}")
         super().__init__(placement)
-        self._curves = curves
+        self._curves = Curves(belief, plans=False, pure=True)
         self._power = power
         self._idle = idle
         self._restart_s = restart_s
@@ -113,26 +129,3 @@ def cheapest(jobs: Sequence[Options], devices: int, idle: float) -> list[int]:
         answer.append(int(sizes[devices]))
         devices -= answer[-1]
     return answer[::-1]
-
-
-def sia(
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    power: float = -0.5,
-    idle: float = 1.1,
-    restart_s: float = RESTART_S,
-) -> Sia:
-    """Sizes for all jobs at once, fair by speed; only jobs that split nothing are elastic (Sia).
-
-    power: how soon more devices count for less, below 0. idle: what a waiting job costs, where
-    running on its smallest size of one device costs 1. restart_s: what a change costs a job.
-    """
-    if not power < 0:
-        raise InvalidInputError(f"sia power must be below 0, not {power:g}")
-    if not idle > 0:
-        raise InvalidInputError(f"sia idle must be above 0, not {idle:g}")
-    if not restart_s >= 0:
-        raise InvalidInputError(f"sia restart_s must be 0 or more, not {restart_s:g}")
-    curves = Curves(belief, plans=False, pure=True)
-    return Sia(placement, curves, power=power, idle=idle, restart_s=restart_s)

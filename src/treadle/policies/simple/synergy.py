@@ -22,13 +22,24 @@ from treadle.policies.simple.orders import arrival
 
 
 class Synergy(Ordered):
-    """First come, first served, with tuned hosts."""
+    """First come, first served at the asked size and plan; cores to the jobs that gain most.
+
+    strict: a job that does not fit blocks all behind it. restart_s: what changing the cores of a
+    running job costs; it is done where the job then ends sooner.
+    """
 
     def __init__(
-        self, placement: Placement, curves: Curves, *, strict: bool, restart_s: float
+        self,
+        placement: Placement,
+        belief: PerformanceModel,
+        *,
+        strict: bool = False,
+        restart_s: float = RESTART_S,
     ) -> None:
+        if not restart_s >= 0:
+            raise InvalidInputError(f"synergy restart_s must be 0 or more, not {restart_s:g}")
         super().__init__(arrival, placement, strict=strict)
-        self._curves = curves
+        self._curves = Curves(belief, plans=False, resources=False)
         self._restart_s = restart_s
 
     def decide(self, snapshot: Snapshot) -> Schedule:
@@ -45,21 +56,3 @@ class Synergy(Ordered):
         """The same under its user's plan, where there is one."""
         plan = job.spec.plans[0]
         return allocation if plan == DATA_PARALLEL else replace(allocation, plan=plan)
-
-
-def synergy(
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    strict: bool = False,
-    restart_s: float = RESTART_S,
-) -> Synergy:
-    """First come, first served at the asked size and plan; cores to the jobs that gain most.
-
-    strict: a job that does not fit blocks all behind it. restart_s: what changing the cores of a
-    running job costs; it is done where the job then ends sooner.
-    """
-    if not restart_s >= 0:
-        raise InvalidInputError(f"synergy restart_s must be 0 or more, not {restart_s:g}")
-    curves = Curves(belief, plans=False, resources=False)
-    return Synergy(placement, curves, strict=strict, restart_s=restart_s)

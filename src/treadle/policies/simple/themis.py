@@ -30,9 +30,13 @@ _Contender = tuple[float, bool, int, JobId, int]
 
 
 class Themis(Sharing):
-    """Leases, and the unfairest treated job first."""
+    """Finish-time fairness: the job that is worst off goes first, on leases."""
 
-    def __init__(self, placement: Placement, belief: PerformanceModel, *, lease_s: float) -> None:
+    def __init__(
+        self, placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0
+    ) -> None:
+        if lease_s < 0:
+            raise InvalidInputError(f"themis lease_s must be 0 (none) or above, not {lease_s:g}")
         super().__init__(placement)
         self._belief = belief
         self._may_change = isinstance(belief, Revisable)
@@ -140,10 +144,3 @@ def _serve(
             free -= fits[-1]
             served += 1
     return free, served == number
-
-
-def themis(placement: Placement, belief: PerformanceModel, *, lease_s: float = 1200.0) -> Themis:
-    """Finish-time fairness: the job that is worst off goes first, on leases."""
-    if lease_s < 0:
-        raise InvalidInputError(f"themis lease_s must be 0 (none) or above, not {lease_s:g}")
-    return Themis(placement, belief, lease_s=lease_s)
