@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
+from treadle.policies.base.placement import Consolidate
+
+_PLACEMENT = Consolidate()  # whole nodes, then the fullest node that has room for the rest
 
 
 def is_legal(count: int, node: int) -> bool:
@@ -60,7 +62,7 @@ class _Packing:
         complete = True
         for job in jobs:
             if job.id not in self.allocations:
-                devices = self._devices(sizes[job.id])
+                devices = _PLACEMENT.place(self._free, sizes[job.id])
                 complete = complete and devices is not None
                 if devices is not None:
                     self._give(job.id, Allocation(devices))
@@ -76,20 +78,3 @@ class _Packing:
     def _give(self, identity: JobId, allocation: Allocation) -> None:
         self._free.take(allocation.devices)
         self.allocations[identity] = allocation
-
-    def _devices(self, size: int) -> tuple[Device, ...] | None:
-        """Whole nodes, then the fullest node that has room for the rest."""
-        free, node = self._free, self._node
-        whole = free.whole(node)[: size // node]
-        if len(whole) < size // node:
-            return None
-        devices = tuple(device for position in whole for device in free.pick(position, node))
-        if rest := size % node:
-            left = free.copy()
-            if devices:
-                left.take(devices)
-            position = left.tightest(rest)
-            if position is None:
-                return None
-            devices += left.pick(position, rest)
-        return devices

@@ -4,7 +4,9 @@ Every placement is monotone: where a size does not fit, no larger one does. Poli
 look no further.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from itertools import accumulate
 from typing import Protocol
 
 from treadle.core.cluster import Cluster, Device
@@ -166,15 +168,10 @@ def on_few(free: FreeDevices, size: int) -> tuple[Device, ...] | None:
 
 def nodes_needed(free: FreeDevices, size: int) -> int:
     """The fewest nodes that could hold so many devices if they were empty."""
-    needed = -(-size // free.largest)
-    if needed == 1:
+    if size <= free.largest:
         return 1
-    left = size
-    for number, count in enumerate(sorted(free.capacity, reverse=True)):
-        if left <= 0:
-            return number
-        left -= count
-    return len(free.capacity)
+    totals = list(accumulate(sorted(free.capacity, reverse=True)))
+    return min(bisect_left(totals, size) + 1, len(totals))
 
 
 def _whole(free: FreeDevices, size: int) -> list[tuple[int, int]]:

@@ -43,10 +43,8 @@ def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> N
     only_on: those that have its files, if it is bound to them.
     """
     only_on = only_on or spec.nodes
-    types, small = (
-        named(words_of(spec, cluster), cluster),
-        too_small(spec.device_memory_gib, cluster),
-    )
+    types = named(words_of(spec, cluster), cluster)
+    small = too_small(spec.device_memory_gib, cluster)
     if len(types) == len(cluster.by_type) and not only_on and not small:
         return cluster.names
     found = Nodes().union(*(cluster.by_type[each] for each in types)) - small

@@ -1,16 +1,8 @@
 """Rubick (Zhang et al., MLSys'25): devices to the jobs that make the most of them, replanned.
 
-A job's devices and its execution plan are the scheduler's to change. Guaranteed jobs that wait come
-first, as far as their tenant's quota goes: each gets the fewest devices on which some plan is as
-fast as what its user asked for. Then all others, waiting best-effort jobs and running ones, by what
-a device would bring them, the most first. A job takes free devices, on the nodes where it is and
-then where it fits, and then moves devices over from the job that makes the least of them, as long
-as that is less than it would make of them itself, or while it lacks what it was promised. No
-job is taken below its promise; best-effort jobs can be stopped. Every move is made whole or not at
-all, and a job that loses devices gets the plan that is best for those it keeps.
-
-A guaranteed job whose promise cannot be kept yet is served like a best-effort one meanwhile, so
-that a guarantee never makes a job wait longer. Its promise comes as soon as its quota allows.
+docs/rubick.md says what it does. Guaranteed jobs that wait come first, each with the fewest devices
+that keep its promise; then all others, by what a device would bring them. Every move is made whole
+or not at all, and a job that loses devices gets the plan that is best for those it keeps.
 
 The paper stops here. Three rules keep jobs from being stopped all the time, each of which costs
 `restart_s`: a running job is changed only where the share of its time that was not lost to
@@ -26,7 +18,7 @@ from treadle.core.job import JobSpec
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import devices
-from treadle.policies.base.placement import Fit, Placement
+from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.rubick.curves import Curves
@@ -49,7 +41,7 @@ class Rubick(Policy):
 
     def __init__(  # noqa: PLR0913  # one for each thing that a user may set
         self,
-        placement: Placement,
+        placement: Placement,  # noqa: ARG002
         belief: PerformanceModel,
         *,
         plans: bool = True,
@@ -70,12 +62,11 @@ class Rubick(Policy):
         limits = parse_quotas("rubick", quotas)
         self._rules = Rules(gate, restart_s, resources, promises, limits)
         self._kinds = Kinds(self._curves, self._rules)
-        self._fit = Fit(placement)
         self.resizes = resources
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
         if not cluster.nodes:
-            return self._fit.never(spec.sizes[0], cluster)
+            return super().never_fits(spec, cluster)
         self._curves.on(cluster)
         curve = self._curves.of(spec)
         if not curve.fits:

@@ -4,9 +4,8 @@ Jobs are guaranteed or opportunistic, and no job is preempted. Guaranteed jobs c
 device has at most one of them, and they go where the placement puts them. With `hoard=on`, as
 Muri's authors have it, one that does not fit hoards: it sets devices aside until it has enough, on
 the node that has the most of them, and from then on only there; a job larger than a node sets aside
-whole nodes. That is costly where jobs as large as half the cluster wait: they keep devices idle for
-hours, and guaranteed jobs come out slower than opportunistic ones. So it is off by default, and a
-job that does not fit waits while others pass.
+whole nodes. It is off by default (docs/rubick.md has what it costs), and a job that does not fit
+waits while others pass.
 
 A tenant's quota counts what its guaranteed jobs hold and what is set aside for them, so a quota of
 the whole cluster is the same as none.
@@ -176,17 +175,14 @@ class _Decision:
             return 0
         asked = job.spec.asked
         unsuited = self._companions.unsuited(job.spec, [*self._open, *own])
-        if unsuited.intersection(own):
-            own = self._disown(job.id, own, unsuited)
         closed = [device for device in self._open if device in unsuited]
         if closed:
             self._open.take(closed)
-        devices = self._gathered(own, asked)
-        if closed:
-            self._open.give(closed)
-        if own:
-            self._open.give(own)
-            self._aside.difference_update(own)
+        # It lets go of those set aside on which there is a job now that it cannot be beside.
+        devices = self._gathered(tuple(d for d in own if d not in unsuited), asked)
+        if closed or own:
+            self._open.give([*closed, *own])
+        self._aside.difference_update(own)
         if len(devices) < asked or asked > quota:
             devices = devices[: int(min(quota, asked - 1))] if hoard else ()
         if not devices:
@@ -200,16 +196,6 @@ class _Decision:
             self._hoards[job.id] = devices
             self._aside.update(devices)
         return len(devices)
-
-    def _disown(
-        self, job: JobId, own: tuple[Device, ...], unsuited: set[Device]
-    ) -> tuple[Device, ...]:
-        """Let go of devices set aside on which there is a job now that it cannot be beside."""
-        lost = [device for device in own if device in unsuited]
-        self._open.give(lost)
-        self._aside.difference_update(lost)
-        self._earlier[job] = kept = tuple(device for device in own if device not in unsuited)
-        return kept
 
     def squeeze_in(self, job: Job) -> None:
         """Start an opportunistic job if enough devices have room for it, wherever they are."""

@@ -1,15 +1,8 @@
 """Philly's scheduler, as far as its study describes it (Jeon et al., ATC'19).
 
-Every tenant has a quota of the devices and a queue in order of submission; what is idle others may
-borrow while no tenant within its quota waits, up to a limit if there is one. Jobs get all they ask
-for or nothing, on as few nodes as they need, in one rack. A job that does not fit blocks no other.
-It tries again every few minutes, and after so many failed tries it puts up with more nodes of one
-rack, and then with any. Jobs are preempted only for fair share: if the cluster is nearly full and a
-tenant within its quota has waited for long, the youngest jobs on borrowed devices go.
-
-A job that waits does so for its tenant's share ("fair share") or for want of a place. When it tries
-next, and after how many failed tries, is handed from decision to decision as the schedule's memory;
-without it all jobs try at once.
+docs/philly.md says what it does. A job that waits does so for its tenant's share ("fair share") or
+for want of a place. When it tries next, and after how many failed tries, is handed from decision to
+decision as the schedule's memory; without it all jobs try at once.
 """
 
 from collections import Counter, deque
@@ -175,17 +168,14 @@ class Shares:
     def wanted(self, but: str) -> bool:
         """Whether another tenant waits for devices that it is entitled to."""
         return any(
-            self._fits(tenant, sizes) for tenant, sizes in self._wanted.items() if tenant != but
+            count and tenant != but and self.within(tenant, size)
+            for tenant, sizes in self._wanted.items()
+            for size, count in sizes.items()
         )
 
     def start(self, job: Job) -> None:
         self.used[job.spec.tenant] += job.spec.asked
         self._wanted[job.spec.tenant][job.spec.asked] -= 1
-
-    def _fits(self, tenant: str, sizes: Mapping[int, int]) -> bool:
-        """Whether some such job would be within the quota."""
-        room = self.quota(tenant) - self.used[tenant] + ROUNDING
-        return room >= 1 and any(size <= room for size, count in sizes.items() if count)
 
 
 class Places:
