@@ -88,7 +88,7 @@ class Sharing(Policy):
         """Each job's smallest size, in that order, while it fits, and how many devices are left."""
         sizes: dict[JobId, int] = {}
         for job in jobs:
-            smallest = job.spec.sizes[0]
+            smallest = self.offers(job)[0]
             if smallest <= devices:
                 sizes[job.id] = smallest
                 devices -= smallest

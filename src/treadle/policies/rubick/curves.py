@@ -149,6 +149,9 @@ class Curves:
         base = self._base
         host_gib = min([*known, base.room.host_gib])
         self._planner = replace(base, room=replace(base.room, host_gib=host_gib), _kept={})
+        self._forget()
+
+    def _forget(self) -> None:
         self._known.clear()
         self._alike.clear()
         self._jobs.clear()
@@ -168,15 +171,18 @@ class Curves:
         mine = self._jobs.get(spec.id)
         if mine is not None and mine[0] is spec:
             return mine[1]
-        key: Hashable = (spec.profile.model, spec.asked, spec.plans, spec.sizes)
-        if not self.planned(spec):
-            if self._revisable is not None:
-                return self._shared((self._revisable.basis(spec), spec.asked, spec.sizes), spec)
-            key = (id(spec.profile), spec.asked, spec.sizes)
-        if len(self._jobs) >= KEPT_MAX:
-            self._jobs.clear()
-        curve = self._shared(key, spec)
-        self._jobs[spec.id] = (spec, curve)
+        planned = self.planned(spec)
+        basis: Hashable = (spec.profile.model, spec.plans)
+        if not planned:
+            basis = id(spec.profile) if self._revisable is None else self._revisable.basis(spec)
+        key = (basis, spec.asked, spec.sizes)
+        if max(len(self._known), len(self._jobs)) >= KEPT_MAX:
+            self._forget()
+        if key not in self._known:
+            self._known[key] = (spec, self._curve(spec))
+        curve = self._known[key][1]
+        if planned or self.lasting:
+            self._jobs[spec.id] = (spec, curve)
         return curve
 
     def speed(self, spec: JobSpec, shape: Shape) -> Speed | None:
@@ -199,9 +205,7 @@ class Curves:
 
     def under(self, spec: JobSpec, shape: Shape, plan: Plan) -> float:
         """How fast a job is on these devices under a plan, over what it asked for."""
-        kind = self._planner.types[spec.profile.model]
-        seconds = kind.iteration_s(plan.on(sum(shape)), shape, cores=self._planner.cores)
-        return self._asked_s(spec) / seconds
+        return self._fastest(spec, shape, [plan.on(sum(shape))], self._planner.cores).value
 
     def host_gib(self, spec: JobSpec, plan: Plan, size: int) -> float:
         """Host memory that a plan needs for each device."""
@@ -245,15 +249,6 @@ class Curves:
         if sum(shape) == spec.asked and own not in plans and self._may_run(spec, own, shape):
             plans = [*plans, own] if self._plans else [own]
         return plans
-
-    def _shared(self, key: Hashable, spec: JobSpec) -> Curve:
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= KEPT_MAX:
-                self._known.clear()
-                self._alike.clear()
-            known = self._known[key] = (spec, self._curve(spec))
-        return known[1]
 
     def planned(self, spec: JobSpec) -> bool:
         """Whether a job's model is known and its user named a plan."""

@@ -1,23 +1,18 @@
 """Altruistic scheduling (Grandl et al., OSDI'16): keep what you need to end in time, lend the rest.
 
-Every job is promised the end it would have under max-min fairness, and nothing more. At a moment
-with M devices and a set of jobs, each with its sizes that speed it up:
+Every job is promised the end it would have under max-min fairness, and nothing more:
 
-- Its fair share F is what max-min gives it: every job's smallest size, then step by step to the job
-  that holds least. If the smallest sizes come to more than M, its fair share is its smallest size
-  for a part of the time, the same part for all: M over the sum of the smallest sizes.
+- Its fair share is what max-min gives it of its sizes that speed it up. If not even the smallest
+  sizes fit, it is the smallest size for a part of the time, the same part for all.
 - Its fair end is its submission plus the time that all its work takes at that share: the end it
   would have had if the jobs present now had been there all along. A job that ran ahead of its fair
   share has time to spare; one that was held up has none.
-- It needs the smallest size at which it ends no later than its fair end if it keeps it; if no
-  size up to F does, it needs F, as no job may ask for more than its share. If not all smallest
-  sizes fit, a job needs its smallest size once waiting any longer would make it miss its fair end,
-  and until then nothing.
+- It needs the smallest size at which it ends by its fair end, and never more than its fair share.
+  If not all smallest sizes fit, it needs nothing until waiting any longer would make it miss that.
 
-What no job needs is lent in order of remaining time at the fair share: first its smallest size to
-each that has nothing, then to each as many as still speed it up, while they fit. In a crowd, jobs
-in need are served by fair end. A job that arrives later has a later fair end than one that has
-missed its own, so no job starves.
+What no job needs is lent to the shortest at their fair shares. In a crowd, jobs in need are served
+by fair end. A job that arrives later has a later fair end than one that has missed its own, so no
+job starves.
 """
 
 from collections.abc import Sequence
@@ -48,22 +43,13 @@ class _Claim:
         return self.ladder.speeds[self.ladder.sizes.index(self.fair)]
 
     @property
-    def remaining_s(self) -> float:
-        return self.job.remaining_at(self.now) / self.fair_speed
-
-    @property
-    def order_s(self) -> float:
-        """The length by which it comes before others."""
-        return self.job.order_at(self.now) / self.fair_speed
-
-    @property
     def fair_end_at(self) -> float:
         return self.job.submitted_at + self.job.spec.iterations / (self.fair_speed * self.part)
 
     @property
     def late_at(self) -> float:
         """When it must begin to run at its fair share, and without a break."""
-        return self.fair_end_at - self.remaining_s
+        return self.fair_end_at - self.job.remaining_at(self.now) / self.fair_speed
 
     def needed(self) -> int:
         """The smallest size that is enough, up to the fair share."""
@@ -122,7 +108,9 @@ class Altruistic(Climbing):
             _Claim(job, ladder, size, part, snapshot.now)
             for job, ladder, size in zip(jobs, ladders, fair, strict=True)
         ]
-        return sorted(claims, key=lambda claim: (claim.order_s, claim.job.sequence))
+        now = snapshot.now
+        claims.sort(key=lambda one: (one.job.order_at(now) / one.fair_speed, one.job.sequence))
+        return claims
 
 
 def fair_shares(ladders: Sequence[Ladder], devices: int) -> list[int]:
