@@ -3,8 +3,7 @@
 Counts and not devices: which ones is settled at the end, once it is known which jobs keep theirs.
 """
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -33,7 +32,7 @@ class Holdings:
         self._log: list[tuple[JobId, Counts, Plan | None]] = []
         for job in snapshot.holding():
             assert job.allocation is not None, "holding jobs hold"
-            self._enter(job.id, Counter(device.node for device in job.allocation.devices))
+            self._enter(job.id, counted(job.allocation.devices))
             self.touched[job.id] = None
 
     def mark(self) -> int:
@@ -122,6 +121,13 @@ class Holdings:
                     self.free[node] -= count
                     self.total -= count
                     assert self.free[node] >= 0, "more was given than there is"
+
+
+def counted(devices: Sequence[Device]) -> Counts:
+    counts: dict[str, int] = {}  # A Counter takes three times as long.
+    for device in devices:
+        counts[device.node] = counts.get(device.node, 0) + 1
+    return counts
 
 
 def shape(counts: Counts) -> Shape:

@@ -11,7 +11,6 @@ Host memory is what the chosen plan needs. It cannot fail: a plan is on offer on
 its devices' even share of their host.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
@@ -21,7 +20,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.costs import restart_s
 from treadle.policies.rubick.curves import CoreStep, Curves
-from treadle.policies.rubick.holdings import Counts, shape
+from treadle.policies.rubick.holdings import Counts, counted, shape
 
 Changes = Mapping[JobId, Allocation | None]
 MayChange = Callable[[Job], bool]
@@ -102,7 +101,7 @@ class Hosts:
     def _enter(self, job: Job, allocation: Allocation, *, fresh: bool) -> None:
         if not self._curves.planned(job.spec):
             return
-        counts = Counter(device.node for device in allocation.devices)
+        counts = counted(allocation.devices)
         least = min(self._with_devices.get(node, self._curves.cores) for node in counts)
         steps = self._curves.by_cores(job.spec, shape(counts), least)
         if not steps:
