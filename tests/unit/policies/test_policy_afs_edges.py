@@ -31,13 +31,8 @@ Make = Callable[[Placement], Policy]
 MAKERS: dict[str, Make] = {
     "afs": lambda place: Afs(place, ScalingModel()),
     "afs packed": lambda place: Afs(place, ScalingModel(), packed=True),
-<<<<<<< HEAD
     "afs-p": lambda place: AfsBlind(place, ScalingModel(), quantum_s=5.0),
-    "altruistic": lambda place: altruistic(place, ScalingModel()),
-=======
-    "afs-p": lambda place: afs_p(place, ScalingModel(), quantum_s=5.0),
     "altruistic": lambda place: Altruistic(place, ScalingModel()),
->>>>>>> 4a359701 (policies: a policy's class is what the registry calls; one function for names and one for factories, of policies and wrappers)
 }
 every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 
