@@ -14,7 +14,7 @@ from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import cut, log_text, plain, width_of
 from treadle.client.errors import UnreachableError
 from treadle.core.wording import short_span
-from treadle.wire.jobs import CALLED_OFF, AttemptView, JobDetail, LogPiece, State
+from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
 from treadle.wire.problems import LostOutputError, TooManyError
 
 DONE = replace(running("9", name="big"), state=State.SUCCEEDED)
@@ -110,8 +110,8 @@ class LostClient(ValueClient):
 
 
 def lost_client() -> LostClient:
-    runs = attempts(NOW - 200, NOW - 100, NOW - 50, NOW - 40)
-    runs = (*runs[:1], replace(runs[1], ranks=2), runs[2], replace(runs[3], told=CALLED_OFF))
+    runs = attempts(NOW - 200, NOW - 100, NOW - 50)
+    runs = (*runs[:1], replace(runs[1], ranks=2), runs[2])
     client = LostClient(details={"9": detail(DONE, attempts=runs, ranks=3)})
     client.logs = {(2, 0): "second\n", (3, 0): "third\n", (3, 1): "", (3, 2): ""}
     return client
@@ -130,13 +130,6 @@ def test_output_on_a_lost_node_does_not_hide_what_can_be_read(capsys) -> None:
     ]
     assert treadle(lost_client(), "logs", "9", "--attempt", "1") == 1
     assert "attempt 1 of job 9 is on node c, which is lost" in capsys.readouterr().err
-
-
-def test_an_attempt_that_was_called_off_is_not_the_newest_that_is_shown(capsys) -> None:
-    assert treadle(lost_client(), "logs", "9") == 0
-    assert capsys.readouterr().out == "[0] third\n"
-    assert treadle(lost_client(), "logs", "9", "--json") == 0
-    assert {piece["attempt"] for piece in json.loads(capsys.readouterr().out)} == {3}
 
 
 def test_the_ranks_are_those_of_the_attempt_that_is_shown(capsys) -> None:

@@ -209,7 +209,7 @@ class Run:
                 wrong.append(f"{job.id}: attempt {number} is lost, and nothing of it was killed")
             if attempt.told == "" and attempt.code not in (0, None) and "rank" not in killed:
                 wrong.append(f"{job.id}: attempt {number} ended as {how}, and no rank was killed")
-            if attempt.told not in ("", "lost", "machine-error", "called off"):
+            if attempt.told not in ("", "lost", "machine-error"):
                 wrong.append(f"{job.id}: attempt {number} ended as {how}")
         last = recorded[max(recorded)] if recorded else None
         if job.state is State.SUCCEEDED:

@@ -10,7 +10,6 @@ from treadle.wire.jobs import AttemptView, JobDetail
 
 # What may end an attempt from outside; a loss and a stop need a reason.
 NEEDS_REASON = ("lost", "stopped")
-HARMLESS = ("called off",)  # Nothing was launched.
 
 
 def double_booked(spans: Iterable[Span]) -> list[str]:
@@ -96,8 +95,6 @@ def _attempt_wrong(
     said = f"attempt {attempt.number} ended as {attempt.told or 'exited'} {attempt.code}"
     if attempt.ended_at is None:
         return [f"attempt {attempt.number} has no end"]
-    if attempt.told in HARMLESS:
-        return []
     if attempt.told in NEEDS_REASON:
         nodes = {device.partition(":")[0] for device in attempt.devices}
         cancelled = work.cancel_at is not None and attempt.told == "stopped"

@@ -1,5 +1,7 @@
-"""Which plans a running attempt can change to: the words in which it says so, and what they allow.
+"""What a running attempt can change without a restart: the words in which it says so.
 
+size            the number of its devices
+devices         which devices, as many
 plan            copies of the model, off-load and accumulation
 plan:shard      ZeRO: optimizer, gradients or parameters shared out
 plan:recompute  activations computed again
@@ -8,9 +10,10 @@ plan:pipeline=4 pipeline parallel, with so many stages at most
 plan:model=...  the size of the model, in numbers
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from treadle.core.allocation import Allocation
 from treadle.core.plan import Plan
 
 PLAN = "plan"
@@ -24,6 +27,14 @@ def announced(*, shard: bool, recompute: bool, tensor: int, pipeline: int) -> tu
     words += [f"{PLAN}:tensor={tensor}"] if tensor > 1 else []
     words += [f"{PLAN}:pipeline={pipeline}"] if pipeline > 1 else []
     return tuple(words)
+
+
+def may_change(before: Allocation, after: Allocation, words: Collection[str]) -> bool:
+    """Whether a running attempt that announced these words can have that without a restart."""
+    different = set(before.differences(after))
+    if before.nodes() != after.nodes() or not different <= set(words):
+        return False
+    return PLAN not in different or allows(words, after.plan)
 
 
 def allows(words: Iterable[str], plan: Plan) -> bool:

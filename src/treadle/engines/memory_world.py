@@ -18,6 +18,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded, DeviceClosed
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
+from treadle.core.live_plans import may_change
 from treadle.core.machine import DeviceView, NodeView, Output
 from treadle.core.ports import Clock
 from treadle.core.sighting import Load
@@ -66,10 +67,8 @@ class MemoryAttempt:
 
     def can_become(self, order: Start | Change) -> bool:
         """Whether the order can be carried out without a restart."""
-        before, after = self.allocation, order.allocation
-        if not isinstance(order, Change) or before.nodes() != after.nodes():
-            return False
-        return self.stop is None and {*before.differences(after)} <= {*self.announced}
+        running = isinstance(order, Change) and self.stop is None
+        return running and may_change(self.allocation, order.allocation, self.announced)
 
     async def run(self, clock: Clock) -> tuple[How, int]:
         """Do what the command says, from where it was; how it ends, and its exit code."""

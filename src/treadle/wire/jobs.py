@@ -44,7 +44,7 @@ class State(StrEnum):
 
 
 COMMAND_SHOWN_MAX = 2000
-CALLED_OFF = "called off"  # AttemptView.told: nothing of the attempt ran
+UNUSED = "called off"  # AttemptView.told: nothing of the attempt ran; it is not shown
 _ENDED = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.TIMEOUT})
 
 

@@ -68,14 +68,37 @@ def test_changes_that_an_attempt_makes_itself_leave_no_attempt_open() -> None:
     story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, ("size",), attempt=1))
     story.order(2.0, Change(1, "a", on(0, 1, turn=1)))
     story.order(2.0, Change(2, "a", on(0, 1, 2, 3, turn=1)))
-    assert [key.number for key in story.jobs.open] == [1, 2]
+    assert [key.number for key in story.jobs.open] == [1, 2, 3]
+    assert story.record.newest == 1
     story.facts(3.0, JobStarted("a", 2, 0.0, 1.0, ("size",), attempt=1))
     assert [key.number for key in story.jobs.open] == [1]
+    assert story.record.attempts == 1
     assert story.jobs.newest_attempt("a") == AttemptId("a", 1)
     story.facts(5.0, AttemptEnded("a", 2, 1, How.EXITED, code=0, ran_s=4.0))
     assert not story.jobs.open
     assert story.record.state is State.SUCCEEDED
     assert story.record.device_s == 2 * 2.0 + 2 * 4.0
+
+
+def test_e1_a_change_that_is_refused_begins_an_attempt_of_its_own() -> None:
+    """1. It announces that its size can change. 2. The engine cannot have it changed, and launches
+    it for that order. 3. A number that was not used is given again, with another nonce."""
+    story = Story()
+    story.jobs.run = "run"
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, ("size",), attempt=1))
+    story.order(2.0, Change(1, "a", on(0, 1, 2, 3)))
+    first, second = story.jobs.open_of("a")
+    assert (first.number, second.number) == (1, 2)
+    story.facts(3.0, JobStarted("a", 1, 0.0, 1.0, ("size",), attempt=1))
+    story.order(4.0, Change(2, "a", on(0)))
+    first, third = story.jobs.open_of("a")
+    assert (first.number, third.number) == (1, 2)
+    assert len({first.nonce, second.nonce, third.nonce}) == 3
+    story.facts(5.0, AttemptEnded("a", 2, 1, How.REPLACED, code=143, ran_s=4.0))
+    story.facts(6.0, JobStarted("a", 2, 0.0, 1.0, ("size",), attempt=2))
+    assert [row.number for row in story.jobs.open_of("a")] == [2]
+    assert (story.record.newest, story.record.starts) == (2, 2)
 
 
 def test_a_rank_that_was_replaced_stays_on_record_when_its_attempt_has_ended() -> None:
@@ -106,7 +129,7 @@ def test_a_repeated_end_changes_nothing() -> None:
     assert again == once == (3.0, 6.0, 0.5, 1)
 
 
-def test_a7_an_attempt_that_could_not_be_launched_has_failed_and_is_not_called_off() -> None:
+def test_a7_an_attempt_that_could_not_be_launched_has_failed() -> None:
     story = Story()
     story.order(0.0, Start(0, "a", on(0, 1)))
     verdict = Verdict("transient", "engine-error", "It could not be launched.", "retry")
@@ -118,11 +141,11 @@ def test_a7_an_attempt_that_could_not_be_launched_has_failed_and_is_not_called_o
     assert (story.record.failures, story.record.starts) == (1, 0)
 
 
-def test_an_attempt_that_was_called_off_does_not_count_as_a_start() -> None:
+def test_an_attempt_of_which_nothing_ran_is_not_counted() -> None:
     story = Story()
     story.order(0.0, Start(0, "a", on(0, 1)))
     story.facts(1.0, AttemptEnded("a", 0, 0, How.STOPPED))
-    assert (story.record.attempts, story.record.starts) == (1, 0)
+    assert (story.record.attempts, story.record.starts) == (0, 0)
     assert not story.jobs.open
     assert story.record.state is State.PENDING
 

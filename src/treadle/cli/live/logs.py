@@ -18,7 +18,7 @@ from treadle.cli.live.session import echo_json as as_json_text
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.wording import plain
 from treadle.core.wording import ago, several, short_span
-from treadle.wire.jobs import CALLED_OFF, AttemptView, JobDetail
+from treadle.wire.jobs import JobDetail
 from treadle.wire.notation import duration
 from treadle.wire.problems import LostOutputError, NotFoundError
 from treadle.wire.retention import size_text
@@ -65,7 +65,7 @@ def logs(
     if attempt and (not follow or detail.job.state.ended):
         _check_attempt(detail, attempt)
     if as_json:
-        number = attempt or max((run.number for run in _that_ran(detail)), default=0)
+        number = attempt or max((run.number for run in detail.attempts), default=0)
         _print_json(here, identity, number, choice.of(here, detail, number))
         return 0
     if not attempt and not since:
@@ -132,9 +132,9 @@ def _attempts(
             note(f"job {plain(view.id)} has not run yet{reason}")
         return []
     if since_s is None:
-        return [(_that_ran(detail) or detail.attempts)[-1].number]
+        return [detail.attempts[-1].number]
     begun_at = here.now() - since_s
-    ran = [run for run in _that_ran(detail) if run.ended_at is None or run.ended_at >= begun_at]
+    ran = [run for run in detail.attempts if run.ended_at is None or run.ended_at >= begun_at]
     count = several(len(ran), "attempt")
     first = f", the first started {ago(ran[0].started_at, here.now())}" if ran else ""
     note(f"lines have no timestamps: {count} ran in the last {short_span(since_s)}{first}")
@@ -150,13 +150,9 @@ def _note_empty(detail: JobDetail) -> None:
 
 def _note_earlier(detail: JobDetail) -> None:
     """Say that there is more output than that of the newest attempt, which is shown."""
-    *earlier, shown = [0, *(run.number for run in _that_ran(detail))]
+    *earlier, shown = [0, *(run.number for run in detail.attempts)]
     if shown > 1 and earlier[-1]:
         note(f"only attempt {shown} is shown, the newest; --attempt {earlier[-1]}: the one before")
-
-
-def _that_ran(detail: JobDetail) -> list[AttemptView]:
-    return [run for run in detail.attempts if run.told != CALLED_OFF]
 
 
 def _print_json(here: Session, identity: str, attempt: int, ranks: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """The output of a job's attempts, and why it cannot be read where it cannot."""
 
 from treadle.control.api.context import Context
-from treadle.control.jobs import AttemptKey, JobRecord, attempt_of, id_of, nodes_in
+from treadle.control.jobs import AttemptKey, JobRecord, id_of, nodes_in
 from treadle.control.loop import date_text
 from treadle.core.errors import EngineError, InvalidInputError, NodeAwayError
 from treadle.core.job import JobId
@@ -9,7 +9,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.machine import Output
 from treadle.core.wording import listed
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import CALLED_OFF, LogPiece
+from treadle.wire.jobs import LogPiece
 from treadle.wire.problems import LostOutputError, NotFoundError, UnavailableError
 
 NAMED_MAX = 4  # nodes
@@ -25,11 +25,11 @@ class JobOutput:
         self, record: JobRecord, *, attempt: int, rank: int, offset: int, limit: int
     ) -> LogPiece:
         """attempt: 0 for the newest."""
-        newest = max(record.attempts, 1)
+        newest = max(record.newest, 1)
         number = newest if attempt == 0 else attempt
         if not 0 < number <= newest:
             raise NotFoundError(
-                f"job {record.id} has had {record.attempts} attempts; there is no attempt {attempt}"
+                f"job {record.id} has had {record.newest} attempts; there is no attempt {attempt}"
             )
         row = await self._row(record.id, number)
         await self._refuse_pruned(record)
@@ -73,10 +73,6 @@ class JobOutput:
         try:
             return await self._context.engine.output(attempt, rank, offset=offset, limit=limit)
         except (InvalidInputError, NodeAwayError) as error:
-            if row is not None and attempt_of(row.body).told == CALLED_OFF:
-                raise NotFoundError(
-                    f"attempt {number} of job {job} was called off: nothing of it ran"
-                ) from None
             if lost := self._lost(row):
                 raise _lost_output(attempt, rank, row, lost) from None
             if isinstance(error, NodeAwayError):  # It has just returned.

@@ -17,7 +17,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.sentences import sentence
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import FailureView, JobDetail, JobView, State, in_short
+from treadle.wire.jobs import UNUSED, FailureView, JobDetail, JobView, State, in_short
 
 _ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 
@@ -81,7 +81,7 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
         started_at=record.started_at,
         running_s=record.ran_s + runs_s,
         device_s=record.device_s + max(0.0, runs_s - record.counted_s) * len(devices),
-        attempts=record.attempts,
+        attempts=record.newest,
         resizes=record.resizes,
         failures=record.failures,
         array=record.array,
@@ -123,7 +123,7 @@ def ended_view(record: JobRecord) -> JobView:
         ended_at=record.ended_at,
         running_s=record.ran_s,
         device_s=record.device_s,
-        attempts=record.attempts,
+        attempts=record.newest,
         resizes=record.resizes,
         failures=record.failures,
         code=record.exit,
@@ -168,8 +168,11 @@ class Kept(NamedTuple):
 def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
     """Everything about a job."""
     attempts = {each.number: attempt_of(each.body) for each in kept.attempts}
+    attempts = {number: view for number, view in attempts.items() if view.told != UNUSED}
     row = context.row(record.id)
     for a in context.jobs.open_of(record.id):
+        if a.number > record.newest:
+            continue  # It runs only if the one before cannot change itself.
         view = attempt_of(a.body)
         company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
         attempts[a.number] = replace(view, company=company)

@@ -1,4 +1,4 @@
-"""The rows of attempts: ordered, started, ended, or called off before anything ran."""
+"""The rows of attempts: ordered, started, ended, or unused because nothing of them ran."""
 
 import signal
 from dataclasses import replace
@@ -9,28 +9,27 @@ from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
 from treadle.core.attempt import Fallback
 from treadle.core.events import AttemptEnded, JobStarted, RankReplaced
-from treadle.core.job import JobId
 from treadle.core.wording import span
 from treadle.journal.facts import CodeChanged
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import CALLED_OFF, AttemptView, FailureView
+from treadle.wire.jobs import UNUSED, AttemptView, FailureView
 
 NONCE_BYTES = 8
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
 
 
-def nonce_of(run: str, job: JobId, number: int) -> str:
-    """What tells this attempt from any other; empty if no controller's run id is known.
+def nonce_of(run: str, order: Start | Change) -> str:
+    """What tells the attempt that an order may begin from any other; empty if no run id is known.
 
-    A restored backup orders the same attempt number again, but in another run.
+    A number is given again if nothing of the attempt ran, or a backup was restored; a nonce never.
     """
     if not run:
         return ""
-    return blake2b(f"{run}/{job}/{number}".encode(), digest_size=NONCE_BYTES).hexdigest()
+    return blake2b(f"{run}/{order.job}/{order.id}".encode(), digest_size=NONCE_BYTES).hexdigest()
 
 
 def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
-    """An attempt that was ordered."""
+    """An attempt that an order may begin; nothing of it runs if one that runs changes instead."""
     devices = tuple(map(str, order.allocation.devices))
     view = AttemptView(number=record.attempts, devices=devices, started_at=0.0)
     return AttemptRow(
@@ -45,7 +44,7 @@ def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
         busy=None,
         failed=False,
         body=attempt_body(view),
-        nonce=nonce_of(run, record.id, record.attempts),
+        nonce=nonce_of(run, order),
     )
 
 
@@ -146,13 +145,14 @@ def _peak_gib(ended: AttemptEnded) -> float | None:
     return max((peak for peak in (ended.memory_peak_gib, seen) if peak is not None), default=None)
 
 
-def called_off(row: AttemptRow, at: float) -> AttemptRow:
+def unused(row: AttemptRow, at: float) -> AttemptRow:
+    """An attempt of which nothing ran: people do not see it."""
     view = AttemptView(
         number=row.number,
         devices=row.devices,
         started_at=at,
         ended_at=at,
-        told=CALLED_OFF,
+        told=UNUSED,
         company=attempt_of(row.body).company,
     )
     return row._replace(ended_at=at, body=attempt_body(view))

@@ -6,14 +6,15 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 
 from treadle.control.jobs.attempts import (
-    called_off,
     closed,
     moved,
     noted,
     opened,
     started,
+    unused,
     with_loss,
 )
 from treadle.control.jobs.company_faults import out_of_memory, server_failed, why_alone
@@ -36,7 +37,6 @@ from treadle.control.learning import (
     of_sight,
 )
 from treadle.core.actions import Action, Start, Stop
-from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Node
 from treadle.core.events import (
@@ -198,10 +198,9 @@ class Reducer:
             record.stall_s = fact.stall_s
             self._learner.seen.changed(record.id, fact.stall_s)
             self._learner.announced(record.id)
-        for row in self._jobs.open_of(record.id):
-            # Ordered for a change that this attempt made itself.
-            if row.number > number and row.started_at is None and row.action <= fact.action:
-                self._jobs.put_attempt(called_off(row, at))
+        record.begun, record.launched[fact.action] = max(record.begun, number), number
+        # Those that were ordered for a change that this attempt made itself.
+        self._drop_unused(record, at, upto=fact.action)
         if attempt.started_at is None:
             # Where the controller was down when it started, the fact comes later than the start.
             started_at = at if fact.started_at is None else min(at, fact.started_at)
@@ -287,6 +286,7 @@ class Reducer:
             self._learn(record, fact, attempt.devices)
             self._learner.seen.ended(id_of(attempt), now)
             row = closed(attempt, fact, view, at)
+            record.begun = max(record.begun, row.number)
             self._jobs.put_attempt(row)
             self._moves += _moves_of_end(attempt, row, at)
             if row.started_at is not None:
@@ -357,7 +357,7 @@ class Reducer:
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""
         for row in self._jobs.open_of(record.id):
-            self._jobs.put_attempt(called_off(row, at))
+            self._jobs.put_attempt(unused(row, at))
             self._moves.append(Moved(at, AttemptKey(row.job, row.number)))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:
@@ -384,25 +384,11 @@ class Reducer:
         record.resizing = bool(record.size) and record.size != size
         record.resizes += record.resizing
         record.size = size
-        if not self._changes_live(record, action.allocation):
-            record.attempts += 1
-            self._jobs.put_attempt(opened(record, action, self._jobs.run))
+        record.attempts += 1
+        self._jobs.put_attempt(opened(record, action, self._jobs.run))
         record.launched[action.id] = record.attempts
         while len(record.launched) > LAUNCHED_MAX:
             del record.launched[next(iter(record.launched))]
-
-    def _changes_live(self, record: JobRecord, after: Allocation) -> bool:
-        """Whether the running attempt itself makes the change, as it announced."""
-        if not record.changes:
-            return False
-        attempt = self._jobs.open.get(AttemptKey(record.id, record.attempts))
-        leaving = self._scheduler.kept(record.id).leaving
-        if attempt is None or leaving is None:
-            return False
-        before = leaving.allocations[-1]
-        if before.nodes() != after.nodes():  # It changes on its node alone.
-            return False
-        return set(before.differences(after)) <= set(record.changes)
 
     # -- what follows from the scheduler's row --------------------------------------------------
 
@@ -412,17 +398,20 @@ class Reducer:
         if record is None:
             return
         if row is None or row.phase is Phase.WAITING:
-            self._call_off(record, at)
+            self._drop_unused(record, at)
         if row is not None:
             # What waits for a machine or for the limit of its array is not held.
             blocked = bool({*self._scheduler.blocked.get(identity, ())} - {MACHINE, LOST, ARRAY})
             record.state = state_of_phase(row, record, blocked=blocked)
 
-    def _call_off(self, record: JobRecord, at: float) -> None:
-        """Close attempts that were ordered and never launched."""
-        for attempt in self._jobs.open_of(record.id):
-            if attempt.started_at is None:
-                self._jobs.put_attempt(called_off(attempt, at))
+    def _drop_unused(self, record: JobRecord, at: float, upto: float = inf) -> None:
+        """Forget attempts of these orders that nothing ran of; their numbers are given again."""
+        for row in self._jobs.open_of(record.id):
+            if row.started_at is None and row.action <= upto and row.number != record.running:
+                self._jobs.put_attempt(unused(row, at))
+        if record.begun or not record.starts:  # Else it is of a version that did not count them.
+            numbers = (row.number for row in self._jobs.open_of(record.id))
+            record.attempts = max(record.begun, *numbers, 0)
 
 
 def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Moved]:

@@ -163,7 +163,7 @@ class JobTable:
 
     def newest_attempt(self, identity: JobId) -> AttemptId | None:
         record = self.records.get(identity)
-        number = 0 if record is None else record.running or record.attempts
+        number = 0 if record is None else record.newest
         row = self.open.get(AttemptKey(identity, number))
         return None if row is None else id_of(row)
 

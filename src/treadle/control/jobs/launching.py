@@ -5,7 +5,6 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from treadle.control.jobs.attempts import nonce_of
 from treadle.control.jobs.elastic_command import elastic_command
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.job_table import AttemptKey, JobTable
@@ -55,7 +54,6 @@ class Launcher:
 
     def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:
         record = self._jobs.records[job]
-        self._check_code(record, record.launched[action])
         launcher = record.ranks == "auto" and _is_launcher(record.command)
         as_user = os.geteuid() == 0
         ran_s, safe = record.ran_s, record.safe
@@ -68,13 +66,14 @@ class Launcher:
         spec = self._scheduler.jobs[job].spec
         ranks = rank_count(record, len(allocation.devices))
         number = record.launched[action]
-        row = self._jobs.open.get(AttemptKey(job, number))
-        nonce = nonce_of(self._jobs.run, job, number) if row is None else row.nonce
-        slurm = self._slurm(record, ranks, allocation) if record.slurm else {}
+        row = self._jobs.open[AttemptKey(job, number)]
+        if row.started_at is None and (ended is not None or not record.running):
+            self._ends.code.begin(record, number)  # Nothing runs that could change instead.
+        slurm = self._slurm(record, number, ranks, allocation) if record.slurm else {}
         return Launch(
             job=job,
             attempt=number,
-            nonce=nonce,
+            nonce=row.nonce,
             submission=record.nonce,
             command=elastic_command(record.command) if record.elastic else record.command,
             workdir=record.workdir,
@@ -98,12 +97,6 @@ class Launcher:
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
 
-    def _check_code(self, record: JobRecord, attempt: int) -> None:
-        """Compare the code with what was submitted, unless the attempt runs already."""
-        row = self._jobs.open.get(AttemptKey(record.id, attempt))
-        if row is not None and row.started_at is None:
-            self._ends.code.begin(record, attempt)
-
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {
             "TREADLE_JOB_NAME": record.name,
@@ -119,7 +112,9 @@ class Launcher:
             own["TREADLE_ARRAY_ID"] = record.array
         return {**record.env, **own}
 
-    def _slurm(self, record: JobRecord, ranks: int, allocation: Allocation) -> dict[str, str]:
+    def _slurm(
+        self, record: JobRecord, number: int, ranks: int, allocation: Allocation
+    ) -> dict[str, str]:
         """What a script with #SBATCH lines reads, as far as it has a meaning here."""
         nodes = {device.node for device in allocation.devices}
         found = {
@@ -131,7 +126,7 @@ class Launcher:
             "SLURM_NPROCS": str(ranks),
             "SLURM_JOB_NUM_NODES": str(len(nodes)),
             "SLURM_NNODES": str(len(nodes)),
-            "SLURM_RESTART_COUNT": str(max(0, record.attempts - 1)),
+            "SLURM_RESTART_COUNT": str(max(0, number - 1)),
         }
         there = self._scheduler.cluster.nodes
         if not any(node.has_slots for node in there if node.name in nodes):

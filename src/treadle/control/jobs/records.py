@@ -73,14 +73,16 @@ class JobRecord:
     state: State = State.PENDING
     started_at: float | None = None  # first
     ended_at: float | None = None
-    attempts: int = 0  # orders to launch so far
+    attempts: int = 0  # the highest number that was given to an attempt
+    begun: int = 0  # the highest of an attempt that ran; numbers above it are given again
     starts: int = 0  # attempts that ran
     # Steps a second that earlier runs of its kind let expect when it first started, and of how many
     # devices; None: there were none.
     predicted_per_s: float | None = None
     predicted_size: int = 0
     running: int = 0  # the attempt that runs now; 0: none
-    launched: dict[int, int] = field(default_factory=dict)  # order -> attempt, of the newest few
+    # By order, of the newest few: the attempt that it may begin, or that carried it out.
+    launched: dict[int, int] = field(default_factory=dict)
     changes: tuple[str, ...] = ()  # what the newest attempt can change without a restart
     uses_train: bool = False  # an attempt of it spoke the protocol of treadle.train
     stall_s: float | None = None  # how long the newest attempt stood still for its last change
@@ -111,6 +113,11 @@ class JobRecord:
     metered: bool = False  # its work is known from its own steps, at whatever size it made them
     checkpoint: float | None = None  # share of the work that is known to be safe
     safe: float = 0.0  # share of the work that the next attempt can build on
+
+    @property
+    def newest(self) -> int:
+        """The attempt that runs, else the last one; one that may follow it does not count yet."""
+        return self.running or self.attempts
 
 
 class Saved(msgspec.Struct, omit_defaults=True):

@@ -16,7 +16,7 @@ from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
-from treadle.core.live_plans import PLAN, allows
+from treadle.core.live_plans import may_change
 from treadle.engines.fleet.gang import Gang
 
 Launching = Start | Change
@@ -115,12 +115,9 @@ class Course:
             return False
         if not isinstance(order, Change):
             return False
-        if self._stop is not None or seat.lost or order.allocation.nodes() != gang.nodes:
+        if self._stop is not None or seat.lost:
             return False
-        different = set(seat.allocation.differences(order.allocation))
-        if PLAN in different and not allows(gang.changes, order.allocation.plan):
-            return False
-        return different <= set(gang.changes)
+        return may_change(seat.allocation, order.allocation, gang.changes)
 
     def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
         return [Send(node, Stop(order, self.job)) for node in gang.stop(order)]

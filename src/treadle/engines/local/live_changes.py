@@ -13,7 +13,7 @@ from typing import Any
 
 from treadle.core.actions import Change, Start
 from treadle.core.launch import Launch
-from treadle.core.live_plans import PLAN, allows
+from treadle.core.live_plans import may_change
 from treadle.engines.local.attempt_launch import AttemptLaunch
 from treadle.engines.local.device_holders import DeviceHolders
 from treadle.engines.local.live_attempt import LiveAttempt, slots_of
@@ -39,10 +39,7 @@ class LiveChanges:
             return False
         if live.refused >= order.id or not live.changes:
             return False
-        different = set(before.differences(order.allocation))
-        if PLAN in different and not allows(live.changes, order.allocation.plan):
-            return False
-        return different <= set(live.changes)
+        return may_change(before, order.allocation, live.changes)
 
     async def order(self, live: LiveAttempt, order: Start | Change, launch: Launch) -> None:
         """Hold the devices and give the supervisor its target."""
