@@ -6,7 +6,8 @@ Each line of its output says what it did. It runs until it is told to leave or g
 FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
 is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
 code, its training is over at once, and the first member ends with that code. If it is `leaves`, the
-second member ends with 0 as soon as it trains.
+second member ends with 0 as soon as it trains. If it is a path, newcomers end with the exit code
+that is in that file.
 """
 
 import os
@@ -34,8 +35,14 @@ from treadle.core.member_messages import (
 )
 
 
-def _hang_if_newcomer(file: str) -> None:
-    if file and os.environ["TREADLE_JOINS"] == "1" and Path(file).exists():
+def _hang_if_newcomer(file: str, last: str) -> None:
+    joins = os.environ["TREADLE_JOINS"] == "1"
+    if joins and "/" in last and Path(last).exists():
+        code = int(Path(last).read_text())
+        if code > 128:
+            os.kill(os.getpid(), code - 128)
+        sys.exit(code)
+    if joins and file and Path(file).exists():
         while True:
             time.sleep(1)
 
@@ -44,7 +51,7 @@ def main(can: tuple[str, ...], file: str = "", last: str = "") -> None:
     me, step = os.environ["TREADLE_MEMBER"], 0
     line = socket.socket(fileno=int(os.environ["TREADLE_CHANNEL"]))
     line.sendall(encode(Hello(can)))
-    _hang_if_newcomer(file)
+    _hang_if_newcomer(file, last)
     line.sendall(encode(Ready()))
     buffer = b""
     while data := line.recv(1 << 16):

@@ -201,7 +201,53 @@ def test_a_newer_order_amends_one_in_flight(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_a_newcomer_that_never_becomes_ready_ends_in_a_restart(
+def test_a2_a_newcomer_that_hangs_is_given_up_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(order_document, "NEWCOMER_READY_S", 0.5)
+
+    async def story(bench: Story) -> None:
+        wait = tmp_path / "wait"
+        wait.touch()
+        job = Flexible(bench, str(wait))
+        await job.start(0)
+        refused = await job.change(1, 0, 1)
+        assert (refused.attempt, refused.refused) == (
+            1,
+            "rank 1 was not ready to train after 0.5 s",
+        )
+        assert bench.ends == []
+        await bench.until(lambda: job.held() == {0})
+        wait.unlink()
+        grown = await job.change(2, 0, 1)  # It goes on, and can be changed again.
+        assert (grown.attempt, grown.refused) == (1, "")
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("code", [1, 137])
+def test_a1_a_newcomer_that_ends_ends_only_itself(tmp_path: Path, code: int) -> None:
+    async def story(bench: Story) -> None:
+        wait = tmp_path / "wait"
+        wait.touch()
+        job = Flexible(bench, str(wait), str(tmp_path / "crash"))
+        await job.start(0)
+        (tmp_path / "crash").write_text(str(code))
+        wait.unlink()
+        refused = await job.change(1, 0, 1)
+        said = f"rank 1 ended with exit code {code} before it trained"
+        assert (refused.attempt, refused.refused) == (1, said)
+        assert bench.ends == []
+        assert not [fact for fact in bench.jobs.facts if isinstance(fact, RankReplaced)]
+        await bench.until(lambda: job.held() == {0})
+        (tmp_path / "crash").unlink()
+        grown = await job.change(2, 0, 1)
+        assert (grown.attempt, grown.refused) == (1, "")
+
+    tell(tmp_path, story)
+
+
+def test_a1_a_job_that_cannot_shrink_while_it_runs_is_restarted_with_another_identity(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order_document, "NEWCOMER_READY_S", 0.5)
@@ -210,10 +256,9 @@ def test_a_newcomer_that_never_becomes_ready_ends_in_a_restart(
         (tmp_path / "wait").touch()
         job = Flexible(bench, str(tmp_path / "wait"))
         await job.start(0)
-        started = await job.change(1, 0, 1)
-        assert started.attempt == 2
+        moved = await job.change(1, 1)  # It is to leave its device, which others may be given.
+        assert (moved.attempt, moved.refused) == (2, "")
         assert [end.how for end in bench.ends] == [How.REPLACED]
-        assert "did not become ready" in (bench.folder("a") / "members.json").read_text()
 
     tell(tmp_path, story)
 

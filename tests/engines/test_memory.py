@@ -46,6 +46,7 @@ COMMANDS = {
 
 class MemoryBench(EngineBench):
     cannot: ClassVar = {
+        "newcomers": "jobs in memory have no processes",
         "progress": "the controller fills in how far a job is",
         "reports": "jobs in memory say nothing",
     }

@@ -78,14 +78,6 @@ def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:
     check_steps(result, SAMPLES, BATCH)
 
 
-def test_a_newcomer_that_never_becomes_ready_does_not_keep_others_out() -> None:
-    options = {"kind": "cnn", **ENDLESS, "never_ready": "c"}
-    events = [Event(3, ("a", "b", "c")), STOP]
-    result = run(Scenario("loop", ("a",), events, options, {"ready_s": 20.0}))
-    assert _sizes(result) == [1, 2], result.errors
-    check_steps(result, SAMPLES, BATCH)
-
-
 def test_a_newer_order_amends_one_in_flight() -> None:
     """The newcomer that both orders want is kept; one is dismissed before it trained."""
     options = {"kind": "cnn", **ENDLESS, "never_ready": "d"}

@@ -50,6 +50,11 @@ class Allocation:
         """The nodes it touches, in rank order, each once."""
         return tuple(dict.fromkeys(device.node for device in self.devices))
 
+    def grows_to(self, other: "Allocation") -> bool:
+        """Whether the other has all these devices and more, and is the same otherwise."""
+        more = set(other.devices) > set(self.devices)
+        return more and self.differences(other) == ("size",)
+
     def differences(self, other: "Allocation") -> tuple[str, ...]:
         """What would change: "size" or else "devices"; "plan", "turn", "host"."""
         found = []

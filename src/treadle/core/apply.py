@@ -7,12 +7,15 @@ asking the policy is the scheduler's task.
 from collections.abc import Callable, Iterable, Mapping
 
 from treadle.core import events as facts
+from treadle.core.allocation import Allocation
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, Report
 from treadle.core.job import Job
 from treadle.core.lifecycle import TRANSITIONS, Phase
 from treadle.core.retry import Failure
 from treadle.core.state import SchedulerState
+
+GROW_AGAIN_S = 600.0  # until a job whose new ranks failed is given more devices again
 
 
 def apply(state: SchedulerState, events: Iterable[Event], now: float) -> None:
@@ -122,15 +125,27 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
         return  # Superseded: a newer order is on its way.
     if (job.phase, "JobStarted") not in TRANSITIONS:
         return  # Late: it has released its devices since, or is about to.
-    state.leaving.pop(event.job, None)
+    leaving = state.leaving.pop(event.job, None)
     if job.observed_at != now:
         job = job.settled(now)
+    if event.refused and leaving is not None:
+        job = _as_before(state, job, leaving.allocations[0], now)
     if job.over_at is not None and job.phase is Phase.STARTING:
         job = job._replace(over_at=None)  # Of an attempt that this one has replaced.
     phase = TRANSITIONS[job.phase, "JobStarted"]
     job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
     state.rows[event.job] = job
     state.ranking.put(job, now)
+
+
+def _as_before(state: SchedulerState, job: Job, before: Allocation, now: float) -> Job:
+    """The job could not be given more devices, and has those that it had."""
+    if job.allocation is None or not before.grows_to(job.allocation):
+        return job
+    state.tenancy.release(job.allocation)
+    state.tenancy.claim(job.id, before)
+    state.stale = True
+    return job._replace(allocation=before, grow_at=now + GROW_AGAIN_S)
 
 
 def _progressed(state: SchedulerState, event: facts.JobProgressed, now: float) -> None:

@@ -78,6 +78,8 @@ class JobStarted:
     started_at: float | None = None  # seconds since 1970; None: when the fact is taken
     # For a change without a restart: for how long the processes that went on stood still.
     stall_s: float | None = None
+    # Why it could not be given more devices while it runs: it has what it had before that order.
+    refused: str = ""
     fallback: Fallback | None = None  # where its newest checkpoints were lost with a node
     # Nodes and their folders in which it runs in place of the one it was submitted from.
     workdirs: tuple[tuple[str, str], ...] = ()

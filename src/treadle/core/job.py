@@ -171,6 +171,7 @@ class Job(NamedTuple):
     only_on: tuple[str, ...] = ()
     only_because: str = ""  # why they cannot be copied
     failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start
+    grow_at: float = 0.0  # it could not be given more devices: when another try makes sense
 
     @property
     def id(self) -> JobId:
@@ -235,6 +236,7 @@ class Job(NamedTuple):
                 self.waited_s + waited_s,
                 *self[21:23],
                 (),
+                0.0,
             ),
         )
 

@@ -98,6 +98,7 @@ class Refused:
 
     order: int
     why: str
+    newcomer: Member = ""  # that could not join
 
 
 @dataclass(frozen=True, slots=True)

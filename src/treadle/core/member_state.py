@@ -60,6 +60,12 @@ class MemberState:
         row = self._rows.get(member)
         return row is not None and row.finished and row.leaving
 
+    def joins(self, member: Member) -> bool:
+        """Whether it has not trained, and others do."""
+        forming = self._switch is not None and self._switch.stage == "forming"
+        taken = self._switch.group if self._switch is not None and forming else ()
+        return bool(self.group) and member not in self.group and member not in taken
+
     @property
     def is_over(self) -> bool:
         """Whether the training came to its end, and members end by themselves.
@@ -97,7 +103,7 @@ class MemberState:
                 )
             )
 
-    def _give_up(self, why: str, now: float) -> None:
+    def _give_up(self, why: str, now: float, newcomer: Member = "") -> None:
         """Stay with the present group."""
         for member in list(self._rows):
             if member not in self.group and not self._rows[member].leaving:
@@ -108,7 +114,7 @@ class MemberState:
         self._target_now = Target(self.order, places, self._plan)
         if not self._reported:
             self._reported = True
-            self._out.append(Refused(self.order, why))
+            self._out.append(Refused(self.order, why, newcomer))
 
     def _keep_leavers(self, switch: Switch | None) -> None:
         for member in switch.leavers if switch else ():

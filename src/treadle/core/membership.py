@@ -203,10 +203,10 @@ class Membership(MemberState):
         switch.carried = answer.carried or switch.carried
         self._form_if_all(switch, now)
 
-    def _cancel(self, switch: Switch, why: str, now: float) -> None:
+    def _cancel(self, switch: Switch, why: str, now: float, newcomer: Member = "") -> None:
         """The members have halted, and train on in the group that they have."""
         self._switch = None
-        self._give_up(why, now)
+        self._give_up(why, now, newcomer)
         if switch.gone:
             return self._recover(now)
         self._tell(self.group, Cancelled(switch.version))
@@ -287,22 +287,20 @@ class Membership(MemberState):
             self._form_if_all(switch, now)
 
     def _newcomer_lost(self, member: Member, how: str, now: float) -> None:
-        """Go on without it, but give up if members were to leave for it."""
+        """Go on as before: what it was to join is given up, unless the others have halted."""
         why = f"newcomer {member} {how}" + (" before it trained" if how == "ended" else "")
         switch = self._switch
         if switch is not None and member in switch.group:
             if switch.stage == "halting" and switch.carries:  # The plan needs all of them.
-                return self._cancel(switch, why, now)
+                return self._cancel(switch, why, now, member)
             if switch.stage == "halting":  # Too late to cancel.
                 switch.group.remove(member)
                 return self._form_if_all(switch, now)
             self._tell(self.group, Cancelled(switch.version))
             self._switch = None
             self.phase = Phase.RUNNING
-        moving = any(member not in self._wanted for member in self.group)
-        only = self.group and not any(member not in self.group for member in self._wanted)
-        if self.group and (moving or only) and self._switch is None:
-            self._give_up(why, now)
+        if self.group and self._switch is None:
+            self._give_up(why, now, member)
         return self._advance(now)
 
     def _recover(self, now: float) -> None:

@@ -77,6 +77,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "shares": ("size", "jobs"),
     "shrunk": ("size", "for_job"),
     "could-grow": ("size", "next", "free", "cost_s", "gain_s", "in_s"),
+    "not-grown": ("size", "because", "in_s"),  # its new ranks failed, and are tried again later
     "releasing": ("size", "jobs"),  # others must release its devices first
     "resizing": ("size", "live", "for_job", "stuck"),
     "launching": ("stuck",),

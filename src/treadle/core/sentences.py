@@ -166,6 +166,7 @@ _SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     "could-grow": lambda n: (
         f"running on {n.devices('size')}, growing to {n.count('next'):,} does not pay yet"
     ),
+    "not-grown": lambda n: f"running on {n.devices('size')}, could not grow",
     "trial": lambda n: f"on trial on 1 {n.unit}, gets {n.count('asked'):,} in {n.span('in_s')}",
 }
 
@@ -209,6 +210,10 @@ _DETAILS: Mapping[str, Callable[[Numbers], list[Line]]] = {
     "host": _node_lines,
     "cost": _weighed,
     "could-grow": _weighed,
+    "not-grown": lambda n: [
+        ("because", n.text("because")),
+        ("again", f"in {n.span('in_s')} at the earliest"),
+    ],
     "reservation": _expected,
     "reserved": lambda n: [("until", f"in {n.span('in_s')}")] if n.known("in_s") else [],
     "devices": lambda n: (

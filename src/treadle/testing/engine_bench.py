@@ -30,6 +30,7 @@ from treadle.core.ports import Engine
 from treadle.testing.builders import job
 
 WITHIN_S = 20.0  # an answer that takes longer does not come
+ELASTIC = ("flexible", "alone")
 DONE, PER_S = 7.0, 2.0  # what the controller of the bench believes of each job
 
 Commands = Mapping[JobId, tuple[str, ...]]
@@ -57,7 +58,7 @@ class Recorder:
             submission=self.nonce,
             command=self.commands[job],
             workdir="/",
-            ranks=allocation.size if job == "flexible" else 2 if job == "talker" else 1,
+            ranks=2 if job == "talker" else allocation.size if job in ELASTIC else 1,
             env={"TREADLE_API_URL": "unix:/nowhere"},
             secrets={"TREADLE_JOB_TOKEN": f"the token of {job}"},
             uid=os.geteuid(),
@@ -93,6 +94,7 @@ class EngineBench(ABC):
                   writes "two" and a line feed, and exits with 0
         flood     keeps 1024 bytes of output, writes 8192 bytes and ends
         flexible  runs until it is stopped, and announces that it can change its size
+        alone     the same, and every rank that is added while it runs ends with 1 at once
         missing   has a command that cannot be executed
         reporter  calls treadle.report(3, 10), runs until `release`, calls treadle.report(10, 10)
                   and exits with 0

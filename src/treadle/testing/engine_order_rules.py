@@ -261,6 +261,22 @@ class OrderRules(BenchTests):
 
         self.tell(story, "changes while it runs")
 
+    def test_4_a_job_whose_new_ranks_fail_goes_on_with_what_it_has(self) -> None:
+        async def story(bench: EngineBench) -> None:
+            await bench.order(Start(0, "alone", HERE))
+            await bench.announced("alone", 0)
+            await bench.order(Change(1, "alone", BOTH))
+            answer = await bench.started("alone", 1)
+            assert (answer.attempt, bool(answer.refused)) == (1, True)
+            await bench.order(Start(2, "long", THERE))  # What it was not given is free.
+            await bench.started("long", 2)
+            assert bench.ends("alone") == []
+            await bench.order(Stop(3, "alone"))
+            await bench.end("alone", 3)
+            assert [end.attempt for end in bench.ends("alone")] == [1]
+
+        self.tell(story, "changes while it runs", "newcomers")
+
     def test_4_what_was_not_announced_is_not_changed_while_it_runs(self) -> None:
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "flexible", HERE))

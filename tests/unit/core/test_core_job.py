@@ -164,7 +164,7 @@ def test_a_job_of_which_only_the_work_is_known_asks_for_one_device() -> None:
 def test_a_row_begins_with_nothing_done_and_no_order() -> None:
     row = Job(JobSpec("a", 5.0), 0, Phase.WAITING, 3.0, 3.0)
     assert row[5:11] == (None, 0.0, 0.0, 0.0, 0.0, 0.0)
-    assert row[11:] == (-1, -1, 0.0, 0.0, 0, 0, 0.0, (), None, 0.0, (), "", ())
+    assert row[11:] == (-1, -1, 0.0, 0.0, 0, 0, 0.0, (), None, 0.0, (), "", (), 0.0)
     assert row.size == 0
 
 

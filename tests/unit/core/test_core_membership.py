@@ -273,13 +273,17 @@ def test_below_the_least_number_the_attempt_fails() -> None:
     assert story.gone("m1") == [Lost("m1"), Dismiss("m0", "1 members are left")]
 
 
-def test_a_newcomer_that_is_not_ready_in_time_is_dismissed_and_the_rest_goes_on() -> None:
+def test_newcomers_of_which_one_is_not_ready_in_time_are_dismissed_and_the_rest_goes_on() -> None:
     story = Story(ready_s=10.0).started("a")
     story.order(2, "abc")
     story.says("m1", Ready())
     outputs = story.tick(10.0)
-    assert outputs[0] == Dismiss("m2", "it did not become ready")
-    assert sent(outputs) == [("m0", Prepare(2))]
+    assert outputs == [
+        Dismiss("m2", "it did not become ready"),
+        Dismiss("m1", "the change was given up"),
+        Refused(2, "newcomer m2 did not become ready", "m2"),
+    ]
+    assert story.machine.group == ("m0",)
 
 
 def test_a_move_is_given_up_if_a_newcomer_is_lost() -> None:
@@ -289,7 +293,7 @@ def test_a_move_is_given_up_if_a_newcomer_is_lost() -> None:
     assert outputs == [
         Lost("m2"),
         Dismiss("m3", "the change was given up"),
-        Refused(2, "newcomer m2 ended before it trained"),
+        Refused(2, "newcomer m2 ended before it trained", "m2"),
     ]
     assert story.machine.group == ("m0", "m1")
 
@@ -300,7 +304,7 @@ def test_a_newcomer_lost_before_the_halt_cancels_it() -> None:
     story.says("m1", Ready())
     outputs = story.gone("m1")
     assert sent(outputs) == [("m0", Cancelled(2))]
-    assert outputs[-1] == Refused(2, "newcomer m1 ended before it trained")
+    assert outputs[-1] == Refused(2, "newcomer m1 ended before it trained", "m1")
 
 
 def test_a_member_that_does_not_answer_makes_the_job_rigid_and_is_not_killed() -> None:

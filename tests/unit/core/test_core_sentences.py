@@ -93,6 +93,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     "shares": [{"size": 1, "jobs": ("4",)}, {"size": 2, "jobs": ("2", "3", "5", "8")}],
     "shrunk": [{"size": 2, "for_job": "7"}],
     "could-grow": [{"size": 2, "next": 4, "free": 2, "cost_s": 30.0, "gain_s": 20.0, "in_s": 90.0}],
+    "not-grown": [{"size": 1, "because": "rank 1 ended with exit code 1", "in_s": 540.0}],
     "broken": [{"because": "job 3 failed"}],
     "capacity": [{"because": "it asks for 9 GPUs and the cluster has 4"}],
     "held": [{"reasons": ("user",)}, {"reasons": ("user", "after b")}],

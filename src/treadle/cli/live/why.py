@@ -31,6 +31,7 @@ _HEADS = {
 _WHOLE = {
     "running": "is ",
     "could-grow": "is ",
+    "not-grown": "is ",
     "trial": "is ",
     "starting": "is ",
     "shares": "",

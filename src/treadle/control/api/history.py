@@ -317,6 +317,8 @@ _PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run", "workdirs
 
 
 def _start_sentence(job: str, body: Mapping[str, object]) -> str:
+    if refused := body.get("refused"):
+        return f"job {job} could not grow and goes on as before: {refused}"
     if isinstance(stall_s := body.get("stall_s"), int | float):
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     if body.get("changes"):  # It says so after it has started.

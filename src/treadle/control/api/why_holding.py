@@ -52,4 +52,7 @@ def _running(context: Context, record: JobRecord, row: Job) -> Reason:
         return because("over", since_s=since_s, late=since_s >= OVER_S)
     if record.shrunk_for and row.size < row.spec.sizes[-1]:
         return because("shrunk", size=row.size, for_job=record.shrunk_for)
+    if record.refused and row.grow_at > now:
+        in_s = row.grow_at - now
+        return because("not-grown", size=row.size, because=record.refused, in_s=in_s)
     return context.scheduler.why(row.id, now)

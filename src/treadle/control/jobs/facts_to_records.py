@@ -192,7 +192,8 @@ class Reducer:
             return
         if fact.changes and fact.changes != record.changes:
             self._learner.announced(record.id)
-        record.changes, record.running, record.resizing = fact.changes, number, False
+        self._resized(record, fact)
+        record.changes, record.running = fact.changes, number
         record.uses_train = record.uses_train or bool(fact.changes)
         if fact.stall_s is not None:
             record.stall_s = fact.stall_s
@@ -222,6 +223,15 @@ class Reducer:
         size = len(record.devices)
         self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
+
+    def _resized(self, record: JobRecord, fact: JobStarted) -> None:
+        """It has another size, or could not be given it."""
+        if fact.refused and record.resizing:
+            record.resizes -= 1
+            record.size = self._scheduler.jobs[record.id].size
+        if fact.refused or record.resizing:
+            record.refused = fact.refused
+        record.resizing = False
 
     def _predict(self, record: JobRecord, size: int) -> None:
         """Keep what its kind lets expect of its speed, before its own run says anything."""

@@ -90,6 +90,7 @@ class JobRecord:
     devices: tuple[str, ...] = ()  # those of the newest attempt that ran
     resizes: int = 0
     resizing: bool = False  # its newest order gave it another size
+    refused: str = ""  # why it could not grow when that was last tried
     preempted_at: float | None = None  # since when it waits to resume; None: it was not preempted
     preempted_for: JobId = ""  # the job that got its devices; empty: none is known
     shrunk_for: JobId = ""  # the job that got some of them

@@ -31,6 +31,7 @@ class Seat:
     allocation: Allocation | None  # None: adopted to be stopped
     launch: Launch | None  # None: adopted, and its launch was not asked for
     sent: int  # the newest order about it that its agent was given, or will be
+    before: Allocation | None = None  # as its start or last change was reported
     started: JobStarted | None = None
     ended: AttemptEnded | None = None
     settled: bool = False  # it has ended, and its agent has answered all orders
@@ -188,6 +189,8 @@ class Gang:
             return Heard()
         if self.alone is not None:
             self.started, self.changes = True, fact.changes
+            seat.allocation = seat.before if fact.refused and seat.before else seat.allocation
+            seat.before = seat.allocation
             if seat.launch is not None and seat.launch.attempt == fact.attempt:
                 self.attempt = seat.launch.id  # Its agent may have replaced it for a change.
             return Heard((fact,))

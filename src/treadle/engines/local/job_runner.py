@@ -5,6 +5,7 @@ so there is no separate case for each pair of orders:
 
     an attempt runs and can carry out   -> have it change while it runs
       the order itself
+    an attempt could not be given more  -> it goes on with what it has
     an attempt's training is over, and  -> wait for its end
       an order to change it came
     an attempt runs and an order came   -> stop the attempt, wait for its end
@@ -163,6 +164,8 @@ class JobRunner:
         order = self._launch
         if live is not None and order is not None and self._may_change(live, order):
             return await self._change(live, order)
+        if live is not None and order is not None and self._stays(live, order):
+            return self._keep(live, order)
         if live is not None:
             # One whose training is over would lose it all if it were stopped and launched again.
             replaced = self._launch is not None and not live.ending
@@ -183,11 +186,22 @@ class JobRunner:
         waits = self._stop is None and not live.stray
         return waits and self._machine.changes.possible(live, order)
 
+    def _stays(self, live: LiveAttempt, order: Launching) -> bool:
+        wanted = self._stop is None and not live.stray and not live.gone.done()
+        return wanted and self._machine.changes.stays(live, order)
+
+    def _keep(self, live: LiveAttempt, order: Launching) -> None:
+        """The attempt goes on as it is, and that answers the order."""
+        assert live.allocation is not None, "it could not be given more than it has"
+        self._launch = self._asked = self._asked_launch = None
+        self._machine.changes.reached(live, replace(order, allocation=live.allocation))
+        self._tell_started(live, self._launch_of(live), refused=live.refused_why)
+
     async def _change(self, live: LiveAttempt, order: Launching) -> None:
         """Have the attempt carry out the order, up to the next thing that happens."""
         if any(other is not live for other in self._blockers(order)):
             if self._machine.is_stuck(order):
-                live.refused = order.id
+                live.refused, live.refused_why = order.id, "a device is still in use"
                 return
             self._waiting = True
             if await self._either(live.gone):
@@ -220,19 +234,20 @@ class JobRunner:
             for task in tasks:
                 task.cancel()
         if not done:
-            live.refused = order.id
+            live.refused, live.refused_why = order.id, ""
 
     async def _ask_for_change(self, live: LiveAttempt, order: Launching) -> None:
         try:
             launch = self._machine.ask(order)
             objection = await self._machine.objection(order)
             if objection or launch.ranks != order.allocation.size:
-                live.refused = order.id  # It is stopped, and the order is carried out as usual.
+                # If it was not to have more, it is stopped, and the order carried out as usual.
+                live.refused, live.refused_why = order.id, objection
             elif self._launch is order:
                 await self._machine.changes.order(live, order, launch)
                 self._asked, self._asked_launch = order, launch
-        except (EngineError, *TROUBLE):
-            live.refused = order.id
+        except (EngineError, *TROUBLE) as error:
+            live.refused, live.refused_why = order.id, str(error)
 
     def _changed(self, live: LiveAttempt, order: Launching) -> None:
         """It was carried out: the attempt goes on under that order."""
@@ -352,7 +367,7 @@ class JobRunner:
         return live.launch
 
     def _tell_started(
-        self, live: LiveAttempt, launch: Launch, stall_s: float | None = None
+        self, live: LiveAttempt, launch: Launch, stall_s: float | None = None, refused: str = ""
     ) -> None:
         self._announced = live.changes
         self._machine.tell(
@@ -365,6 +380,7 @@ class JobRunner:
                 attempt=live.number,
                 started_at=live.started_at,
                 stall_s=stall_s,
+                refused=refused,
             )
         )
 

@@ -72,7 +72,8 @@ class LiveAttempt:
         self.told = asyncio.Event()  # it said something of its members
         self.on_members: Callable[[LiveAttempt], None] = lambda _: None
         self.more: frozenset[tuple[int, int]] = frozenset()  # held beside the allocation's
-        self.refused = -1  # the newest order that it could not carry out while it runs
+        # The newest order that it could not carry out while it runs, and why if it can go on.
+        self.refused, self.refused_why = -1, ""
         self.over = False  # it has ended, though its devices may not be clean yet
         self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
@@ -220,8 +221,9 @@ class LiveAttempt:
     def hear_members(self, members: Mapping[str, Any]) -> None:
         """Take what its supervisor said of its members."""
         self.members, self.changes = members, tuple(members["can"])
-        if members["refused"] is not None:
-            self.refused = max(self.refused, members["refused"]["action"])
+        refused = members["refused"]
+        if refused is not None and refused["action"] >= self.refused:
+            self.refused, self.refused_why = refused["action"], refused["why"]
         self.told.set()
         self.on_members(self)
 

@@ -77,6 +77,12 @@ class LiveChanges:
             await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
 
+    def stays(self, live: LiveAttempt, order: Start | Change) -> bool:
+        """Whether it goes on with what it has: it was to have more, and could not."""
+        before = live.allocation
+        refused = live.refused == order.id and bool(live.refused_why)
+        return refused and before is not None and before.grows_to(order.allocation)
+
     def reached(self, live: LiveAttempt, order: Start | Change) -> None:
         """The order was carried out: what is not needed any more is released."""
         live.more = frozenset(live.slots)
@@ -85,7 +91,9 @@ class LiveChanges:
 
     def free_dropped(self, live: LiveAttempt) -> None:
         """Release devices that the attempt left, once none of its processes is on them."""
-        if live.allocation is None or live.members.get("action") != live.action:
+        refused = live.members.get("refused") or {}
+        answered = (live.members.get("action"), refused.get("action"))
+        if live.allocation is None or live.action not in answered:
             return
         own, still = set(slots_of(live.allocation)), set(live.members["holds"])
         left = {slot for slot in live.more if slot not in own and slot[0] not in still}

@@ -8,7 +8,8 @@ killed at any time.
 
 A member that was killed is replaced on its device, a few times. One that ends by itself with an
 error ends the attempt, as in a rigid job: its error would come again. So does one that ends with 0
-while the others train on: its script decided alone what all ranks have to decide alike.
+while the others train on: its script decided alone what all ranks have to decide alike. A newcomer
+that ends before it trains ends only itself: the others go on, and what was ordered is refused.
 
 Part of the supervisor: it imports the standard library and the core's protocol alone.
 """
@@ -124,6 +125,10 @@ class MemberRanks:
         member = next((name for name, each in self._ranks.items() if each is rank), None)
         if member is None or not self.speaks:
             return bool(rank.code)
+        if self._joins(member):
+            self.members.ended(member, now)
+            self._save_holds()
+            return False
         if self._ends and member not in self._dismissed:
             self._last_codes.append(rank.code)
         if self._leaves(member, rank.code):
@@ -136,6 +141,21 @@ class MemberRanks:
         self.members.ended(member, now)
         self._save_holds()
         return failed
+
+    def _joins(self, member: Member) -> bool:
+        """Whether it was to join the others for an order, and is no loss to them."""
+        ordered = self._actions[self._aims] != self._reached["action"]
+        known = member in self._dismissed
+        return ordered and not known and self.members.machine.joins(member)
+
+    def _why(self, refused: Refused) -> str:
+        """Why the members stay as they are, for people, who know ranks by their numbers."""
+        rank = self._ranks.get(refused.newcomer)
+        if rank is None:
+            return refused.why
+        if rank.code is None:
+            return f"rank {rank.number} was not ready to train after {self._order['ready_s']:g} s"
+        return f"rank {rank.number} ended with exit code {rank.code} before it trained"
 
     def _note_killed(self, rank: Rank) -> None:
         """Another one takes its place, unless that was done too often."""
@@ -244,7 +264,7 @@ class MemberRanks:
                 self._save_holds()
                 self._write()
             case Refused():
-                self._refuse(self._actions[fact.order], fact.why)
+                self._refuse(self._actions[fact.order], self._why(fact))
             case Lost():
                 pass  # What is missing is seen when the others have gone on.
             case Ended():

@@ -70,11 +70,21 @@ def parts(
     found = []
     for names in _linked(snapshot, changes):
         runs = any(snapshot.jobs[name].allocation is not None for name in names)
-        if not runs or not urgent.isdisjoint(names):
+        again_at = max(_grow_at(snapshot.jobs[name], changes[name]) for name in names)
+        if again_at > snapshot.now:  # It was tried a moment ago, and could not be done.
+            found.append(Part(names, 0.0, inf, again_at))
+        elif not runs or not urgent.isdisjoint(names):
             found.append(Part(names, inf, 0.0, snapshot.now))
         else:
             found.append(_Weighing(snapshot, changes, belief, names, unknown_s).part())
     return found
+
+
+def _grow_at(job: Job, new: Allocation | None) -> float:
+    """From when on the job may be given more devices, if it is to be."""
+    held = job.allocation
+    grows = held is not None and new is not None and held.grows_to(new)
+    return job.grow_at if grows else 0.0
 
 
 def _linked(snapshot: Snapshot, changes: Changes) -> Iterator[tuple[JobId, ...]]:
