@@ -11,7 +11,11 @@ WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 demo: $(STAMP)
 	$(BIN)/treadle demo
 
+# Every worker loads all tests: first they are compiled, so that only one of them does that.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)
+	$(BIN)/pytest -q --collect-only tests/unit >/dev/null & \
+	  $(BIN)/pytest -q --collect-only --ignore=tests/unit >/dev/null; wait
 	$(BIN)/pytest -q -n $(WORKERS) --durations=20 --durations-min=15
 
 # As many crashes, kills and readers as a release should stand, and other examples each time.

@@ -275,7 +275,7 @@ def test_aiturbo_relies_on_no_length_that_a_job_did_not_say(belief: str) -> None
         run.simulation.run(until=1000.0)
         decider = getattr(run.simulation.scheduler.policy, "_inner")  # noqa: B009
         row = run.simulation.scheduler.jobs["a"]
-        assert decider._lengths.forecast(row, 1000.0).predictable is known
+        assert decider._values._lengths.forecast(row, 1000.0).predictable is known
 
 
 def test_sharing_can_be_worse_than_policies_believe_and_only_jobs_that_share_notice() -> None:
