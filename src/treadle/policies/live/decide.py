@@ -119,10 +119,7 @@ class Live(Wrapper):
 
         # 1 Who may run now, and who may be moved.
         eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
-        fewer = (
-            self.inner.resizes or not self.inner.shares
-        )  # muri groups jobs by what they ask for.
-        plan = Plan(snapshot, eligible.room, fewer=fewer)
+        plan = Plan(snapshot, eligible.room)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         turns = _holding(before.patience.turns, snapshot)

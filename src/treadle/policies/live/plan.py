@@ -19,10 +19,8 @@ Units = dict[tuple[Device, ...], list[tuple[Job, Allocation]]]
 class Plan:
     """Changes so far, and the room that they leave."""
 
-    def __init__(self, snapshot: Snapshot, room: Room, *, fewer: bool = True) -> None:
-        """fewer: an elastic job may be given fewer devices than the policy chose."""
+    def __init__(self, snapshot: Snapshot, room: Room) -> None:
         self.snapshot = snapshot
-        self._may_have_fewer = fewer
         self.room = room
         self.changes: dict[JobId, Allocation | None] = {}
         self.urgent: set[JobId] = set()  # what they cost others is not asked
@@ -72,7 +70,7 @@ class Plan:
 
         above: only on more than so many.
         """
-        fewer = self._fewer(job, job.spec.asked)
+        fewer = _fewer(job, job.spec.asked)
         sizes = [size for size in (job.spec.asked, *fewer) if size > above]
         for size in sizes if DATA_PARALLEL in job.spec.plans else ():
             found = self.room.place(job, size)
@@ -80,11 +78,6 @@ class Plan:
                 self.give(job, Allocation(found))
                 return True
         return False
-
-    def _fewer(self, job: Job, size: int) -> list[int]:
-        """The other sizes on which a job may run, the largest first."""
-        sizes = reversed(job.spec.sizes) if self._may_have_fewer else ()
-        return [each for each in sizes if each < size]
 
     def made(self) -> dict[JobId, Allocation | None]:
         """The changes, those that only release devices first."""
@@ -201,7 +194,7 @@ class Plan:
 
     def _elsewhere(self, job: Job, new: Allocation, lower: Collection[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
-        fewer = self._fewer(job, new.size) if new.plan == DATA_PARALLEL else []
+        fewer = _fewer(job, new.size) if new.plan == DATA_PARALLEL else []
         for size in (new.size, *fewer):
             found = self.make_room(job, size, lower)
             if found is not None:
@@ -267,3 +260,8 @@ class Plan:
         if found is not None:
             self.urgent.add(job.id)
         return found
+
+
+def _fewer(job: Job, size: int) -> list[int]:
+    """The smaller sizes on which a job may run, the largest first."""
+    return [each for each in reversed(job.spec.sizes) if each < size]

@@ -11,6 +11,7 @@ When a member ends the policy is asked again, so a group never runs with a hole.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from treadle.core.allocation import Allocation
@@ -89,7 +90,7 @@ class Muri(Policy):
         if not snapshot.jobs:
             return KEEP
         ranked = self._ranked(snapshot)
-        buckets = self._candidates(snapshot, [job.spec for _, job in ranked])
+        buckets = self._candidates(snapshot, [_as_it_runs(job) for _, job in ranked])
 
         def home(identity: JobId) -> Device | None:
             allocation = snapshot.jobs[identity].allocation
@@ -190,6 +191,11 @@ class Muri(Policy):
                 free.take(devices)
                 places.append((group, devices))
         return places
+
+
+def _as_it_runs(job: Job) -> JobSpec:
+    """Its spec, with the size that it has: live, it may have been given fewer than it asks for."""
+    return job.spec if job.size in (0, job.spec.asked) else replace(job.spec, asked=job.size)
 
 
 def _claim_held(
