@@ -4,9 +4,9 @@ A job has waited long enough once its waits add up to
 
     WAIT_S + LENGTHS x its length + AGAIN x the time that it has run.
 
-A job that asks for several devices, or for host memory, and never ran, waits for a quarter of that
-at most, or until OVERTAKES later jobs for each device that it may use have started before it: what
-it needs comes free in pieces, and small jobs take every piece.
+A job that asks for several devices, or for host memory, and never ran, waits no longer than until
+OVERTAKES later jobs for each device that it may use have started before it: what it needs comes
+free in pieces, and small jobs take every piece.
 
 Such jobs are served in order, one at a time, while those that run because of it have no more than
 SHARE of all devices: where all jobs wait long, the policy's order still counts. The first starts as
@@ -47,7 +47,6 @@ WAIT_S = 43_200.0
 LENGTHS = 12.0
 AGAIN = 4.0
 AGAIN_S = 3_600.0
-IN_PIECES = 0.25  # of that, for a job whose devices come free in pieces
 OVERTAKES = 2.0
 SHARE = 0.75  # of the devices, at most, are given to jobs because of their patience
 WORTH_S = 300.0  # a job is not started to be stopped again sooner
@@ -96,8 +95,6 @@ def turn_s(job: Job, belief: PerformanceModel, now: float) -> float:
 
 def _patience_s(job: Job, belief: PerformanceModel, held_s: float) -> float:
     length_s = job.spec.iterations / belief.alone(job.spec, job.spec.asked)
-    if in_pieces(job):
-        return IN_PIECES * (WAIT_S + LENGTHS * length_s)
     return WAIT_S + LENGTHS * length_s + AGAIN * held_s
 
 

@@ -238,11 +238,3 @@ def test_a_job_that_waited_long_is_not_stopped_before_its_turn_is_over() -> None
     patience_s = WAIT_S + LENGTHS * 100.0
     assert turn_s(row, belief, patience_s) == AGAIN_S / AGAIN
     assert turn_s(row, belief, patience_s + 8000.0) == 8000.0 / AGAIN
-
-
-def test_a_job_whose_devices_come_free_in_pieces_waits_a_quarter_of_that() -> None:
-    told = Story("backfill+live", "1x2")
-    told.tell(0.0, JobSubmitted(job("a", length_s=50.0)))
-    told.tell(0.0, JobSubmitted(job("gang", size=2, length_s=100.0)))
-    row = told.scheduler.jobs["gang"]
-    assert due_at(row, ScalingModel(), 0.0) == (WAIT_S + LENGTHS * 100.0) / 4
