@@ -68,7 +68,7 @@ def test_devices_that_are_reserved_are_named_with_their_job() -> None:
     told.runs(0.0, "long")
     told.tell(0.0, JobSubmitted(job("gang", size=4, length_s=10.0)))
     snapshot = told.scheduler.snapshot(0.0)
-    due = {"overtakes": 0, "most": 8, "in_s": (WAIT_S + LENGTHS * 10.0) / 4}
+    due = {"overtakes": 0, "most": 8, "in_s": WAIT_S + LENGTHS * 10.0}
     last = remembered(snapshot.memory)
     found = patience_of(ScalingModel(), last, snapshot, snapshot.jobs["gang"])
     assert found == Reason("patience", due)
