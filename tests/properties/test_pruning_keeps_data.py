@@ -1,9 +1,11 @@
 """Whatever jobs leave behind: pruning removes output, never checkpoints, and follows no link."""
 
 import os
+import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +111,25 @@ def test_an_attempt_folder_that_is_a_link_is_left_alone(tmp_path: Path) -> None:
     attempts.path("7", 1).parent.symlink_to(tmp_path / "mine")
     LeftoverFolders(attempts, kept).discard("7")
     assert (target / "thesis.tex").read_text() == "years"
+
+
+def test_a7_what_is_mounted_in_a_folder_of_a_job_stays(tmp_path: Path) -> None:
+    """A bind mount of the same disk looks like any other folder."""
+    attempts, kept = AttemptFolders(tmp_path / "state"), CheckpointFolders(tmp_path / "state")
+    folder = attempts.make("7", 1, action=3)
+    attempts.forget("7", 1)
+    mine, point = tmp_path / "mine", folder / "data"
+    for path in (mine, point):
+        path.mkdir()
+    (mine / "thesis.tex").write_text("years")
+    done = subprocess.run(["mount", "--bind", mine, point], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr!r}")
+    try:
+        LeftoverFolders(attempts, kept).discard("7")
+    finally:
+        subprocess.run(["umount", point], check=True)
+    assert (mine / "thesis.tex").read_text() == "years"
 
 
 def test_folders_nested_too_deep_stay_and_what_is_above_goes(tmp_path: Path) -> None:

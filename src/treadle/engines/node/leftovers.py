@@ -136,14 +136,22 @@ def _remove(parent: int, name: str, *, depth: int = 0) -> int:
             return freed
     except OSError:
         return 0
-    if depth >= DEPTH_MAX or found.st_dev != os.fstat(parent).st_dev:
+    if depth >= DEPTH_MAX:
         return 0
     inside = 0
     with suppress(OSError):
         with _opened(name, within=parent) as folder:
+            if _mount(folder) != _mount(parent):
+                return 0  # Something is mounted there, perhaps a folder of the same disk.
             # What was put there meanwhile has the same name; a link is not opened.
             for inner in os.listdir(folder):  # noqa: PTH208  (of an open folder)
                 inside += _remove(folder, inner, depth=depth + 1)
         os.rmdir(name, dir_fd=parent)
         inside += freed
     return inside
+
+
+def _mount(folder: int) -> bytes:
+    """Which mount an open folder is in."""
+    lines = Path(f"/proc/self/fdinfo/{folder}").read_bytes().splitlines()
+    return next(line for line in lines if line.startswith(b"mnt_id:"))
