@@ -244,17 +244,26 @@ class Orders:
         except UnsettledError:
             if verb is not Verb.CANCEL:
                 raise
-            await self._stop_at_once([record for each in planned for record in each.records])
+            await self._stop_at_once(planned, done)
             return False
         return True
 
-    async def _stop_at_once(self, records: Sequence[JobRecord]) -> None:
+    async def _stop_at_once(
+        self, planned: Sequence[_Planned], done: "asyncio.Future[None]"
+    ) -> None:
         """Stop what runs of these jobs before it is on disk that they are cancelled.
 
         The job may be what fills the disk. One whose order to start still waits for the store is
         not stopped, because that order would be carried out after the stop. The stop has the id of
         the newest order about the job, so that its end is an answer to that order.
         """
+        records = [record for each in planned for record in each.records]
+        cancels = self._context.cancels
+        by = {fact.by for each in planned for fact in each.facts if isinstance(fact, JobCancelled)}
+        cancels.add(records, next(iter(by), ""))
+        done.add_done_callback(
+            lambda end: None if end.cancelled() or end.exception() else cancels.drop(records)
+        )
         for record in records:
             row = self._context.row(record.id)
             ended = self._context.inbox.pending_end(record.id) is not None

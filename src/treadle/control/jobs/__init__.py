@@ -57,6 +57,7 @@ from treadle.control.jobs.submission import (
 )
 from treadle.control.jobs.submit_again import submit_again
 from treadle.control.jobs.unnamed_tenants import without_quota
+from treadle.control.jobs.unwritten_cancels import UnwrittenCancels
 from treadle.control.jobs.weights import text_bytes
 
 __all__ = [
@@ -95,6 +96,7 @@ __all__ = [
     "Respec",
     "Restored",
     "Submission",
+    "UnwrittenCancels",
     "accepted",
     "as_shown",
     "attempt_of",
