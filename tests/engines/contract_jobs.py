@@ -20,7 +20,6 @@ report(10, 10)
 def commands(root: Path) -> Commands:
     """What runs the jobs of the contract as processes."""
     flexible = (sys.executable, str(Path(__file__).with_name("flexible.py")), "size")
-    (root / "alone").write_text("1")  # the exit code of ranks that are added
     return {
         "short": ("true",),
         "long": ("sleep", "86400"),
@@ -34,7 +33,7 @@ def commands(root: Path) -> Commands:
         ),
         "flood": ("sh", "-c", "printf %8192s"),
         "flexible": flexible,
-        "alone": (*flexible, "", str(root / "alone")),
+        "alone": (*flexible, "", "fails"),
         "missing": ("/no/such/program",),
         "reporter": (sys.executable, "-c", REPORTER, str(root / "reporter")),
     }

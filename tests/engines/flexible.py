@@ -6,8 +6,8 @@ Each line of its output says what it did. It runs until it is told to leave or g
 FILE exists, newcomers do not become ready, and leavers do not end. If LAST is `last`, its training
 is over when a change begins; while FILE exists, it has work to do after that. If LAST is an exit
 code, its training is over at once, and the first member ends with that code. If it is `leaves`, the
-second member ends with 0 as soon as it trains. If it is a path, newcomers end with the exit code
-that is in that file.
+second member ends with 0 as soon as it trains. If it is `fails`, newcomers end with 1, and if it
+is a path, with the exit code that is in that file.
 """
 
 import os
@@ -37,6 +37,8 @@ from treadle.core.member_messages import (
 
 def _hang_if_newcomer(file: str, last: str) -> None:
     joins = os.environ["TREADLE_JOINS"] == "1"
+    if joins and last == "fails":
+        sys.exit(1)
     if joins and "/" in last and Path(last).exists():
         code = int(Path(last).read_text())
         if code > 128:

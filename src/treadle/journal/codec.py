@@ -111,7 +111,9 @@ _KINDS: Mapping[str, type] = {
 # Fields that a line has only where they say something; a simulation writes none of them.
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
-    "JobStarted": ("changes", "attempt", "started_at", "stall_s", "fallback", "workdirs"),
+    "JobStarted": (
+        *("changes", "attempt", "started_at", "stall_s", "refused", "fallback", "workdirs"),
+    ),
     "JobProgressed": ("progress",),
     "NodeLost": ("why",),
     "NodeDrained": ("bound",),

@@ -94,7 +94,8 @@ class EngineBench(ABC):
                   writes "two" and a line feed, and exits with 0
         flood     keeps 1024 bytes of output, writes 8192 bytes and ends
         flexible  runs until it is stopped, and announces that it can change its size
-        alone     the same, and every rank that is added while it runs ends with 1 at once
+        alone     the same, and every rank that is added while it runs ends with 1 at once; writes
+                  "rank 0 of 1" when it does its work
         missing   has a command that cannot be executed
         reporter  calls treadle.report(3, 10), runs until `release`, calls treadle.report(10, 10)
                   and exits with 0

@@ -12,6 +12,7 @@ from treadle.core.events import (
     JobStopped,
     JobSubmitted,
 )
+from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.testing.builders import job, policy
@@ -265,6 +266,7 @@ class OrderRules(BenchTests):
         async def story(bench: EngineBench) -> None:
             await bench.order(Start(0, "alone", HERE))
             await bench.announced("alone", 0)
+            await bench.text(AttemptId("alone", 1), 0, b"rank 0 of 1")  # It trains.
             await bench.order(Change(1, "alone", BOTH))
             answer = await bench.started("alone", 1)
             assert (answer.attempt, bool(answer.refused)) == (1, True)
@@ -275,7 +277,7 @@ class OrderRules(BenchTests):
             await bench.end("alone", 3)
             assert [end.attempt for end in bench.ends("alone")] == [1]
 
-        self.tell(story, "changes while it runs", "newcomers")
+        self.tell(story, "changes while it runs", "newcomers", "output")
 
     def test_4_what_was_not_announced_is_not_changed_while_it_runs(self) -> None:
         async def story(bench: EngineBench) -> None:
