@@ -278,6 +278,23 @@ def test_an_attempt_that_was_numbered_and_never_launched_is_over(tmp_path: Path)
     tell(tmp_path, story)
 
 
+def test_an_attempt_that_may_follow_one_that_runs_is_not_over(tmp_path: Path):
+    """Its order was carried out by the attempt that runs, and that was not reported yet."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sleep", "600")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        unseen = [AttemptId("a", 1), AttemptId("a", 2, "other")]
+        await bench.engine.adopt([row("a", Phase.RUNNING, allocation=on(0))], unseen)
+        await bench.order(Stop(1, "a"))
+        assert await bench.event() == JobStopped("a", 1, 0.0)
+        assert [ended.attempt for ended in bench.ends] == [1]
+
+    tell(tmp_path, story)
+
+
 def test_what_a_dead_stray_left_behind_is_killed(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sh", "-c", "setsid sleep 600 & echo up; exec sleep 600")

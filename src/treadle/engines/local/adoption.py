@@ -118,7 +118,7 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
     """What to do about each job, about other attempts that run, and about ends not reported."""
     adoptions: list[Adoption] = []
     known: set[AttemptId] = set()
-    owed: set[JobId] = set()  # jobs whose next attempt has no folder yet
+    waits: set[JobId] = set()  # jobs whose next attempt has no folder yet, and may never have one
     own: dict[JobId, list[AttemptId]] = {}
     for attempt in sorted(unreported):
         own.setdefault(attempt.job, []).append(attempt)
@@ -130,16 +130,16 @@ def plan(places: AttemptFolders, jobs: Iterable[Job], unreported: Collection[Att
         adoptions.append(adoption)
         if adoption.found is not None:
             known.add(adoption.found.id)
-        if adoption.owed is not None and not isinstance(adoption.owed, Stop):
-            owed.add(job.id)
+        if not isinstance(adoption.owed, Stop):
+            waits.add(job.id)
             known |= {mark for mark in mine if places.ordered_by(*mark) == job.action}
     strays = [look(places, mark) for mark in places.live() if mark not in known]
     live = known | {stray.id for stray in strays if stray.alive}
     over = [
         look(places, attempt)
         for attempt in sorted(set(unreported) - live)
-        # The next attempt of a job that is owed one is not over: it has not begun.
-        if attempt.job not in owed or is_folder(places.path(*attempt))
+        # The next attempt of a job that runs, or is owed one, is not over: it has not begun.
+        if attempt.job not in waits or is_folder(places.path(*attempt))
     ]
     return Plan(adoptions, strays, over)
 
