@@ -49,13 +49,16 @@ def test_a_users_job_resumes_from_its_own_checkpoint() -> None:
     nobody = Who(user="nobody", role=Role.USER, uid=entry.pw_uid)
     body = (
         'f="$TREADLE_CHECKPOINT_DIR/step"; if [ -e "$f" ]; then id -un; cat "$f"; exit 0; fi; '
-        "trap 'echo saved > \"$f\"; exit 143' TERM; while true; do sleep 0.05 & wait $!; done"
+        "trap 'echo saved > \"$f\"; exit 143' TERM; echo ready; "
+        "while true; do sleep 0.05 & wait $!; done"
     )
 
     async def story(folder: Path) -> None:
         async with living(folder, slots=1) as live:
             job = (await live.submit(nobody, bash(body, resumable=True, workdir="/"))).id
             await until(live, State.RUNNING, jobs=(job,))
+            while (await live.log(job)).text != "ready\n":  # It has its trap.
+                await asyncio.sleep(0.01)
             await live.hold(nobody, job)
             await until(live, State.HELD, jobs=(job,))
             await live.release(nobody, job)
