@@ -71,10 +71,10 @@ def parts(
     for names in _linked(snapshot, changes):
         runs = any(snapshot.jobs[name].allocation is not None for name in names)
         again_at = max(_grow_at(snapshot.jobs[name], changes[name]) for name in names)
-        if again_at > snapshot.now:  # It was tried a moment ago, and could not be done.
-            found.append(Part(names, 0.0, inf, again_at))
-        elif not runs or not urgent.isdisjoint(names):
+        if not runs or not urgent.isdisjoint(names):
             found.append(Part(names, inf, 0.0, snapshot.now))
+        elif again_at > snapshot.now:  # It was tried a moment ago, and could not be done.
+            found.append(Part(names, 0.0, inf, again_at))
         else:
             found.append(_Weighing(snapshot, changes, belief, names, unknown_s).part())
     return found

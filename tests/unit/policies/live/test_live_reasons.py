@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
+from treadle.core.apply import GROW_AGAIN_S
 from treadle.core.cluster import Cluster, Node
-from treadle.core.events import JobFinished, JobStopped, JobSubmitted
+from treadle.core.events import JobFinished, JobStarted, JobStopped, JobSubmitted
 from treadle.core.job import JobSpec, Profile
+from treadle.core.lifecycle import Phase
 from treadle.core.reasons import CODES, Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
@@ -97,6 +99,31 @@ def test_growth_that_does_not_pay_yet_is_named() -> None:
     assert reason.code == "could-grow"
     assert (reason.numbers["size"], reason.numbers["next"], reason.numbers["free"]) == (1, 2, 1)
     assert reason.numbers["cost_s"] == 100.0
+
+
+def test_a1_growth_that_failed_is_tried_again_after_a_while() -> None:
+    """1. b leaves a device, and a is to grow. 2. Its new rank fails: a has what it had, and another
+    job gets the device. 3. Later a grows again."""
+    told = Story("max-min+live", "1x2")
+    profile = Profile(restart_s=1.0, resize_s=0.1, curve=((1, 2.0), (2, 1.0)))
+    told.tell(0.0, JobSubmitted(job("b", length_s=10.0)))
+    told.runs(0.0, "b")
+    told.tell(0.0, JobSubmitted(JobSpec("a", 5000.0, (1, 2), asked=2, profile=profile)))
+    told.runs(0.0, "a")
+    told.tell(100.0, JobFinished("b", told.scheduler.jobs["b"].action))
+    row = told.scheduler.jobs["a"]
+    assert row.size == 2
+    refused = JobStarted("a", row.action, 100.0, 0.5, ("size",), refused="rank 1 ended")
+    told.tell(101.0, refused)
+    row = told.scheduler.jobs["a"]
+    assert (row.size, row.phase, told.scheduler.tenancy.free.total) == (1, Phase.RUNNING, 1)
+    told.tell(102.0, JobSubmitted(job("c", length_s=10.0)))
+    assert told.scheduler.jobs["c"].size == 1
+    told.runs(102.0, "c")
+    told.tell(112.0, JobFinished("c", told.scheduler.jobs["c"].action))
+    assert told.scheduler.jobs["a"].size == 1
+    told.tell(101.0 + GROW_AGAIN_S + 1.0)
+    assert told.scheduler.jobs["a"].size == 2
 
 
 def test_what_alone_keeps_a_job_from_free_devices_is_the_reason() -> None:
