@@ -19,6 +19,7 @@ from treadle.core.job import Job
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import Plan
+from treadle.engines.local import live_changes
 from treadle.engines.local.live_attempt import LiveAttempt
 from treadle.engines.node import order_document
 from treadle.testing.builders import job as spec
@@ -243,6 +244,64 @@ def test_a1_a_newcomer_that_ends_ends_only_itself(tmp_path: Path, code: int) -> 
         (tmp_path / "crash").unlink()
         grown = await job.change(2, 0, 1)
         assert (grown.attempt, grown.refused) == (1, "")
+
+    tell(tmp_path, story)
+
+
+def test_a1_a_job_that_could_not_grow_goes_on_after_a_restart_of_the_engine(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        wait, crash = tmp_path / "wait", tmp_path / "crash"
+        wait.touch()
+        job = Flexible(bench, str(wait), str(crash))
+        await job.start(0)
+        crash.write_text("1")
+        wait.unlink()
+        assert (await job.change(1, 0, 1)).refused
+        crash.unlink()
+        await bench.engine.close()
+        bench.jobs.facts.clear()
+        bench.fresh_engine()
+        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=1, attempt=0)
+        await bench.engine.adopt([row], [AttemptId("a", 1)])
+        assert (await job.reached(1)).attempt == 1
+        grown = await job.change(2, 0, 1)
+        assert (grown.attempt, grown.refused) == (1, "")
+        assert bench.ends == []
+
+    tell(tmp_path, story)
+
+
+def test_a_member_whose_replacement_is_killed_is_replaced_again(tmp_path: Path) -> None:
+    async def story(bench: Story) -> None:
+        crash = tmp_path / "crash"
+        job = Flexible(bench, str(tmp_path / "wait"), str(crash))
+        await job.start(0, 1)
+        crash.write_text("137")
+        os.kill(job.pids()["m1"], signal.SIGKILL)
+        await bench.until(lambda: "m2" in job.pids() or "m3" in job.pids())
+        crash.unlink()
+        await bench.until(lambda: len(job.pids()) == 2 and "of 2" in job.log(_newest(job)))
+        assert bench.ends == []
+
+    tell(tmp_path, story)
+
+
+def _newest(job: Flexible) -> int:
+    return max(int(name[1:]) for name in job.pids())
+
+
+def test_a_change_that_cannot_be_written_holds_no_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, document: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    async def story(bench: Story) -> None:
+        job = Flexible(bench)
+        await job.start(0)
+        monkeypatch.setattr(live_changes, "_write", full)
+        assert (await job.change(1, 0, 1)).refused
+        assert job.held() == {0}
 
     tell(tmp_path, story)
 

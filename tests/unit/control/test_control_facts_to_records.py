@@ -101,6 +101,17 @@ def test_e1_a_change_that_is_refused_begins_an_attempt_of_its_own() -> None:
     assert (story.record.newest, story.record.starts) == (2, 2)
 
 
+def test_growth_that_was_refused_just_before_the_end() -> None:
+    story = Story()
+    story.order(0.0, Start(0, "a", on(0, 1)))
+    story.facts(1.0, JobStarted("a", 0, 0.0, 1.0, ("size",), attempt=1))
+    story.order(2.0, Change(1, "a", on(0, 1, 2, 3)))
+    refused = JobStarted("a", 1, 0.0, 1.0, ("size",), attempt=1, refused="rank 2 ended")
+    story.facts(3.0, refused, AttemptEnded("a", 1, 1, How.EXITED, code=0, ran_s=4.0))
+    assert (story.record.state, story.record.refused) == (State.SUCCEEDED, "rank 2 ended")
+    assert (story.record.resizes, story.record.attempts) == (0, 1)
+
+
 def test_a_rank_that_was_replaced_stays_on_record_when_its_attempt_has_ended() -> None:
     story = Story()
     story.order(0.0, Start(0, "a", on(0, 1)))

@@ -33,8 +33,8 @@ from treadle.wire.problems import (
 ARRAY_MAX = 100_000  # jobs
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
 _IN_MEMORY = (
-    "the cancellation is kept in memory only, because the store cannot be written; if the daemon "
-    "ends before it can, cancel the job again"
+    "the cancellation is in a file beside the store, which cannot be written now; it holds also "
+    "if the daemon ends before it can"
 )
 
 
@@ -258,12 +258,6 @@ class Orders:
         the newest order about the job, so that its end is an answer to that order.
         """
         records = [record for each in planned for record in each.records]
-        cancels = self._context.cancels
-        by = {fact.by for each in planned for fact in each.facts if isinstance(fact, JobCancelled)}
-        cancels.add(records, next(iter(by), ""))
-        done.add_done_callback(
-            lambda end: None if end.cancelled() or end.exception() else cancels.drop(records)
-        )
         for record in records:
             row = self._context.row(record.id)
             ended = self._context.inbox.pending_end(record.id) is not None
@@ -271,6 +265,15 @@ class Orders:
                 continue
             if row.attempt <= self._context.commit.ordered:
                 await self._context.engine.carry_out([Stop(row.action, row.id)])
+        cancels = self._context.cancels
+        by = {fact.by for each in planned for fact in each.facts if isinstance(fact, JobCancelled)}
+        await asyncio.to_thread(cancels.add, records, next(iter(by), ""))
+
+        def written(end: "asyncio.Future[None]") -> None:
+            if not end.cancelled() and end.exception() is None:
+                asyncio.get_running_loop().run_in_executor(None, cancels.drop, records)
+
+        done.add_done_callback(written)
 
     async def _views(self, records: Sequence[JobRecord], *, settled: bool) -> list[JobView]:
         views = await self._queries.listed(records)

@@ -145,6 +145,12 @@ def _peak_gib(ended: AttemptEnded) -> float | None:
     return max((peak for peak in (ended.memory_peak_gib, seen) if peak is not None), default=None)
 
 
+def cut(row: AttemptRow, at: float) -> AttemptRow:
+    """An attempt whose end was not heard before its job had ended."""
+    view = replace(attempt_of(row.body), ended_at=at)
+    return row._replace(ended_at=at, body=attempt_body(view))
+
+
 def unused(row: AttemptRow, at: float) -> AttemptRow:
     """An attempt of which nothing ran: people do not see it."""
     view = AttemptView(

@@ -45,8 +45,8 @@ class CodeCheck:
         if code is None or not (code.commit or code.files):
             return
         identity = AttemptId(record.id, attempt)
-        if identity in self._tasks:
-            return
+        if identity in self._tasks and not self._tasks[identity].done():
+            return  # It is asked again for the same launch; a number may be given again later.
         user = None
         if os.geteuid() == 0:
             if record.uid is None or record.gid is None:

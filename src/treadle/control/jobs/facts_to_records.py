@@ -10,6 +10,7 @@ from math import inf
 
 from treadle.control.jobs.attempts import (
     closed,
+    cut,
     moved,
     noted,
     opened,
@@ -228,7 +229,8 @@ class Reducer:
         """It has another size, or could not be given it."""
         if fact.refused and record.resizing:
             record.resizes -= 1
-            record.size = self._scheduler.jobs[record.id].size
+            row = self._scheduler.jobs.get(record.id)
+            record.size = record.size if row is None else row.size
         if fact.refused or record.resizing:
             record.refused = fact.refused
         record.resizing = False
@@ -367,7 +369,7 @@ class Reducer:
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""
         for row in self._jobs.open_of(record.id):
-            self._jobs.put_attempt(unused(row, at))
+            self._jobs.put_attempt(unused(row, at) if row.started_at is None else cut(row, at))
             self._moves.append(Moved(at, AttemptKey(row.job, row.number)))
         record.ended_at = max(at, record.submitted_at, record.started_at or 0.0)
         if phase is Phase.FINISHED:

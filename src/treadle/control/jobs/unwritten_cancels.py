@@ -6,6 +6,7 @@ again what its users were told is cancelled. They are in one file of the state f
 
 import json
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -23,29 +24,33 @@ class UnwrittenCancels:
 
     def __init__(self, root: Path) -> None:
         self._path = root / FILE
-        self._rows = self._read()  # by the nonce of the job's submission: ids are given again
+        self._lock = threading.Lock()
+        self._rows = self._read()
 
     def add(self, records: Iterable[JobRecord], by: str) -> None:
-        self._rows |= {record.nonce: by for record in records if record.nonce}
-        self._write()
+        with self._lock:
+            self._rows |= {_key(record): by for record in records}
+            self._write()
 
     def drop(self, records: Iterable[JobRecord]) -> None:
         """The store has them now."""
-        for record in records:
-            self._rows.pop(record.nonce, None)
-        self._write()
+        with self._lock:
+            for record in records:
+                self._rows.pop(_key(record), None)
+            self._write()
 
     def clear(self) -> None:
         """The store has all of them now."""
-        self._rows = {}
-        self._write()
+        with self._lock:
+            self._rows = {}
+            self._write()
 
     def facts(self, records: Mapping[JobId, JobRecord]) -> list[JobCancelled]:
         """Those that the store does not know."""
         return [
-            JobCancelled(record.id, self._rows[record.nonce])
+            JobCancelled(record.id, self._rows[_key(record)])
             for record in records.values()
-            if record.nonce in self._rows and not record.cancelled
+            if _key(record) in self._rows and not record.cancelled
         ]
 
     def _read(self) -> dict[str, str]:
@@ -68,3 +73,8 @@ class UnwrittenCancels:
                 self._path.unlink(missing_ok=True)
         except OSError as error:
             logger.warning("%s cannot be written: %s", self._path, error)
+
+
+def _key(record: JobRecord) -> str:
+    """Ids are given again in another store; members of an array have one nonce."""
+    return f"{record.id} {record.nonce}"

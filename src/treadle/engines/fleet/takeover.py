@@ -305,7 +305,7 @@ class _Case:
                 job.id, job.action, job.iterations_done, job.iterations_per_s, changes
             )
             for seat in gang.seats.values():
-                seat.started = told
+                seat.started, seat.before = told, seat.allocation
 
     def _course(self) -> Course:
         course = Course(self.job.id)

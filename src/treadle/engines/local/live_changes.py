@@ -43,10 +43,18 @@ class LiveChanges:
 
     async def order(self, live: LiveAttempt, order: Start | Change, launch: Launch) -> None:
         """Hold the devices and give the supervisor its target."""
+        before = live.more
         live.more = frozenset({*live.slots, *slots_of(order.allocation)})
         self.holders.hold(live)
-        document = await asyncio.to_thread(self.launches.target, live, launch, order)
-        await asyncio.to_thread(_write, live.folder / TARGET, document)
+        try:
+            document = await asyncio.to_thread(self.launches.target, live, launch, order)
+            await asyncio.to_thread(_write, live.folder / TARGET, document)
+        except BaseException:
+            # Its supervisor was not told: it has only what it had.
+            left = live.more - before - set(slots_of(live.allocation) if live.allocation else ())
+            live.more = before
+            self.holders.drop(live, left)
+            raise
         live.ask_to_look()
 
     async def answer(self, live: LiveAttempt) -> None:
@@ -80,8 +88,10 @@ class LiveChanges:
     def stays(self, live: LiveAttempt, order: Start | Change) -> bool:
         """Whether it goes on with what it has: it was to have more, and could not."""
         before = live.allocation
-        refused = live.refused == order.id and bool(live.refused_why)
-        return refused and before is not None and before.grows_to(order.allocation)
+        if before is None or live.refused != order.id or not live.refused_why or live.ending:
+            return False
+        # The same: it was refused before a restart of the engine, and is ordered again.
+        return before == order.allocation or before.grows_to(order.allocation)
 
     def reached(self, live: LiveAttempt, order: Start | Change) -> None:
         """The order was carried out: what is not needed any more is released."""

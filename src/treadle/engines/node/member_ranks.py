@@ -263,6 +263,8 @@ class MemberRanks:
                     self._pin(fact.group)
                 self._save_holds()
                 self._write()
+            case Refused() if self._actions[fact.order] == self._reached["action"]:
+                self._open = False  # One that was to replace another is replaced itself.
             case Refused():
                 self._refuse(self._actions[fact.order], self._why(fact))
             case Lost():
