@@ -132,6 +132,8 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
         job = _as_before(state, job, leaving.allocations[0], now)
     if job.over_at is not None and job.phase is Phase.STARTING:
         job = job._replace(over_at=None)  # Of an attempt that this one has replaced.
+    if event.job in state.once_running:
+        state.stale = True
     phase = TRANSITIONS[job.phase, "JobStarted"]
     job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
     state.rows[event.job] = job

@@ -170,7 +170,7 @@ class Scheduler:
             if schedule.for_whom:
                 actions = [_for_whom(action, schedule.for_whom) for action in actions]
             state.order(actions, now)
-        state.memory = schedule.memory
+        state.memory, state.once_running = schedule.memory, schedule.once_running
         state.wake_at = schedule.valid_until
         if state.ranking.queue:  # If no job waits, a rank that expires changes nothing.
             state.wake_at = min(state.wake_at, state.ranking.next_expiry_at)

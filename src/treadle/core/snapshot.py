@@ -121,6 +121,7 @@ class Schedule:
     memory: object = None
     # For whom each job is stopped or shrunk, where the policy knows.
     for_whom: Mapping[JobId, JobId] = field(default_factory=dict)
+    once_running: frozenset[JobId] = frozenset()  # "ask me again when one of these runs"
 
     @classmethod
     def whole(

@@ -67,6 +67,7 @@ class SchedulerState:
         self.decisions = 0
         self.stale = False  # a fact came in that the policy has not seen
         self.wake_at = inf  # ask the policy again then, even if nothing happens
+        self.once_running: frozenset[JobId] = frozenset()  # and when one of these runs
         self.memory: object = None  # what the policy wants handed back at its next decision
 
     @property

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
@@ -169,7 +170,8 @@ class Live(Wrapper):
         moments = [eligible.until, look_again_at(reserved, now), *in_turn.values()]
         moments += [patient.next_at()] if watched else []
         until = min(_after_refusals(asking.until, refused, now), *moments)
-        schedule = Schedule(plan.made(), until, memory, for_whom)
+        soon = _in_the_way(plan, level_of)
+        schedule = Schedule(plan.made(), until, memory, for_whom, soon)
         return schedule, asking.in_vain(refused)
 
     # -- what a policy is asked besides -----------------------------------------------------------
@@ -214,6 +216,17 @@ def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Rea
     levels = {job.id: level_of(job) for job in snapshot.waiting()}
     first = min((level for name, level in levels.items() if name not in hidden), default=None)
     return {name for name, level in levels.items() if first is not None and level > first}
+
+
+def _in_the_way(plan: Plan, level_of: LevelOf) -> frozenset[JobId]:
+    """Jobs that start just now, and make way for one of a higher level once they run."""
+    snapshot = plan.snapshot
+    starting = [job for job in snapshot.holding() if job.phase is Phase.STARTING]
+    waiting = snapshot.waiting() if starting else ()
+    levels = (level_of(job) for job in waiting if plan.has(job.id) is None)
+    first = min(levels, default=None)
+    late = (job.id for job in starting if first is not None and level_of(job) > first)
+    return frozenset(late)
 
 
 def _holding(turns: Mapping[JobId, float], snapshot: Snapshot) -> dict[JobId, float]:

@@ -39,3 +39,16 @@ def test_one_job_is_stopped_for_an_urgent_one_and_no_other_is_touched(
 @pytest.mark.parametrize("name", registry.names())
 def test_a_job_that_cannot_resume_is_stopped_for_none(name: str) -> None:
     assert orders(name, cores=0, resumable=False) == []
+
+
+@pytest.mark.parametrize("name", ["weave-l", "srtf", "fifo", "afs"])
+def test_an_urgent_job_that_comes_while_another_starts_has_its_device_once_it_runs(
+    name: str,
+) -> None:
+    cluster = Cluster((Node("n0", 1),))
+    made = registry.policy(wrapped(name), placement("consolidate"), belief_on(cluster))
+    scheduler = Scheduler(made, cluster)
+    (begun,) = scheduler.step([JobSubmitted(JobSpec("low", 20_000.0))], 0.0)
+    assert scheduler.step([JobSubmitted(JobSpec("urgent", 8.0, priority=5))], 10.0) == []
+    found = scheduler.step([JobStarted("low", begun.id, 0.0, 1.0)], 30.0)
+    assert [(type(action), action.job) for action in found] == [(Stop, "low"), (Start, "urgent")]
