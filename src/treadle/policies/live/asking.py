@@ -233,7 +233,7 @@ class Asking:
             }
             if guests:
                 own = self._shown(level, members)
-                self._ask((level, pool.types), pool, guests | own, lower=())
+                self._ask_about(level, pool, guests | own)
 
 
 def _sight(seen: Snapshot) -> object:

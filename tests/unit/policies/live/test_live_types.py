@@ -330,3 +330,16 @@ def test_a_job_bound_to_a_node_with_less_than_it_asks_for_gets_what_is_there(tex
     told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2), size=2)))
     told.runs(0.0, "a")
     assert places(refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)) == {"a": "n0"}
+
+
+@pytest.mark.parametrize("name", ["weave-l", "srtf", "fifo", "afs", "backfill"])
+def test_a_job_of_a_higher_priority_takes_devices_of_another_type(name: str) -> None:
+    """Its own pool has only jobs of a higher one."""
+    told = mixed(f"{name}+live", (A100, 1), (H200, 8))
+    told.tell(0.0, JobSubmitted(job("low", size=8, length_s=20_000.0)))
+    told.runs(0.0, "low")
+    top = replace(job("top", length_s=20_000.0), priority=100)
+    told.tell(10.0, JobSubmitted(top))
+    told.runs(10.0, "top")
+    mid = replace(job("mid", length_s=60.0), priority=10)
+    assert places(told.tell(20.0, JobSubmitted(mid))) == {"mid": "n1"}
