@@ -1,7 +1,7 @@
 """After a restart of the controller: which attempts run or ended, and which orders are still owed.
 
 Only attempts that the controller names by number and nonce are its own. Others that run are strays,
-whatever their numbers: the store was restored from a backup, or nobody waits for them.
+whatever their numbers: the store was restored from a backup, or no job waits for them.
 
 For every job that holds or releases devices we compare the order of its newest attempt on disk with
 the job's row:
