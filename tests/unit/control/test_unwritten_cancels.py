@@ -27,3 +27,12 @@ def test_they_outlive_the_daemon_and_are_of_one_member_alone(tmp_path: Path) -> 
 def test_a_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text("[1]")
     assert UnwrittenCancels(tmp_path).facts({"5_1": ONE}) == []
+
+
+def test_one_that_could_not_be_written_is_not_said_to_be(tmp_path: Path) -> None:
+    found = UnwrittenCancels(tmp_path / "away")
+    found.add([ONE], "ada")
+    assert not found.has(ONE)
+    (tmp_path / "away").mkdir()
+    found.add([ONE], "ada")
+    assert (found.has(ONE), found.has(OTHER)) == (True, False)

@@ -32,9 +32,9 @@ from treadle.wire.problems import (
 
 ARRAY_MAX = 100_000  # jobs
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
+_ON_DISK = "the store cannot be written now; the cancellation also holds if the daemon restarts"
 _IN_MEMORY = (
-    "the cancellation is in a file beside the store, which cannot be written now; it holds also "
-    "if the daemon ends before it can"
+    "the store cannot be written now; if the daemon ends before it can be, cancel the job again"
 )
 
 
@@ -279,7 +279,11 @@ class Orders:
         views = await self._queries.listed(records)
         if settled:
             return list(views)
-        return [replace(view, cause="unsettled", because=_IN_MEMORY) for view in views]
+        kept = {record.id for record in records if self._context.cancels.has(record)}
+        return [
+            replace(view, cause="unsettled", because=_ON_DISK if view.id in kept else _IN_MEMORY)
+            for view in views
+        ]
 
     async def _answer(self, planned: Sequence[_Planned], *, settled: bool) -> JobsOrdered:
         records = [record for each in planned for record in each.records]

@@ -26,6 +26,11 @@ class UnwrittenCancels:
         self._path = root / FILE
         self._lock = threading.Lock()
         self._rows = self._read()
+        self._saved = True  # the file has them all
+
+    def has(self, record: JobRecord) -> bool:
+        """Whether it is on disk that the job is cancelled."""
+        return self._saved and _key(record) in self._rows
 
     def add(self, records: Iterable[JobRecord], by: str) -> None:
         with self._lock:
@@ -71,7 +76,9 @@ class UnwrittenCancels:
                 replace(self._path, json.dumps(self._rows).encode(), mode=0o600, sync=True)
             else:
                 self._path.unlink(missing_ok=True)
+            self._saved = True
         except OSError as error:
+            self._saved = False
             logger.warning("%s cannot be written: %s", self._path, error)
 
 
