@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
@@ -21,7 +22,7 @@ from treadle.engines.registry import EngineOptions, engine_factory
 from treadle.files import replace
 from treadle.server.certificate import CertificateFiles
 from treadle.server.limits import door_limits
-from treadle.server.run import LOOPBACK, Doors, serving
+from treadle.server.run import LOOPBACK, Bound, Doors, serving
 from treadle.server.settings import ServerSettings
 from treadle.server.threads import SteadyThreads
 from treadle.store.address import shown
@@ -98,9 +99,9 @@ async def _run(
     _leave_on_signals(live)
     try:
         # Listen first: early requests are answered, and a second daemon is refused.
-        async with serving(live, doors, settings=ServerSettings(unix=unix, tcp=tcp)) as bound:
-            live.listening(bound.url, bound.fingerprint)
-            _keep_port(live_settings.root, bound.url)
+        limits = ServerSettings(unix=unix, tcp=tcp)
+        told = partial(_told, live, live_settings.root)
+        async with serving(live, doors, settings=limits, before=told):
             if await _begun(live):
                 logger.info("up: %s", live.status())
                 if ready is not None:
@@ -109,6 +110,12 @@ async def _run(
     finally:
         await live.close()
         logger.info("down: jobs keep running")
+
+
+def _told(live: LiveService, state: Path, bound: Bound) -> None:
+    """The service says where it is reached; the port is kept for the next time."""
+    live.listening(bound.url, bound.fingerprint)
+    _keep_port(state, bound.url)
 
 
 def _keep_the_loop_free() -> None:

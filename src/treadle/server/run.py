@@ -76,9 +76,13 @@ async def serve(
 
 @asynccontextmanager
 async def serving(
-    service: Service, doors: Doors, *, settings: ServerSettings | None = None
+    service: Service,
+    doors: Doors,
+    *,
+    settings: ServerSettings | None = None,
+    before: Callable[[Bound], object] | None = None,
 ) -> AsyncIterator[Bound]:
-    """Serve while the block runs."""
+    """Serve while the block runs; `before` is called before the first request is answered."""
     with contextlib.ExitStack() as sockets:
         settings = settings or ServerSettings()
         settings = replace(settings, group=doors.socket_group)
@@ -96,6 +100,10 @@ async def serving(
             url = f"{scheme}://{_in_url(_reachable(doors.listen))}:{taken}"
             names = _host_names(doors.listen, taken, doors.hosts)
             settings = replace(settings, hosts=(*settings.hosts, *names))
+        fingerprint = "" if certificate is None else certificate.fingerprint
+        bound = Bound(doors.socket_path, url, fingerprint)
+        if before is not None:
+            before(bound)
         app = create_app(service, settings=settings)
         server = _Server(_config(app), openings, settings)
         tasks = [
@@ -105,8 +113,7 @@ async def serving(
         ]
         try:
             await _started(server, tasks[0])
-            fingerprint = "" if certificate is None else certificate.fingerprint
-            yield Bound(doors.socket_path, url, fingerprint)
+            yield bound
         finally:
             app.state.serving.closing.set()
             await app.state.serving.hub.close()
