@@ -1,6 +1,6 @@
 """Asking a policy: about one level of jobs and one pool of devices at a time."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 
 from treadle.core.cluster import Device
@@ -15,7 +15,7 @@ from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
 Key = tuple[Level, Types]  # what a policy is asked about at once
-Question = tuple[Level, Types, bool]  # the same, and whether lower levels make way
+Question = tuple[Level, Types, Level | None]  # the same, and down from which level jobs stay
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
@@ -72,22 +72,29 @@ class Asking:
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
         """Jobs of lower levels make way if what is free is too little for those that wait.
 
-        A policy that could give their devices to running jobs sees only those that wait then.
+        They do so before the policy may stop or shrink jobs of the level itself.
         """
         key, free = (level, pool.types), self._free_in(pool)
         waiting = [job for job in self._waiting if job.id in mine and self._waits(job.id)]
-        wanted = sum(job.spec.sizes[0] for job in waiting)
-        lower = self._lower(level) if wanted > free and self._fits_one(waiting, pool) else ()
-        at_once = not self._policy.resizes and not self._policy.shares
-        if lower:
-            self._ask(key, pool, mine if at_once else {job.id for job in waiting}, lower)
-        if not lower or not at_once:
-            self._ask(key, pool, mine, lower=())
-        if not lower:
-            stuck = [job for job in waiting if self._waits(job.id)]
-            lower = self._lower(level) if self._fits_one(stuck, pool) else ()
-            if lower:
-                self._ask(key, pool, {job.id for job in stuck}, lower)
+        short = sum(job.spec.sizes[0] for job in waiting) > free
+        if short:
+            self._ask_lower(key, pool, waiting)
+        self._ask(key, pool, mine, lower=())
+        if not short:  # What is free may be in pieces.
+            self._ask_lower(key, pool, waiting)
+
+    def _ask_lower(self, key: Key, pool: Pool, waiting: Iterable[Job]) -> None:
+        """The lowest level makes way first, then the next one too, while a job waits."""
+        count, lower = pool.cluster.device_count, list[JobId]()
+        below = {level for level in self._levels.values() if level > key[0]}
+        for level in sorted(below, reverse=True):
+            stuck = {
+                job.id for job in waiting if self._waits(job.id) and job.spec.sizes[0] <= count
+            }
+            own = self._make_way(level)
+            if stuck and own:
+                lower += own
+                self._ask(key, pool, stuck, lower)
 
     def in_vain(self, refused: Sequence[Part]) -> set[JobId]:
         """Whom to leave aside if the policy is asked again: what it chose for them was not made."""
@@ -98,11 +105,12 @@ class Asking:
         if waits and self._plan.room.free.total:  # Others could have what is free.
             held = (name for part in refused for name in part.jobs)
             found.update(name for name in held if rows[name].allocation is not None)
+            found.update(self._plan.kept)
         return found
 
     # -- one question -----------------------------------------------------------------------------
 
-    def _ask(self, key: Key, pool: Pool, mine: set[JobId], lower: Collection[JobId]) -> None:
+    def _ask(self, key: Key, pool: Pool, mine: set[JobId], lower: Sequence[JobId]) -> None:
         seen = view(self._plan, mine, lower, pool.cluster, self._withheld(mine))
         seen = seen._replace(
             memory=self._note(key),
@@ -110,7 +118,7 @@ class Asking:
                 seen.cluster, (self._snapshot.jobs[name].spec for name in mine), self._policy
             ),
         )
-        sight, question = None, (*key, bool(lower))
+        sight, question = None, (*key, self._levels[lower[-1]] if lower else None)
         if self._several:  # Otherwise something has changed, or there would be no decision.
             sight, known = _sight(seen), self._quiet.get(question)
             if known is not None and known[0] == sight and self._snapshot.now < known[1]:
@@ -125,7 +133,7 @@ class Asking:
                 del changes[name]
         if not changes and self._several:
             self.quiet[question] = (sight, schedule.valid_until)
-        self._plan.settle(changes, set(lower), in_order=self._policy.in_order)
+        self._plan.settle(changes, lower, in_order=self._policy.in_order)
 
     def _note(self, key: Key) -> object:
         """What the policy remembers of this, or of a pool of the same level with these types."""
@@ -159,21 +167,16 @@ class Asking:
             and any(len(tenants.get(device, ())) > 1 for device in held.devices)
         }
 
-    def _lower(self, level: Level) -> set[JobId]:
-        """Running jobs of lower levels that make way."""
+    def _make_way(self, level: Level) -> list[JobId]:
+        """Running jobs of a level that make way for higher ones, those that go first first."""
         now, fixed = self._snapshot.now, self._eligible.fixed
-        return {
+        return [
             job.id
             for job in self._holding
-            if self._levels[job.id] > level
+            if self._levels[job.id] == level
             and (job.id not in fixed or lingers(job, now))
             and self._plan.has(job.id) is not None
-        }
-
-    def _fits_one(self, waiting: Sequence[Job], pool: Pool) -> bool:
-        """Whether a job that waits is in the policy's reach at all."""
-        count = pool.cluster.device_count
-        return any(job.spec.sizes[0] <= count for job in waiting)
+        ]
 
     def _free_in(self, pool: Pool) -> int:
         free = self._plan.room.free

@@ -14,7 +14,7 @@ least TIMES its cost, in seconds of one job's time:
 What lasted so far is expected to last as long again, and at least twice what the change costs.
 """
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -59,24 +59,25 @@ def surely_left_s(job: Job, belief: PerformanceModel, now: float) -> float:
 def parts(
     snapshot: Snapshot,
     changes: Changes,
+    names: Iterable[JobId],
     belief: PerformanceModel,
     urgent: Set[JobId],
     unknown_s: float,
 ) -> list[Part]:
-    """The parts of a plan. Those with an urgent job are made whatever they cost.
+    """Of the changes those of these jobs, in parts. With an urgent job one is made at any cost.
 
     unknown_s: what a restart is assumed to cost a job of which it was not measured.
     """
     found = []
-    for names in _linked(snapshot, changes):
-        runs = any(snapshot.jobs[name].allocation is not None for name in names)
-        again_at = max(_grow_at(snapshot.jobs[name], changes[name]) for name in names)
-        if not runs or not urgent.isdisjoint(names):
-            found.append(Part(names, inf, 0.0, snapshot.now))
+    for part in _linked(snapshot, {name: changes[name] for name in names}):
+        runs = any(snapshot.jobs[name].allocation is not None for name in part)
+        again_at = max(_grow_at(snapshot.jobs[name], changes[name]) for name in part)
+        if not runs or not urgent.isdisjoint(part):
+            found.append(Part(part, inf, 0.0, snapshot.now))
         elif again_at > snapshot.now:  # It was tried a moment ago, and could not be done.
-            found.append(Part(names, 0.0, inf, again_at))
+            found.append(Part(part, 0.0, inf, again_at))
         else:
-            found.append(_Weighing(snapshot, changes, belief, names, unknown_s).part())
+            found.append(_Weighing(snapshot, changes, belief, part, unknown_s).part())
     return found
 
 

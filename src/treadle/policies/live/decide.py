@@ -10,6 +10,7 @@ from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
+from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId, JobSpec
@@ -140,22 +141,20 @@ class Live(Wrapper):
             run_again(plan)
 
         # 3 The policy decides about each level, the highest first, on what is left.
+        # 4 Changes that cost their level more than they gain it are not made.
         asking = Asking(
             *(self.inner, plan, eligible, level_of),
             *(before.policy, before.quiet, {*aside, *in_turn}),
         )
+        if self._joining is not None:
+            self._joining.part(plan)
+        refused: tuple[Part, ...] = ()
         for level in asking.levels():
+            settled = plan.changes.copy()
             asking.ask(level)
             if owed is not None and level[0] == OWED:
                 owed.enforce(plan, list(snapshot.waiting()), eligible.fixed)
-
-        # 4 Changes that cost more than they gain are not made.
-        if self._joining is not None:
-            self._joining.part(plan)
-        weighed = parts(snapshot, plan.changes, self.belief, plan.urgent, self._restart_s)
-        refused = tuple(part for part in weighed if not part.pays)
-        for part in refused:
-            plan.take_back(part.jobs)
+            refused += self._taken_back(plan, settled)
 
         # 5 What still waits may share devices, unless some are reserved.
         if self._joining is not None and not reserved:
@@ -173,6 +172,22 @@ class Live(Wrapper):
         soon = _in_the_way(plan, level_of)
         schedule = Schedule(plan.made(), until, memory, for_whom, soon)
         return schedule, asking.in_vain(refused)
+
+    def _taken_back(
+        self, plan: Plan, settled: Mapping[JobId, Allocation | None]
+    ) -> tuple[Part, ...]:
+        """Take back what one level changed and does not pay; jobs settled before stay so."""
+        names = [
+            name
+            for name, new in plan.changes.items()
+            if name not in settled or settled[name] != new
+        ]
+        urgent = plan.urgent | settled.keys()
+        weighed = parts(plan.snapshot, plan.changes, names, self.belief, urgent, self._restart_s)
+        refused = tuple(part for part in weighed if not part.pays)
+        for part in refused:
+            plan.take_back(part.jobs)
+        return refused
 
     # -- what a policy is asked besides -----------------------------------------------------------
 

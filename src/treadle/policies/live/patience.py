@@ -241,13 +241,14 @@ class Reserving:
     def _victims(self, entry: Reservation, job: Job) -> list[JobId]:
         """Those on the nodes of a reservation that are stopped when its moment has come."""
         nodes = {device.node for device in entry.devices}
-        return [
-            other.id
+        found = [
+            other
             for other in self._plan.snapshot.holding()
             if not self._remains(other, job)
             and other.allocation is not None
             and not nodes.isdisjoint(other.allocation.nodes())
         ]
+        return [each.id for each in sorted(found, key=self._level_of, reverse=True)]
 
     def _remains(self, other: Job, job: Job) -> bool:
         """Whether a running job is not stopped for one whose patience is over."""

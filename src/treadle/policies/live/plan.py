@@ -4,7 +4,7 @@ A policy says who, how many, under which plan and with whom; `settle` sees to it
 are ones that the job may have. A start on others is moved to devices that suit it, or dropped.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -25,6 +25,7 @@ class Plan:
         self.changes: dict[JobId, Allocation | None] = {}
         self.urgent: set[JobId] = set()  # what they cost others is not asked
         self.dropped: dict[JobId, None] = {}  # the policy would have started them
+        self.kept: dict[JobId, None] = {}  # the policy would have changed them
         self.for_whom: dict[JobId, JobId] = {}  # of those that are stopped
         self._moved: set[Device] = set()  # devices that were given otherwise than chosen
 
@@ -110,14 +111,14 @@ class Plan:
     def settle(
         self,
         changes: Mapping[JobId, Allocation | None],
-        lower: Collection[JobId] = (),
+        lower: Sequence[JobId] = (),
         *,
         in_order: bool = False,
     ) -> None:
         """Make a policy's changes, on devices that suit each job.
 
-        lower: running jobs that make way for these. in_order: a start that cannot be had holds up
-        those behind it.
+        lower: running jobs that make way for these, the first first. in_order: a start that cannot
+        be had holds up those behind it.
         """
         rows = self.snapshot.jobs
         before = {name: self.has(name) for name in changes}
@@ -129,6 +130,9 @@ class Plan:
             late = in_order and members[0][0].allocation is None and self._held_up()
             for job in [job for job, _ in members] if late else self._left(members, devices, lower):
                 self._stays(job, before[job.id])
+        for name, held in before.items():
+            if held is not None and self.has(name) == held:
+                self.kept[name] = None
 
     def _units(self, changes: Mapping[JobId, Allocation | None]) -> Units:
         """Jobs by the devices that they are to have, so that those that share stay together."""
@@ -142,7 +146,7 @@ class Plan:
         self,
         members: Sequence[tuple[Job, Allocation]],
         devices: tuple[Device, ...],
-        lower: Collection[JobId],
+        lower: Sequence[JobId],
     ) -> list[Job]:
         """Give jobs what the policy chose, or as much elsewhere; those that could not have it."""
         found = list(members)
@@ -154,7 +158,7 @@ class Plan:
         self,
         members: Sequence[tuple[Job, Allocation]],
         devices: tuple[Device, ...],
-        lower: Collection[JobId],
+        lower: Sequence[JobId],
     ) -> list[tuple[Job, Allocation]]:
         """Give jobs exactly these devices; those that may not have them, alone or with the rest."""
         alone = len(members) == 1
@@ -192,7 +196,7 @@ class Plan:
         self.give(job, better)
         return True
 
-    def _elsewhere(self, job: Job, new: Allocation, lower: Collection[JobId]) -> bool:
+    def _elsewhere(self, job: Job, new: Allocation, lower: Sequence[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
         fewer = _fewer(job, new.size) if new.plan == DATA_PARALLEL else []
         for size in (new.size, *fewer):
@@ -214,7 +218,7 @@ class Plan:
     # -- making way -------------------------------------------------------------------------------
 
     def _make_way(
-        self, devices: Iterable[Device], lower: Collection[JobId], starter: JobId
+        self, devices: Iterable[Device], lower: Sequence[JobId], starter: JobId
     ) -> list[tuple[Job, Allocation]]:
         """Stop those of the jobs that are on these devices; with what they had."""
         gone: list[tuple[Job, Allocation]] = []
@@ -227,20 +231,14 @@ class Plan:
                     self.urgent.add(starter)
         return gone
 
-    def make_room(
-        self, job: Job, size: int, victims: Collection[JobId]
-    ) -> tuple[Device, ...] | None:
+    def make_room(self, job: Job, size: int, victims: Sequence[JobId]) -> tuple[Device, ...] | None:
         """Free devices, or what is free once as few of the victims are stopped as will do.
 
-        The last in the policy's order go first; none if all are too few.
+        The first of them go first; none if all are too few.
         """
         if (found := self.room.place(job, size)) is not None or not victims:
             return found
-        held = [
-            each
-            for each in self.snapshot.holding()
-            if each.id in victims and self.has(each.id) is not None
-        ]
+        held = [self.snapshot.jobs[name] for name in victims if self.has(name) is not None]
         before = {each.id: self.has(each.id) for each in held}
         gone = list[Job]()
         for each in held:

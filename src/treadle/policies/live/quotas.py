@@ -139,12 +139,13 @@ class Entitlements:
         return ready and self.tiers.get(job.id) == OWED
 
     def _lent(self, fixed: Mapping[JobId, None]) -> list[JobId]:
-        """Running jobs beyond quotas that can be stopped."""
-        return [
-            job.id
+        """Running jobs beyond quotas that can be stopped, those that go first first."""
+        found = [
+            job
             for job in self._snapshot.holding()
             if self.tiers.get(job.id) == LENT and job.id not in fixed
         ]
+        return [job.id for job in sorted(found, key=self.level_of, reverse=True)]
 
     def _surplus(self, plan: Plan, fixed: Mapping[JobId, None]) -> list[tuple[Job, int]]:
         """Elastic jobs of tenants that have more than their quota, with the size that is left to
