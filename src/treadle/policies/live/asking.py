@@ -54,15 +54,13 @@ class Asking:
 
     def ask(self, level: Level) -> None:
         """Settle what the policy decides about a level, on what higher ones left."""
-        made_way = [
-            job for job in self._holding if self._levels[job.id] == level and self._waits(job.id)
-        ]
         for pool, members in self._pools:
             mine = self._shown(level, members)
             if mine:
                 self._ask_about(level, pool, mine)
-        for job in made_way:  # for higher levels: they go on where devices are free
-            self._plan.start_somewhere(job)
+        for job in self._holding:  # Those that were stopped go on where devices are free.
+            if self._levels[job.id] == level and self._waits(job.id):
+                self._plan.start_somewhere(job)
         self._start_in_parts(level)
         if any(len(pool.types) > 1 for pool, _ in self._pools) or len(self._pools) > 1:
             self._start_elsewhere(level)
@@ -213,9 +211,8 @@ class Asking:
                 return
 
     def _start_elsewhere(self, level: Level) -> None:
-        """Start jobs that their own pool had no room for, or stopped, on what is left in others."""
-        stopped = [job for job in self._holding if job.id in self._plan.changes]
-        for job in (*self._waiting, *stopped):
+        """Start jobs that their own pool had no room for on what is left in others."""
+        for job in self._waiting:
             if self._levels[job.id] != level or not self._waits(job.id) or job.id in self._aside:
                 continue
             if not self._plan.start_somewhere(job) and self._policy.in_order:
