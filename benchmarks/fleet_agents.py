@@ -2,8 +2,8 @@
 
     python -m benchmarks.fleet_agents SOCKET --agents 200 --devices 8
 
-Listens at SOCKET and speaks to a controller as the driver of a Ray cluster does (engines/ray
-frames.py), with the messages of engines/fleet. A job lasts for as long as its command says on
+Listens at SOCKET and speaks to a controller as the driver of a Ray cluster does (clusters/ray/
+frames.py), with the messages of agents. A job lasts for as long as its command says on
 average, exponentially distributed, and prints a step every second. Each line on the standard input
 is answered by a line of JSON: what was seen since a line said `new`. At a line that says `fail`
 everything that runs fails.
@@ -30,10 +30,10 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceView, Leftovers, Measurement, NodeView, Output
 from treadle.core.sighting import Load
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.outbox import Outbox
+from treadle.engines.agent import messages
+from treadle.engines.agent.outbox import Outbox
+from treadle.engines.clusters.ray import frames
 from treadle.engines.node import fence
-from treadle.engines.ray import frames
 
 START_S = 0.05  # from the order until the ranks run
 LINES = 40  # of output that a job has printed

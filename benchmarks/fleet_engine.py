@@ -4,8 +4,8 @@ import socket
 from functools import partial
 
 from treadle.core.ports import Engine
+from treadle.engines.clusters.ray.ray_engine import ray_fleet
 from treadle.engines.fleet.engine import FleetEngine
-from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
 
 

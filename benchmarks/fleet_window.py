@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from benchmarks.fleet_site import Site, Spread, timed
 
-from treadle.engines.fleet.port import LEASE_S
+from treadle.engines.agent.node_lease import LEASE_S
 
 DECIDED_MAX_S = 10.0  # a job of ten minutes leaves its devices idle for less than 2 % of that
 ORDER_MAX_S = 5.0

@@ -21,8 +21,8 @@ import msgspec
 
 from treadle.client.client import Client
 from treadle.core.errors import TreadleError
+from treadle.engines.clusters.ray import head
 from treadle.engines.node import processes
-from treadle.engines.ray import head
 
 IDLE_S = 30.0
 

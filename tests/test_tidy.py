@@ -58,7 +58,7 @@ SAME_NAME_MAX = 3
 DIALECT_MAX = {"whoever": 0, "nobody": 0, "wears": 0}
 CLOCK_READERS = {
     "control/loop/clock.py",
-    "engines/local/warm_pool.py",
+    "engines/agent/warm_pool.py",
     "engines/node/mps.py",
     "engines/node/warm_script.py",
     "engines/node/warm_template.py",

@@ -7,7 +7,7 @@ from tests.control.asking import runs, told
 from tests.control.living import ME, bash, ended, local, until, view_of
 from tests.engines.hung_mount import hung_mount
 from treadle.control.api import LiveService
-from treadle.engines.local.attempt_guard import Deadlines
+from treadle.engines.agent.attempt_guard import Deadlines
 from treadle.wire.jobs import State
 
 SOON = Deadlines(first_s=0.0, slack_s=0.3, look_s=0.2, kill_again_s=0.1)

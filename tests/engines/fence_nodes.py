@@ -21,10 +21,11 @@ from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceView, NodeView
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.copies import copy_messages
-from treadle.engines.fleet.outbox import Outbox
-from treadle.engines.fleet.port import LEASE_S, LinkLostError, StaleEpochError
+from treadle.engines.agent import messages
+from treadle.engines.agent.copies import copy_messages
+from treadle.engines.agent.errors import LinkLostError, LostPlaceError, StaleEpochError
+from treadle.engines.agent.node_lease import LEASE_S
+from treadle.engines.agent.outbox import Outbox
 
 START_S = 0.2  # from the order until ranks run
 KILLED_S = 4.0  # at most, after the lease has run out: less than the margin of fencing
@@ -88,7 +89,7 @@ class SimNode:
         self.confirm()
 
     def confirm(self) -> None:
-        """The cluster says that it is a member (fleet/lease.py)."""
+        """The cluster says that it is a member (agent/node_lease.py)."""
         if now() >= self.until:
             self.next_lease()
         self.until = now() + LEASE_S
@@ -179,7 +180,7 @@ class Runner:
 
 
 class SimSession:
-    """One controller in charge of one node (fleet/session.py, and what local engines do)."""
+    """One controller in charge of one node (agent/session.py, and what local engines do)."""
 
     def __init__(self, node: SimNode, number: int) -> None:
         self.node, self.id = node, f"{node.name}-{number}"
@@ -318,7 +319,7 @@ class SimAgent:
 
     def _of(self, session: str) -> SimSession:
         if self.session is None or self.session.id != session or self.session.over:
-            raise messages.LostPlaceError("this session has ended")
+            raise LostPlaceError("this session has ended")
         return self.session
 
     def _orders(self, asked: messages.Orders) -> messages.Answered:

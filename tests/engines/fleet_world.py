@@ -5,15 +5,9 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from treadle.engines.fleet.agent import Agent
-from treadle.engines.fleet.port import (
-    Change,
-    ClusterAwayError,
-    Fencing,
-    Joined,
-    Left,
-    LinkLostError,
-)
+from treadle.engines.agent.agent import Agent
+from treadle.engines.agent.errors import ClusterAwayError, LinkLostError
+from treadle.engines.fleet.port import Change, Fencing, Joined, Left
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.node.environment import TAG

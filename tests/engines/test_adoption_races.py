@@ -11,7 +11,7 @@ from tests.engines.test_local_adoption import row
 from treadle.core.actions import Change
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.local import adoption
+from treadle.engines.agent import adoption
 from treadle.engines.node import attempt_folders as folders
 
 

@@ -9,8 +9,8 @@ from tempfile import mkdtemp
 
 import pytest
 
+from treadle.engines.agent.copies.tree import UncopyableError
 from treadle.engines.fleet.copies.code_folders import code_in
-from treadle.engines.fleet.copies.tree import UncopyableError
 
 
 def paths(folder: Path) -> list[str]:

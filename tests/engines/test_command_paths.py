@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.engines.fleet.copies.command_paths import files_run, led_to
+from treadle.engines.agent.copies.command_paths import files_run, led_to
 
 
 @pytest.mark.parametrize(

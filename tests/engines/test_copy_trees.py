@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import EngineError
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.copies.incoming import Incoming, Owner, digest
-from treadle.engines.fleet.copies.tree import (
+from treadle.engines.agent import messages
+from treadle.engines.agent.copies.incoming import Incoming, Owner, digest
+from treadle.engines.agent.copies.tree import (
     LISTING_BYTES_MAX,
     ChangedError,
     Entry,
@@ -17,7 +17,7 @@ from treadle.engines.fleet.copies.tree import (
     listing,
     read,
 )
-from treadle.engines.ray.frames import BYTES_MAX
+from treadle.engines.clusters.ray.frames import BYTES_MAX
 
 OWNER = Owner()
 

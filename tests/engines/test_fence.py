@@ -5,7 +5,7 @@ from pathlib import Path
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.launch import Launch, Part
-from treadle.engines.fleet.lease import NodeLease
+from treadle.engines.agent.node_lease import NodeLease
 from treadle.engines.node import environment, fence
 from treadle.engines.node.fence import LOOK_EVERY_S, Fence
 

@@ -14,9 +14,9 @@ from treadle.core.events import AttemptEnded, BoundJob, NodeDrained
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import NodeOrder
+from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.fleet.copies import code_folders
 from treadle.engines.fleet.copies.code_folders import code_in
-from treadle.engines.fleet.copies.tree import ChangedError
 from treadle.testing.engine_bench import row
 
 

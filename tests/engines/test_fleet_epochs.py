@@ -6,8 +6,9 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from treadle.core.actions import Start
 from treadle.core.attempt import How
 from treadle.core.events import JobStarted
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.port import NewEpoch, StaleEpochError
+from treadle.engines.agent import messages
+from treadle.engines.agent.errors import StaleEpochError
+from treadle.engines.fleet.port import NewEpoch
 from treadle.engines.node import kept_value
 
 

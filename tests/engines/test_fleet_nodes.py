@@ -12,7 +12,7 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, JobStarted, NodeJoined, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.node import fence
 from treadle.testing.engine_bench import row
 

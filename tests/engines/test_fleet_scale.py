@@ -6,7 +6,7 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
 from treadle.core.launch import AttemptId
-from treadle.engines.fleet.session import JOB_TOKEN
+from treadle.engines.agent.session import JOB_TOKEN
 from treadle.engines.fleet.traces import Traces
 
 NODES = ("n0", "n1", "n2")

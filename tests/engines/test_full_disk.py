@@ -13,7 +13,7 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet.lease import NodeLease
+from treadle.engines.agent.node_lease import NodeLease
 from treadle.engines.node import fence, kept_value
 from treadle.testing.engine_bench import row
 

@@ -17,8 +17,8 @@ from tests.engines.hung_mount import hung_mount
 
 from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
-from treadle.engines.local.attempt_guard import Deadlines
-from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.agent.attempt_guard import Deadlines
+from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import processes
 from treadle.engines.node.recorded_processes import alive
 

@@ -8,9 +8,9 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.attempt import How
 from treadle.core.launch import AttemptId
-from treadle.engines.local import adoption
-from treadle.engines.local.end_facts import ended_of
-from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.agent import adoption
+from treadle.engines.agent.end_facts import ended_of
+from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.scope import RecordedScope
 from treadle.engines.node.supervisor_files import has_ended

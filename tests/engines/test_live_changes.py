@@ -19,7 +19,7 @@ from treadle.core.job import Job
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import Plan
-from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.testing.builders import job as spec
 
 MEMBER = str(Path(__file__).with_name("flexible.py"))

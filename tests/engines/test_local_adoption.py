@@ -16,8 +16,8 @@ from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.local import adoption
-from treadle.engines.local.live_attempt import LiveAttempt
+from treadle.engines.agent import adoption
+from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG

@@ -23,7 +23,7 @@ from treadle.core.events import (
     JobStopped,
 )
 from treadle.core.machine import DeviceOrder
-from treadle.engines.local import device_choice
+from treadle.engines.agent import device_choice
 from treadle.engines.node import device_watch, gpus
 from treadle.engines.node.devices import CpuSlots, Sight, node_of
 from treadle.engines.registry import EngineOptions

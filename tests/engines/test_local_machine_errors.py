@@ -22,9 +22,9 @@ from treadle.core.events import DeviceClosed, JobFinished, JobStarted, JobStoppe
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.local import adoption
-from treadle.engines.local.live_attempt import LiveAttempt
-from treadle.engines.local.trial_launch import TrialLaunch
+from treadle.engines.agent import adoption
+from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.trial_launch import TrialLaunch
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders

@@ -13,8 +13,8 @@ from treadle.core.events import AttemptEnded, JobStarted, NodeLost
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.agent import Agent
+from treadle.engines.agent import messages
+from treadle.engines.agent.agent import Agent
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG

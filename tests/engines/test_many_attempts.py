@@ -7,7 +7,7 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.actions import Start
 from treadle.core.events import JobFailed
-from treadle.engines.local import attempt_launch
+from treadle.engines.agent import attempt_launch
 from treadle.engines.node import leftovers
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.checkpoint_folders import CheckpointFolders

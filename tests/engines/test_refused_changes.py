@@ -13,7 +13,7 @@ from treadle.core.events import RankReplaced
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.local import live_changes
+from treadle.engines.agent import live_changes
 from treadle.engines.node import order_document
 from treadle.testing.builders import job as spec
 

@@ -12,9 +12,9 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Change, Start
 from treadle.core.job_report import JobReport, Report
-from treadle.engines.fleet import report_relay
-from treadle.engines.fleet.messages import FactsGiven
-from treadle.engines.fleet.report_relay import ReportRelay
+from treadle.engines.agent import report_relay
+from treadle.engines.agent.messages import FactsGiven
+from treadle.engines.agent.report_relay import ReportRelay
 
 TOKENS = {"1": "t-1", "2": "t-2"}
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")

@@ -10,11 +10,11 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
 from treadle.core.launch import AttemptId
-from treadle.engines.fleet import agent
-from treadle.engines.fleet.copies import drafts
+from treadle.engines.agent import agent
+from treadle.engines.agent.copies import drafts
+from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.second_copies import RESTLESS, keep_second
-from treadle.engines.fleet.copies.tree import ChangedError
 from treadle.engines.fleet.gang import Gang, Seat
 
 

@@ -12,10 +12,10 @@ from treadle.core.actions import Start
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded
+from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.fleet import node_client, silent_nodes
 from treadle.engines.fleet.copies import code_folders
 from treadle.engines.fleet.copies.code_folders import Code
-from treadle.engines.fleet.copies.tree import ChangedError
 
 
 @pytest.fixture(autouse=True)

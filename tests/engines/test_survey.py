@@ -8,7 +8,8 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, NodeJoined, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet import messages, survey
+from treadle.engines.agent import messages
+from treadle.engines.fleet import survey
 from treadle.testing.engine_bench import row
 
 

@@ -15,7 +15,7 @@ from tests.engines.groups import KINDS, containment
 from tests.engines.warm import WarmStory
 
 from treadle.core.actions import Stop
-from treadle.engines.local import warm_pool
+from treadle.engines.agent import warm_pool
 from treadle.engines.node.scope import Scope
 from treadle.engines.node.warm_rank import Keeper, Refused, ask_for_rank
 

@@ -11,13 +11,13 @@ from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
+from treadle.engines.clusters.ray.driver_process import DriverProcess
+from treadle.engines.clusters.ray.ray_engine import ray_fleet
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.port import Fencing
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG
-from treadle.engines.ray.driver_process import DriverProcess
-from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import WITHIN_S, EngineBench, on
 

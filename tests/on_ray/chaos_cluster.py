@@ -19,9 +19,9 @@ from typing import IO, Any
 from tests.on_ray.chaos_network import Loopback, Namespaces, Network
 from tests.on_ray.chaos_plan import HEAD, NODES, SLOTS
 from tests.on_ray.cluster import TOKEN
+from treadle.engines.clusters.ray.address import surroundings
 from treadle.engines.node import processes
 from treadle.engines.node.processes import ProcessId
-from treadle.engines.ray.address import surroundings
 
 ROOT = Path(__file__).parents[2]
 PYTHON = (sys.executable, "-m")
@@ -249,7 +249,7 @@ class ChaosCluster:
             [
                 *self.through(HEAD),
                 *PYTHON,
-                "treadle.engines.ray",
+                "treadle.engines.clusters.ray",
                 "leave",
                 self.address,
             ],

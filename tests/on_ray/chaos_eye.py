@@ -14,8 +14,8 @@ import ray
 from ray.util import list_named_actors
 from ray.util.placement_group import placement_group_table
 
-from treadle.engines.ray import cluster
-from treadle.engines.ray.agent_actor import NAMESPACE, POSTS
+from treadle.engines.clusters.ray import cluster
+from treadle.engines.clusters.ray.agent_actor import NAMESPACE, POSTS
 
 # Ray writes to the standard output too: that goes to the log.
 ANSWERS = os.dup(1)

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from treadle.engines.clusters.ray.address import free_port
 from treadle.engines.node import processes
-from treadle.engines.ray.address import free_port
 
 PORT = 6379  # of Ray's head
 SPACES, LINKS = Path("/run/netns"), Path("/sys/class/net")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treadle.engines.local.end_facts import FENCED
+from treadle.engines.agent.end_facts import FENCED
 from treadle.engines.node.attempt_folders import AttemptFolders, read_status, read_supervisor
 
 

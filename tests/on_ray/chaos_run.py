@@ -176,7 +176,7 @@ class Run:
         found = [
             each
             for each in children(self._daemon.pid)
-            if "treadle.engines.ray.driver" in processes.command_of(each.pid)
+            if "treadle.engines.clusters.ray.driver" in processes.command_of(each.pid)
         ]
         return bool([each for each in found if processes.send(each, signal.SIGKILL)])
 

@@ -17,7 +17,7 @@ from tests.control.daemons import Daemon
 from tests.on_ray import elastic_rows
 from tests.on_ray.cluster import HEAD, NODES, RayCluster
 from tests.on_ray.elastic_rows import STEPS, Lineage, Row
-from treadle.engines.local import adoption
+from treadle.engines.agent import adoption
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG

@@ -23,8 +23,8 @@ import ray
 from ray.cluster_utils import Cluster
 
 from tests.on_ray.cluster import NODES
-from treadle.engines.ray import cluster
-from treadle.engines.ray.driver import Driver
+from treadle.engines.clusters.ray import cluster
+from treadle.engines.clusters.ray.driver import Driver
 
 # Ray writes to the standard output too: that goes to the log.
 ANSWERS = os.dup(1)

@@ -15,15 +15,15 @@ import pytest
 
 from tests.on_ray.test_ray_agent_host import WITHIN_S, post
 from treadle.core.errors import EngineError
-from treadle.engines.ray.agent_host import AgentHost
-from treadle.engines.ray.agent_lock import locked
+from treadle.engines.agent.agent_host import AgentHost
+from treadle.engines.agent.agent_lock import locked
 
 # Is the agent of a node, says so, and waits for ever.
 AGENT = """
 import sys, threading
 from pathlib import Path
 from tests.on_ray.test_ray_agent_host import post
-from treadle.engines.ray.agent_host import AgentHost
+from treadle.engines.agent.agent_host import AgentHost
 host = AgentHost(lambda: True)
 print(host.attend(post(Path(sys.argv[1]))).result(60).error or "ready", flush=True)
 threading.Event().wait()

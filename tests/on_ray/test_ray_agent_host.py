@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from treadle.engines.fleet.agent import Agent
+from treadle.engines.agent.agent import Agent
+from treadle.engines.agent.agent_host import AgentHost, Post
 from treadle.engines.node.devices import CpuSlots
-from treadle.engines.ray.agent_host import AgentHost, Post
 
 WITHIN_S = 20.0
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.on_ray.cluster import RayCluster
-from treadle.engines.ray import frames
-from treadle.engines.ray.driver import ATTEND_WITHIN_S
-from treadle.engines.ray.frames import Settings
+from treadle.engines.clusters.ray import frames
+from treadle.engines.clusters.ray.driver import ATTEND_WITHIN_S
+from treadle.engines.clusters.ray.frames import Settings
 
 BUSY = "n1"
 

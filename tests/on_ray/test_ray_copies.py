@@ -13,9 +13,9 @@ from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded
 from treadle.core.ports import Engine
+from treadle.engines.agent.messages import TakeCharge
+from treadle.engines.clusters.ray.ray_engine import ray_fleet
 from treadle.engines.fleet.engine import FleetEngine
-from treadle.engines.fleet.messages import TakeCharge
-from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext, EngineOptions
 from treadle.testing.engine_bench import on
 

@@ -15,12 +15,12 @@ from ray.exceptions import ActorDiedError, RayError
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError
-from treadle.engines.fleet import messages
-from treadle.engines.ray import frames, lease
-from treadle.engines.ray.agent_host import Attending, Post
-from treadle.engines.ray.agent_watch import PINGS_S, AgentPulse
-from treadle.engines.ray.cluster import RayNode
-from treadle.engines.ray.driver import Driver
+from treadle.engines.agent import messages
+from treadle.engines.agent.agent_host import Attending, Post
+from treadle.engines.clusters.ray import frames, lease
+from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
+from treadle.engines.clusters.ray.cluster import RayNode
+from treadle.engines.clusters.ray.driver import Driver
 
 SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
 WITHIN_S = 20.0

@@ -22,15 +22,15 @@ from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
+from treadle.engines.agent.agent_lock import Holder
+from treadle.engines.clusters.ray import fleet
+from treadle.engines.clusters.ray.driver import ATTEND_WITHIN_S
+from treadle.engines.clusters.ray.driver_process import DriverProcess
+from treadle.engines.clusters.ray.fleet import RayFleet
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.fleet.gang import LEASE_OVER
 from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
-from treadle.engines.ray import fleet
-from treadle.engines.ray.agent_lock import Holder
-from treadle.engines.ray.driver import ATTEND_WITHIN_S
-from treadle.engines.ray.driver_process import DriverProcess
-from treadle.engines.ray.fleet import RayFleet
 from treadle.testing.engine_bench import HERE, on
 
 HOLDS_ONE = """
@@ -203,7 +203,7 @@ def test_another_driver_is_started_when_it_dies_and_no_node_is_lost(
     async def story(bench: RayBench) -> None:
         await bench.order(Start(0, "held", HERE))
         await bench.started("held", 0)
-        (driver,) = children_with(b"treadle.engines.ray.driver")
+        (driver,) = children_with(b"treadle.engines.clusters.ray.driver")
         os.kill(driver, signal.SIGKILL)
         await bench.release("held", 3)
         await bench.end("held", 0)
@@ -228,7 +228,7 @@ def test_a_driver_that_hangs_is_killed_and_the_next_one_goes_on_in_its_place(
         await bench.started("held", 0)
         assert isinstance(bench.engine, FleetEngine)
         assert isinstance(bench.engine._fleet, RayFleet)
-        (driver,) = children_with(b"treadle.engines.ray.driver")
+        (driver,) = children_with(b"treadle.engines.clusters.ray.driver")
         os.kill(driver, signal.SIGSTOP)
         await bench.release("held", 3)
         await bench.end("held", 0)
@@ -281,8 +281,8 @@ def test_another_treadle_is_refused_while_jobs_of_one_that_left_run(
             await asyncio.to_thread(RayBench, tmp_path / "second", ray_nodes)
         assert str(refused.value) == (
             "jobs of another Treadle run on this Ray cluster, on n0: start that one, with "
-            f"--state {bench.root / 'engine'}, or end them with python -m treadle.engines.ray "
-            "leave ADDRESS"
+            f"--state {bench.root / 'engine'}, or end them with python -m "
+            "treadle.engines.clusters.ray leave ADDRESS"
         )
         bench.engine = await asyncio.to_thread(bench.make)  # That one is not refused.
         assert epoch_of(bench.engine) == epoch + 1, "the other one has not had the lease"
@@ -311,7 +311,7 @@ def test_a_node_of_which_other_ray_work_holds_a_part_is_said_to_be_not_used(
 ) -> None:
     """It is not waited for as an agent is that comes late, and used once it is free."""
     own = {**os.environ, **ray_nodes.environment}
-    leave = [sys.executable, "-m", "treadle.engines.ray", "leave", ray_nodes.address]
+    leave = [sys.executable, "-m", "treadle.engines.clusters.ray", "leave", ray_nodes.address]
     subprocess.run(leave, env=own, capture_output=True, check=True)
     other = subprocess.Popen(
         [sys.executable, "-c", HOLDS_ONE, ray_nodes.address],

@@ -13,11 +13,12 @@ from tests.on_ray.test_ray_driver import SETTINGS, WITHIN_S, Cluster, node, unti
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.errors import InvalidInputError
-from treadle.engines.fleet.port import Change, ClusterAwayError, Joined
-from treadle.engines.ray import frames, lease
-from treadle.engines.ray.driver import Driver
-from treadle.engines.ray.fleet import RayFleet
-from treadle.engines.ray.ray_engine import ray_fleet
+from treadle.engines.agent.errors import ClusterAwayError
+from treadle.engines.clusters.ray import frames, lease
+from treadle.engines.clusters.ray.driver import Driver
+from treadle.engines.clusters.ray.fleet import RayFleet
+from treadle.engines.clusters.ray.ray_engine import ray_fleet
+from treadle.engines.fleet.port import Change, Joined
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import Recorder
 

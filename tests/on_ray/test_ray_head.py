@@ -14,7 +14,7 @@ import pytest
 
 from tests.control.daemons import Daemon
 from tests.on_ray.cluster import RayCluster, environment
-from treadle.engines.ray.head import Head, head, stop
+from treadle.engines.clusters.ray.head import Head, head, stop
 from treadle.wire.jobs import JobRequest, State
 
 
@@ -112,7 +112,7 @@ def test_a_head_of_its_own(live: Daemon, ray_nodes: RayCluster, tmp_path: Path) 
     assert live.ended(job)[0].state is State.SUCCEEDED
 
     done = subprocess.run(
-        [sys.executable, "-m", "treadle.engines.ray", "leave", str(live.state)],
+        [sys.executable, "-m", "treadle.engines.clusters.ray", "leave", str(live.state)],
         capture_output=True,
         text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""`python -m treadle.engines.ray leave`: what it removes, and what it says where it cannot."""
+"""`leave` of `python -m treadle.engines.clusters.ray`: what it removes, and what it says."""
 
 import os
 import shutil
@@ -12,14 +12,14 @@ import pytest
 
 from tests.on_ray.cluster import RayCluster
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray.__main__ import _confirm
-from treadle.engines.ray.head import Head, processes_of, stop
+from treadle.engines.clusters.ray.__main__ import _confirm
+from treadle.engines.clusters.ray.head import Head, processes_of, stop
 
 REFUSED = 2
 # A node is reserved; the others are not managed, as one that has another node's name.
 RESERVE = """
 import sys
-from treadle.engines.ray import cluster
+from treadle.engines.clusters.ray import cluster
 
 cluster.connect(sys.argv[1])
 assert cluster.is_reserved(cluster.reserve(cluster.nodes()[0], None), within_s=30)
@@ -37,7 +37,7 @@ def ran(*words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
 
 
 def leave(where: str, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
-    return ran("-m", "treadle.engines.ray", "leave", where, *words, **variables)
+    return ran("-m", "treadle.engines.clusters.ray", "leave", where, *words, **variables)
 
 
 def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster) -> None:
@@ -70,7 +70,8 @@ def test_a_folder_without_a_head_of_its_own(tmp_path: Path) -> None:
     assert done.returncode == REFUSED
     assert done.stderr == (
         f"treadle: {tmp_path} has no Ray head of its own; agents and reservations in another "
-        "cluster stay: python -m treadle.engines.ray leave HOST:PORT, of its head, removes them\n"
+        "cluster stay: python -m treadle.engines.clusters.ray leave HOST:PORT, of its head, "
+        "removes them\n"
     )
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "token").touch()

@@ -10,7 +10,7 @@ from tests.on_ray.cluster import RayCluster
 STORY = """
 import sys
 from ray.util.placement_group import placement_group_table
-from treadle.engines.ray import cluster
+from treadle.engines.clusters.ray import cluster
 
 cluster.connect(sys.argv[1])
 dead = cluster.RayNode(id="0" * 56, name="x", address="", rack="", gpus=0, cpus=1)

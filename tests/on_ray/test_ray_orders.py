@@ -31,8 +31,8 @@ from treadle.core.job import JobId
 from treadle.core.plan import plan_of
 from treadle.core.ports import Engine
 from treadle.core.scheduler import Scheduler
+from treadle.engines.clusters.ray.ray_engine import ray_fleet
 from treadle.engines.fleet.engine import FleetEngine
-from treadle.engines.ray.ray_engine import ray_fleet
 from treadle.engines.registry import EngineContext
 from treadle.failures.retry import Classified, live_verdicts
 from treadle.failures.rules import shipped

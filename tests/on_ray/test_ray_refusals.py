@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.on_ray.cluster import RayCluster, environment
-from treadle.engines.ray.driver_process import reason_in
+from treadle.engines.clusters.ray.driver_process import reason_in
 
 REFUSED = 2
 PATIENCE_S = 180.0  # It never hangs; imports take their time on a busy machine.

@@ -45,6 +45,7 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.core.sighting import Load
+from treadle.engines.context import EngineContext
 from treadle.engines.memory_world import (
     STOPPED_CODE,
     Held,
@@ -52,7 +53,6 @@ from treadle.engines.memory_world import (
     MemoryWorld,
     places_of,
 )
-from treadle.engines.registry import EngineContext
 
 DEVICES = 4
 FOLLOW_BYTES = 1 << 16  # of one piece

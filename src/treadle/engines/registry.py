@@ -5,52 +5,23 @@ used. Third parties register theirs in the entry-point group `treadle.engines`.
 """
 
 import logging
-import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
-from treadle.core.ports import Clock, Controls, Engine
+from treadle.core.ports import Engine
 from treadle.core.wording import did_you_mean
+from treadle.engines.context import EngineContext, EngineOptions
 
 BUILT_IN: Mapping[str, str] = {
     "local": "treadle.engines.local.engine:local_engine",
     "memory": "treadle.engines.memory:memory_engine",
-    "ray": "treadle.engines.ray.ray_engine:ray_engine",
+    "ray": "treadle.engines.clusters.ray.ray_engine:ray_engine",
 }
 GROUP = "treadle.engines"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """What `treadle up` was given; an engine refuses what it cannot use."""
-
-    node_name: str = field(default_factory=platform.node)
-    devices: int | None = None  # CPU slots, in place of GPUs
-    gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
-    avoid: tuple[str, ...] = ()  # use all but these
-    warm: bool = True  # Python jobs may start from warm interpreters
-    address: str = ""  # of a cluster, for an engine that attaches to one
-    lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
-    # The most that is copied from node to node of a job's checkpoints, or of its code.
-    copy_limit_gib: float = 2.0
-    turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineContext:
-    """What an engine is made from."""
-
-    controls: Controls
-    clock: Clock
-    root: Path  # a folder of its own on the controller's machine
-    options: EngineOptions = field(default_factory=EngineOptions)
-    identity: str = ""  # of the state folder; empty: it has none
-    holding: int = 0  # jobs that hold devices, as the last controller left them
+__all__ = ["EngineContext", "EngineFactory", "EngineOptions", "check_engine", "engine_factory"]
 
 
 EngineFactory = Callable[[EngineContext], Engine]

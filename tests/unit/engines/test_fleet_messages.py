@@ -3,7 +3,7 @@
 import msgspec
 
 from treadle.core.events import RankReplaced, TrainingEnded
-from treadle.engines.fleet.messages import Named, fact_of, named
+from treadle.engines.agent.messages import Named, fact_of, named
 
 
 def test_what_a_node_says_of_a_job_that_runs_reaches_the_controller() -> None:

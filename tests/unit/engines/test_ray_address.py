@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray.address import (
+from treadle.engines.clusters.ray.address import (
     check_answers,
     check_token,
     free_port,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray import lease
-from treadle.engines.ray.lease import Holder, Lease
+from treadle.engines.clusters.ray import lease
+from treadle.engines.clusters.ray.lease import Holder, Lease
 
 ANN = Holder(text="host a, pid 7, state folder /a", instance="a:/a")
 BOB = Holder(text="host b, pid 9, state folder /b", instance="b:/b")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.engines.ray.same_cluster import LastCluster, Wanted
+from treadle.engines.clusters.same_cluster import LastCluster, Wanted
 
 OLD, NEW = "10.9.0.1:6379", "10.9.0.2:6379"
 

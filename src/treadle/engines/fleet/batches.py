@@ -10,7 +10,7 @@ from treadle.core.actions import Action
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
 from treadle.core.wording import gib_text
-from treadle.engines.fleet.messages import Ordered, encode
+from treadle.engines.agent.messages import Ordered, encode
 
 BYTES_MAX = 8 << 20  # of one launch, and of those that go together
 

@@ -40,7 +40,11 @@ from treadle.core.machine import (
     NodeView,
     Output,
 )
-from treadle.engines.fleet import messages, takeover
+from treadle.engines.agent import messages
+from treadle.engines.agent.end_facts import NewestEnds
+from treadle.engines.agent.errors import StaleEpochError
+from treadle.engines.context import EngineContext
+from treadle.engines.fleet import takeover
 from treadle.engines.fleet.batches import checked
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.code_folders import CodeFolders
@@ -65,14 +69,12 @@ from treadle.engines.fleet.membership import Membership
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.own_address import is_own
 from treadle.engines.fleet.port import Change as FleetChange
-from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch, StaleEpochError
+from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch
 from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.survey import Found, all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
-from treadle.engines.local.end_facts import NewestEnds
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
-from treadle.engines.registry import EngineContext
 from treadle.files import replace
 
 logger = logging.getLogger("treadle")

@@ -12,7 +12,7 @@ from treadle.core.errors import EngineError, InvalidInputError, NodeAwayError
 from treadle.core.launch import AttemptId, Part
 from treadle.core.machine import Output
 from treadle.core.ports import Clock
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.node_client import NodeClient
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.fleet.course import Launching
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined

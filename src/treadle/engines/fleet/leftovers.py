@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from treadle.core.job import JobId
 from treadle.core.machine import Leftovers
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.fleet.node_client import NodeClient
 
 

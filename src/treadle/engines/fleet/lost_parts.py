@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, Protocol
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.fleet.course import Course, Effect
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient

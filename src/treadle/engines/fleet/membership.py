@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from treadle.core.cluster import Node
 from treadle.core.events import Event, NodeJoined, NodeLost
 from treadle.core.job import JobId
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
 from treadle.engines.fleet.course import Course, Effect
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.node_client import Desk, NodeClient

@@ -23,15 +23,16 @@ from treadle.core.events import Event
 from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.wording import span
-from treadle.engines.fleet import messages
-from treadle.engines.fleet.batches import Order, batches, first_batch
-from treadle.engines.fleet.messages import LostPlaceError, UnconfirmedError
-from treadle.engines.fleet.port import (
+from treadle.engines.agent import messages
+from treadle.engines.agent.errors import (
     ClusterAwayError,
-    Joined,
     LinkLostError,
+    LostPlaceError,
     StaleEpochError,
+    UnconfirmedError,
 )
+from treadle.engines.fleet.batches import Order, batches, first_batch
+from treadle.engines.fleet.port import Joined
 
 FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0

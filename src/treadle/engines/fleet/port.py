@@ -19,31 +19,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from treadle.core.cluster import Node
-from treadle.core.errors import EngineError
+from treadle.engines.agent.node_lease import LEASE_S
 
-LEASE_S = 15.0  # after the last confirmation the ranks of a node are killed
 CONFIRM_EVERY_S = 3.0
 MARGIN_S = 5.0  # of the controller, until it believes that they are gone
-
-
-class LinkLostError(EngineError):
-    """No answer came: the agent may have done what it was asked, or not."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=True)
-
-
-class ClusterAwayError(LinkLostError):
-    """The cluster itself cannot be asked, which says nothing about the agent."""
-
-
-class StaleEpochError(EngineError):
-    """A node has taken orders of a later controller."""
-
-    def __init__(self, message: str, epoch: int = 0) -> None:
-        """epoch: of that one."""
-        super().__init__(message, retryable=False)
-        self.epoch = epoch
 
 
 class Link(Protocol):

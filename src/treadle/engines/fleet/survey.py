@@ -5,9 +5,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from treadle.core.errors import EngineError
-from treadle.engines.fleet import messages
+from treadle.engines.agent import messages
+from treadle.engines.agent.errors import StaleEpochError
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
-from treadle.engines.fleet.port import Joined, Left, StaleEpochError
+from treadle.engines.fleet.port import Joined, Left
 
 WITHIN_S = 60.0  # for an agent to answer
 

@@ -29,9 +29,9 @@ from treadle.core.events import JobStarted
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
+from treadle.engines.agent.messages import FoundAttempt, Row
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.gang import Gang, Seat
-from treadle.engines.fleet.messages import FoundAttempt, Row
 from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.split import gang_of, parts_of
 

@@ -27,24 +27,25 @@ from treadle.core.machine import (
     NodeView,
     Output,
 )
-from treadle.engines.local import adoption, end_facts
-from treadle.engines.local.adoption import Adoption, Found
-from treadle.engines.local.attempt_groups import AttemptGroups
-from treadle.engines.local.attempt_guard import USUAL, AttemptGuard, clear_group
-from treadle.engines.local.attempt_launch import AttemptLaunch
-from treadle.engines.local.device_choice import devices_of, excluded_by
-from treadle.engines.local.device_holders import DeviceHolders
-from treadle.engines.local.end_facts import NewestEnds, ended_of
-from treadle.engines.local.engine_views import node_view, watched
+from treadle.engines.agent import adoption, end_facts
+from treadle.engines.agent.adoption import Adoption, Found
+from treadle.engines.agent.attempt_groups import AttemptGroups
+from treadle.engines.agent.attempt_guard import USUAL, AttemptGuard, clear_group
+from treadle.engines.agent.attempt_launch import AttemptLaunch
+from treadle.engines.agent.device_choice import devices_of, excluded_by
+from treadle.engines.agent.device_holders import DeviceHolders
+from treadle.engines.agent.end_facts import NewestEnds, ended_of
+from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.live_changes import LiveChanges
+from treadle.engines.agent.machine_pause import TROUBLE, MachinePause
+from treadle.engines.agent.machine_view import node_view, watched
+from treadle.engines.agent.node_gate import NodeGate
+from treadle.engines.agent.output_reader import Coming, OutputReader
+from treadle.engines.agent.patient_looks import PatientLooks
+from treadle.engines.agent.trial_launch import TrialLaunch
+from treadle.engines.agent.warm_pool import WarmPool
+from treadle.engines.context import EngineContext
 from treadle.engines.local.job_runner import JobRunner, Launching
-from treadle.engines.local.live_attempt import LiveAttempt
-from treadle.engines.local.live_changes import LiveChanges
-from treadle.engines.local.machine_pause import TROUBLE, MachinePause
-from treadle.engines.local.node_gate import NodeGate
-from treadle.engines.local.output_reader import Coming, OutputReader
-from treadle.engines.local.patient_looks import PatientLooks
-from treadle.engines.local.trial_launch import TrialLaunch
-from treadle.engines.local.warm_pool import WarmPool
 from treadle.engines.node import attempt_folders, member_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
@@ -57,7 +58,6 @@ from treadle.engines.node.mps import Mps
 from treadle.engines.node.observer import Observer
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.turn_link import TurnLink
-from treadle.engines.registry import EngineContext
 
 TRIES_TO_MEET, TRIES_TO_READ = 16, 20  # of looks that are repeated soon: 4 s, 6 s
 

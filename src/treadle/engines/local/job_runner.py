@@ -27,9 +27,9 @@ from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobStarted, RankReplaced, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
-from treadle.engines.local.live_attempt import LiveAttempt
-from treadle.engines.local.live_changes import CHANGE_WITHIN_S, LiveChanges
-from treadle.engines.local.machine_pause import TROUBLE, is_lack
+from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.live_changes import CHANGE_WITHIN_S, LiveChanges
+from treadle.engines.agent.machine_pause import TROUBLE, is_lack
 from treadle.engines.node.machine_probe import sentence
 
 AGAIN_S = 0.5  # after an error of the machine

@@ -1,1 +1,1 @@
-"""Folders of jobs that are copied from node to node, where these have no file system in common."""
+"""Files of jobs, brought from node to node."""

@@ -32,7 +32,8 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.wording import gib_text
 from treadle.core.wording import listed as named
-from treadle.engines.fleet.copies import copy_messages as messages
+from treadle.engines.agent.copies import copy_messages as messages
+from treadle.engines.agent.copies.tree import ChangedError, Listing
 from treadle.engines.fleet.copies.copier import (
     Asked,
     Copy,
@@ -44,7 +45,6 @@ from treadle.engines.fleet.copies.copier import (
     part_of,
     until_ready,
 )
-from treadle.engines.fleet.copies.tree import ChangedError, Listing
 from treadle.engines.fleet.traces import Traces
 from treadle.engines.node.checkpoint_folders import folder_name
 

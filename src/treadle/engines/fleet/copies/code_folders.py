@@ -23,12 +23,10 @@ from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.wording import gib_text
-from treadle.engines.fleet.copies import copy_messages as messages
-from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
-from treadle.engines.fleet.copies.command_paths import files_run
-from treadle.engines.fleet.copies.copier import Asked, Copy, Source, SupersededError, copy, part_of
-from treadle.engines.fleet.copies.incoming import digest
-from treadle.engines.fleet.copies.tree import (
+from treadle.engines.agent.copies import copy_messages as messages
+from treadle.engines.agent.copies.command_paths import files_run
+from treadle.engines.agent.copies.incoming import digest
+from treadle.engines.agent.copies.tree import (
     FILE,
     ChangedError,
     Entry,
@@ -36,6 +34,8 @@ from treadle.engines.fleet.copies.tree import (
     listing,
     read,
 )
+from treadle.engines.fleet.copies.checkpoint_copies import StrandedError
+from treadle.engines.fleet.copies.copier import Asked, Copy, Source, SupersededError, copy, part_of
 from treadle.engines.node.checkpoint_folders import folder_name
 from treadle.repository import unignored
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from treadle.core.errors import EngineError
 from treadle.core.wording import gib_text, share
-from treadle.engines.fleet.copies import copy_messages as messages
-from treadle.engines.fleet.copies.tree import FOLDER, ChangedError, Entry
+from treadle.engines.agent.copies import copy_messages as messages
+from treadle.engines.agent.copies.tree import FOLDER, ChangedError, Entry
 
 PIECE_BYTES = 1 << 20
 WANTED_LOOK_S = 0.5  # between looks whether a copy is still wanted, while nothing is sent

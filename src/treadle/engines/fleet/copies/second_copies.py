@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeVar
 
 from treadle.core.errors import EngineError
 from treadle.core.launch import AttemptId
+from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.copier import SupersededError
-from treadle.engines.fleet.copies.tree import ChangedError
 from treadle.engines.fleet.gang import Gang
 
 EVERY_S = 60.0

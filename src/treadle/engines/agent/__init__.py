@@ -1,0 +1,1 @@
+"""The agent of one machine: launches, changes, adopts and reports attempts."""

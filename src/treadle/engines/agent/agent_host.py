@@ -1,0 +1,276 @@
+"""Runs the agent of one node, on an event loop and in a thread of its own.
+
+It is told by a controller which agent to be (`Post`), and confirms it while the cluster says that
+this node is alive. Each agent that it makes has another incarnation, so that a call for the one
+before it is not taken for its own. Nothing here imports ray.
+"""
+
+import asyncio
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import msgspec
+
+from treadle.core.cluster import Node
+from treadle.core.errors import EngineError, TreadleError
+from treadle.engines.agent.agent import Agent
+from treadle.engines.agent.agent_lock import locked, open_passages
+from treadle.engines.agent.device_choice import devices_of, excluded_by
+from treadle.engines.context import EngineOptions
+from treadle.engines.node import fence
+from treadle.version import __version__
+
+CONFIRMATIONS = 5  # in one lease
+AGAIN_AFTER_S = 0.5  # much less than a lease
+OTHER_AGENT, ANSWERED = b"\0", b"\1"
+
+T = TypeVar("T")
+logger = logging.getLogger("treadle")
+
+
+class Post(msgspec.Struct, frozen=True, kw_only=True):
+    """What a controller says to a host: which agent it is to be."""
+
+    name: str
+    address: str
+    root: str  # the agent's files are in a folder of the node's name in it
+    lease_s: float
+    identity: str = ""  # of the state folder: another one may have the same path elsewhere
+    member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
+    rack: str = ""
+    slots: int | None = None  # CPU slots, in place of GPUs
+    gpu_count: int | None = None  # so many GPUs Ray was given; None: it was not asked
+    device_type: str = ""  # what its devices are called; empty: as they say themselves
+    gpus: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    warm: bool = True
+    turns: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.root) / "nodes" / self.name
+
+    @property
+    def options(self) -> EngineOptions:
+        return EngineOptions(
+            node_name=self.name,
+            devices=self.slots,
+            gpus=self.gpus,
+            avoid=self.avoid,
+            warm=self.warm,
+            turns=self.turns,
+        )
+
+
+class Attending(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer: the agent, or why there is none."""
+
+    version: str = __version__
+    agent: str = ""  # its incarnation
+    node: Node | None = None
+    machine: str = ""
+    error: str = ""
+    others: str = ""  # the state folder of another Treadle whose jobs run there: the reason
+
+
+# The numbers of GPUs that the cluster does not give out, of those with these UUIDs, if it was given
+# so many of them.
+Withheld = Callable[[Sequence[str], int], Collection[int]]
+
+
+def _nothing(uuids: Sequence[str], count: int) -> Collection[int]:  # noqa: ARG001
+    return ()
+
+
+class AgentHost:
+    """Has at most one agent at a time. Its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        is_member: Callable[[], bool],
+        *,
+        withheld: Withheld = _nothing,
+        again_after_s: float = AGAIN_AFTER_S,
+    ) -> None:
+        """is_member: asks the cluster about this node. It may block for seconds, and raise."""
+        self._is_member, self._withheld = is_member, withheld
+        self._again_after_s = again_after_s
+        # A thread of its own: those of the loop may all wait for a file system.
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix="member")
+        self._post: Post | None = None
+        self._agent: Agent | None = None
+        self._incarnation = ""
+        self._lock: IO[bytes] | None = None
+        self._confirming: asyncio.Task[None] | None = None
+        self._loop = asyncio.new_event_loop()
+        self._turn = asyncio.Lock()
+        # Cleared until it was tried once to be the agent of before: its jobs may be another's.
+        self._tried = asyncio.Event()
+        self._tried.set()
+        threading.Thread(target=self._loop.run_forever, name="agent", daemon=True).start()
+
+    def attend(self, post: Post) -> "Future[Attending]":
+        """Be this agent; the one that there is goes on if nothing has changed."""
+        return self._run(self._attend(post))
+
+    def resume(self, kept: Callable[[], Post | None]) -> "Future[None]":
+        """Be the agent that the last controller wanted, unless there is one: there may be none.
+
+        It is tried until it succeeds, or a controller wants an agent. kept: what that one said;
+        None: nothing. It may block for seconds, and raise.
+        """
+        return self._run(self._resume(kept))
+
+    def others(self, post: Post) -> "Future[str]":
+        """The state folder of another Treadle whose jobs run here; empty if none do."""
+        return self._run(self._others_now(post))
+
+    def call(self, incarnation: str, verb: str, document: bytes) -> "Future[bytes]":
+        """A call of the controller to the agent that it knows."""
+        return self._run(self._call(incarnation, verb, document))
+
+    def running(self) -> "Future[dict[str, int]]":
+        """Ranks that run here, by job."""
+        return self._run(self._running())
+
+    def depart(self) -> "Future[None]":
+        """The agent will be ended on purpose, and writes that down."""
+        return self._run(self._depart())
+
+    def ping(self) -> "Future[None]":
+        """Done when the event loop of the agent has come to it."""
+        return self._run(asyncio.sleep(0))
+
+    def close(self) -> "Future[None]":
+        """Leave; what runs keeps running until its lease has run out."""
+        return self._run(self._leave())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    async def _attend(self, post: Post) -> Attending:
+        await self._tried.wait()
+        async with self._turn:
+            return await self._become(post)
+
+    async def _others_now(self, post: Post) -> str:
+        await self._tried.wait()
+        return await self._others(post)
+
+    async def _resume(self, kept: Callable[[], Post | None]) -> None:
+        said = ""
+        self._tried.clear()  # Before anything else that was asked for begins.
+        while True:
+            try:
+                if (post := await asyncio.to_thread(kept)) is None:
+                    return
+                async with self._turn:
+                    if self._agent is not None or not (why := (await self._become(post)).error):
+                        return
+            except Exception as error:  # Ray's client may raise anything.
+                why = str(error) or repr(error)
+            finally:
+                self._tried.set()
+            if why != said:
+                logger.warning("the agent of this node does not go on: %s; trying again", why)
+                said = why
+            await asyncio.sleep(self._again_after_s)
+
+    async def _become(self, post: Post) -> Attending:
+        if self._agent is None or post != self._post:
+            if others := await self._others(post):
+                why = f"jobs of the Treadle of {others} run there"
+                return Attending(error=why, others=others)
+            await self._leave()
+            try:
+                self._agent = await self._made(post)
+            except (TreadleError, OSError) as error:
+                await self._leave()
+                return Attending(error=str(error))
+            self._post = post
+        node = replace(self._agent.node, rack=post.rack)
+        if post.device_type:
+            node = replace(node, device_type=post.device_type)
+        return Attending(agent=self._incarnation, node=node, machine=self._agent.machine)
+
+    async def _others(self, post: Post) -> str:
+        """The state folder of another Treadle, if this is its agent and jobs of it run."""
+        mine = self._post
+        if self._agent is None or mine is None:
+            return ""
+        if (mine.folder, mine.identity) == (post.folder, post.identity):
+            return ""
+        return mine.root if await asyncio.to_thread(self._agent.runs) else ""
+
+    async def _running(self) -> dict[str, int]:
+        return {} if self._agent is None else await asyncio.to_thread(self._agent.running)
+
+    async def _depart(self) -> None:
+        if self._agent is not None:
+            await asyncio.to_thread(self._agent.note_departure)
+
+    async def _call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+        agent = self._agent
+        if agent is None or incarnation != self._incarnation:
+            return OTHER_AGENT
+        return ANSWERED + await agent.call(verb, document)
+
+    async def _made(self, post: Post) -> Agent:
+        await asyncio.to_thread(open_passages, post.folder)
+        self._lock = await locked(post.folder)
+        devices = await asyncio.to_thread(devices_of, post.options)
+        excluded = {*excluded_by(post.options, devices)}
+        if post.slots is None and post.gpu_count is not None:
+            excluded |= {*self._withheld(devices.uuids, post.gpu_count)}
+        agent = Agent(
+            post.folder,
+            post.name,
+            devices=devices,
+            address=post.address,
+            excluded=tuple(sorted(excluded)),
+            options=post.options,
+            lease_s=post.lease_s,
+            member=post.member,
+        )
+        if why := await self._confirm(agent):
+            raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)
+        self._incarnation = uuid.uuid4().hex
+        self._confirming = asyncio.create_task(self._keep_confirming(agent, post.lease_s))
+        return agent
+
+    async def _leave(self) -> None:
+        if self._confirming is not None:
+            self._confirming.cancel()
+            await asyncio.gather(self._confirming, return_exceptions=True)
+        if self._agent is not None:
+            await self._agent.close()
+        if self._lock is not None:
+            self._lock.close()
+        self._confirming = self._agent = self._lock = self._post = None
+
+    async def _keep_confirming(self, agent: Agent, lease_s: float) -> None:
+        said = ""
+        while True:
+            await asyncio.sleep(lease_s / CONFIRMATIONS)
+            if (why := await self._confirm(agent)) and not said:
+                logger.warning("node %s is not confirmed: %s", agent.node.name, why)
+            said = why
+
+    async def _confirm(self, agent: Agent) -> str:
+        """Tell the agent that its node is a member if the cluster says so; else why not."""
+        asked_at, name = fence.now(), agent.node.name
+        try:
+            if not await self._loop.run_in_executor(self._asking, self._is_member):
+                agent.doubt(f"Ray says that node {name} is dead")
+                return "the cluster says that it is dead"
+        except Exception as error:  # Ray's client may raise anything.
+            agent.doubt(f"Ray's head does not answer node {name}")
+            return str(error) or repr(error)
+        agent.confirm(asked_at)
+        return ""

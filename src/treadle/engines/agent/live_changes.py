@@ -1,0 +1,121 @@
+"""Changes of an attempt that runs: its supervisor is given a target, and says what it reached.
+
+The target is a file in the attempt's folder. It holds no secrets: the supervisor has those already.
+What was reached comes over the supervisor's pipe, and after a restart of the engine from a file.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from treadle.core.actions import Change, Start
+from treadle.core.launch import Launch
+from treadle.core.live_plans import may_change
+from treadle.engines.agent.attempt_launch import AttemptLaunch
+from treadle.engines.agent.device_holders import DeviceHolders
+from treadle.engines.agent.live_attempt import LiveAttempt, slots_of
+from treadle.engines.node.members_files import TARGET, read_members
+from treadle.files import replace
+
+LOOK_S = 0.2  # between looks at the file, for attempts whose pipe an earlier engine had
+LOOK_SELDOM_S = 5.0
+CHANGE_WITHIN_S = 300.0  # longer than a supervisor waits for newcomers and for a switch
+
+
+@dataclass(frozen=True, slots=True)
+class LiveChanges:
+    """Has running attempts changed."""
+
+    launches: AttemptLaunch
+    holders: DeviceHolders
+
+    def possible(self, live: LiveAttempt, order: Start | Change) -> bool:
+        """Whether the attempt itself can carry out the order."""
+        before = live.allocation
+        if not isinstance(order, Change) or before is None or live.stop_wanted:
+            return False
+        if live.refused >= order.id or not live.changes:
+            return False
+        return may_change(before, order.allocation, live.changes)
+
+    async def order(self, live: LiveAttempt, order: Start | Change, launch: Launch) -> None:
+        """Hold the devices and give the supervisor its target."""
+        before = live.more
+        live.more = frozenset({*live.slots, *slots_of(order.allocation)})
+        self.holders.hold(live)
+        try:
+            document = await asyncio.to_thread(self.launches.target, live, launch, order)
+            await asyncio.to_thread(_write, live.folder / TARGET, document)
+        except BaseException:
+            # Its supervisor was not told: it has only what it had.
+            left = live.more - before - set(slots_of(live.allocation) if live.allocation else ())
+            live.more = before
+            self.holders.drop(live, left)
+            raise
+        live.ask_to_look()
+
+    async def answer(self, live: LiveAttempt) -> None:
+        """Until it says more of its members; the caller has cleared `told`."""
+        if live.listens:
+            await live.told.wait()
+        else:
+            await asyncio.sleep(LOOK_S)
+            await self.look(live)
+
+    async def look(self, live: LiveAttempt) -> None:
+        """Read what its supervisor wrote for an engine after this one."""
+        found = await asyncio.to_thread(read_members, live.folder)
+        if found is not None and found != live.members:
+            live.hear_members(found)
+
+    async def watch(self, live: LiveAttempt) -> None:
+        """For attempts that an earlier engine launched: what they announce later.
+
+        Other jobs may wait for devices that it leaves, so it looks often until they are released.
+        """
+        while not live.gone.done():
+            await self.look(live)
+            live.told.clear()
+            told: asyncio.Future[Any] = asyncio.ensure_future(live.told.wait())
+            pause_s = LOOK_S if _leaves(live) else LOOK_SELDOM_S
+            either: set[asyncio.Future[Any]] = {live.gone, told}
+            await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+            told.cancel()
+
+    def stays(self, live: LiveAttempt, order: Start | Change) -> bool:
+        """Whether it goes on with what it has: it was to have more, and could not."""
+        before = live.allocation
+        if before is None or live.refused != order.id or not live.refused_why or live.ending:
+            return False
+        # The same: it was refused before a restart of the engine, and is ordered again.
+        return before == order.allocation or before.grows_to(order.allocation)
+
+    def reached(self, live: LiveAttempt, order: Start | Change) -> None:
+        """The order was carried out: what is not needed any more is released."""
+        live.more = frozenset(live.slots)
+        live.action, live.allocation = order.id, order.allocation
+        self.free_dropped(live)
+
+    def free_dropped(self, live: LiveAttempt) -> None:
+        """Release devices that the attempt left, once none of its processes is on them."""
+        refused = live.members.get("refused") or {}
+        answered = (live.members.get("action"), refused.get("action"))
+        if live.allocation is None or live.action not in answered:
+            return
+        own, still = set(slots_of(live.allocation)), set(live.members["holds"])
+        left = {slot for slot in live.more if slot not in own and slot[0] not in still}
+        if left:
+            live.more -= left
+            self.holders.drop(live, left)
+
+
+def _leaves(live: LiveAttempt) -> bool:
+    """Whether it still holds devices beside those of its newest allocation."""
+    return live.allocation is not None and not live.more <= set(slots_of(live.allocation))
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    replace(path, json.dumps(document).encode(), mode=0o600)

@@ -1,0 +1,54 @@
+"""What the local engine shows of its node and of the attempts that run there."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from treadle.core.cluster import Device, Node
+from treadle.core.machine import DeviceView, NodeView
+from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.node_gate import NodeGate
+from treadle.engines.node.cgroup import Containment
+from treadle.engines.node.device_watch import DeviceWatch
+from treadle.engines.node.mps import Mps
+from treadle.engines.node.observer import Watched
+
+Holders = Mapping[tuple[int, int], LiveAttempt]  # by (device, turn)
+
+
+def node_view(
+    gate: NodeGate, holders: Holders, watch: DeviceWatch, containment: Containment
+) -> NodeView:
+    """The node for people: which jobs hold which device, and what hangs."""
+    jobs: dict[int, list[str]] = {}
+    stuck: dict[int, str] = {}
+    for (number, _), live in sorted(holders.items(), key=lambda item: item[0]):
+        jobs.setdefault(number, []).append(live.job)
+        if live.stuck:
+            stuck[number] = live.stuck
+
+    def shown(device: Device) -> DeviceView:
+        view = watch.view(device.number, tuple(jobs.get(device.number, ())))
+        return replace(view, because=stuck.get(device.number, view.because))
+
+    return replace(
+        NodeView.of(gate.node, shown),
+        drained=gate.drained,
+        containment=containment.kind,
+        enforced=tuple(sorted(containment.limits)),
+        stuck={live.job: live.stuck for live in holders.values() if live.stuck},
+    )
+
+
+def watched(holders: Holders, node: Node, mps: Mps) -> list[Watched]:
+    """The attempts that run, for the observer."""
+    running = {live.id: live for live in holders.values() if live.runs}
+    return [
+        Watched(
+            identity,
+            live.scope,
+            tuple(number for number, _ in live.slots),
+            node.cores * len(live.slots) / node.device_count,
+            mps.is_client(identity),
+        )
+        for identity, live in running.items()
+    ]

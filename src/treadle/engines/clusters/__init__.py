@@ -1,0 +1,1 @@
+"""Where a fleet runs: this machine, or a Ray cluster."""

@@ -1,0 +1,35 @@
+"""What an engine is made from."""
+
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from treadle.core.ports import Clock, Controls
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """What `treadle up` was given; an engine refuses what it cannot use."""
+
+    node_name: str = field(default_factory=platform.node)
+    devices: int | None = None  # CPU slots, in place of GPUs
+    gpus: tuple[str, ...] = ()  # use only these: numbers or UUIDs
+    avoid: tuple[str, ...] = ()  # use all but these
+    warm: bool = True  # Python jobs may start from warm interpreters
+    address: str = ""  # of a cluster, for an engine that attaches to one
+    lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
+    # The most that is copied from node to node of a job's checkpoints, or of its code.
+    copy_limit_gib: float = 2.0
+    turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What an engine is made from."""
+
+    controls: Controls
+    clock: Clock
+    root: Path  # a folder of its own on the controller's machine
+    options: EngineOptions = field(default_factory=EngineOptions)
+    identity: str = ""  # of the state folder; empty: it has none
+    holding: int = 0  # jobs that hold devices, as the last controller left them
