@@ -43,7 +43,7 @@ def job_env(server: Running, address: str | None = None) -> dict[str, str]:
 
 
 def progress(server: Running) -> Progress | None:
-    return server.service.job("1").job.progress
+    return server.service._detail("1").job.progress
 
 
 @pytest.mark.parametrize("door", ["unix", "tcp"])

@@ -1,5 +1,7 @@
 """A whole service in memory: what the server is tested against, with real behaviour and no engine.
 
+It is a LiveService to the type checker, which compares every method with the real one.
+
 Jobs stand in a dict, events in a list, logs in files. Jobs run when a test says so.
 """
 
@@ -8,7 +10,7 @@ import codecs
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -158,7 +160,7 @@ class MemoryService(ViewsInMemory):
     async def dry_run(self, who: Who, request: JobRequest) -> DryRun:
         return DryRun(jobs=1, sizes=(1,), starts_now=True, spec={"command": request.command})
 
-    def jobs(
+    async def jobs(
         self,
         *,
         states: tuple[str, ...] = (),
@@ -186,7 +188,10 @@ class MemoryService(ViewsInMemory):
         page = tuple(found[:limit])
         return JobPage(jobs=page, cursor=page[-1].id if len(found) > limit else "")
 
-    def job(self, identity: str) -> JobDetail:
+    async def job(self, identity: str) -> JobDetail:
+        return self._detail(identity)
+
+    def _detail(self, identity: str) -> JobDetail:
         if identity not in self._details:
             raise NotFoundError(f"there is no job {identity!r}", hint="`treadle ps -a` lists them")
         return self._details[identity]
@@ -194,15 +199,15 @@ class MemoryService(ViewsInMemory):
     def active_ids(self) -> tuple[str, ...]:
         return tuple(name for name, each in self._details.items() if not each.job.state.ended)
 
-    def active_views(self, ids: tuple[str, ...]) -> tuple[JobView, ...]:
+    async def active_views(self, ids: Sequence[str]) -> tuple[JobView, ...]:
         return tuple(self._details[name].job for name in ids if name in self.active_ids())
 
-    def why(self, identity: str, *, verbose: bool = False) -> Why:
-        job = self.job(identity).job
+    async def why(self, identity: str, *, verbose: bool = False) -> Why:
+        job = self._detail(identity).job
         return Why(id=job.id, state=job.state, code="devices", sentence="all 8 GPUs are busy")
 
-    def job_history(self, identity: str) -> JobHistory:
-        return JobHistory(id=self.job(identity).job.id, attempts=())
+    async def job_history(self, identity: str) -> JobHistory:
+        return JobHistory(id=self._detail(identity).job.id, attempts=())
 
     async def cancel(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return self._steer(who, identity, State.CANCELLED, "JobCancelled")
@@ -252,10 +257,10 @@ class MemoryService(ViewsInMemory):
         progress = Progress(step=report.step, total=report.total, loss=report.loss, source="report")
         self._details[identity] = replace(detail, job=replace(detail.job, progress=progress))
 
-    def log(
+    async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
-        attempts = self.job(identity).attempts
+        attempts = self._detail(identity).attempts
         attempt = attempt or (attempts[-1].number if attempts else 0)
         path = self._log_path(identity, attempt, rank)
         if not path.exists():
@@ -347,25 +352,25 @@ class MemoryService(ViewsInMemory):
 
     # -- history
 
-    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
+    async def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         found = [e for e in self._events if e.id > after and job in {"", e.job}][:limit]
         return EventPage(events=tuple(found), next=found[-1].id if found else after)
 
-    def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
+    async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         found = [e for e in self._events if job in {"", e.job}][-limit:]
         newest = self._events[-1].id if self._events else 0
         return EventPage(events=tuple(found), next=newest)
 
     async def follow(self, *, after: int, job: str = "") -> AsyncIterator[EventView]:
         while True:
-            for event in self.events(after=after, job=job, limit=1000).events:
+            for event in (await self.events(after=after, job=job, limit=1000)).events:
                 after = event.id
                 yield event
             if not self._events or self._events[-1].id <= after or job:
                 more = self._more
                 await more.wait()
 
-    def usage(
+    async def usage(
         self, *, since_at: float = 0.0, until_at: float | None = None
     ) -> tuple[UsageRow, ...]:
         row = UsageRow(
@@ -373,14 +378,14 @@ class MemoryService(ViewsInMemory):
         )
         return (row,)
 
-    def snapshot(self) -> Mapping[str, object]:
+    async def snapshot(self) -> Mapping[str, object]:
         return {"jobs": list(self._details)}
 
     async def journal(self) -> AsyncIterator[bytes]:
         for event in self._events:
             yield f'{{"id": {event.id}}}\n'.encode()
 
-    def debug(self) -> Mapping[str, str]:
+    async def debug(self) -> Mapping[str, str]:
         return {"versions": "treadle 0"}
 
     def figures(self) -> tuple[tuple[str, Mapping[str, str], float], ...]:
@@ -448,7 +453,7 @@ class MemoryService(ViewsInMemory):
         self._more = asyncio.Event()
 
     def _own(self, who: Who, identity: str) -> JobDetail:
-        detail = self.job(identity)
+        detail = self._detail(identity)
         if detail.job.user != who.user and who.role != Role.ADMIN:
             raise NotAllowedError(f"job {identity} belongs to {detail.job.user}")
         return detail

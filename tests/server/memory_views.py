@@ -1,5 +1,6 @@
 """Views of the scheduler, for a service in memory that has none."""
 
+from treadle.control.api import LiveService
 from treadle.wire.decisions import Decision, DecisionPage, WhyNot
 from treadle.wire.queue import Fragmentation, QueueView
 from treadle.wire.spells import SpellPage
@@ -9,8 +10,10 @@ from treadle.wire.what_if import Outcome, WhatIf, WhatIfRequest
 POLICY = "fifo"
 
 
-class ViewsInMemory:
-    def usage_days(self, *, since_at: float = 0.0, until_at: float | None = None) -> UsageDays:
+class ViewsInMemory(LiveService):
+    async def usage_days(
+        self, *, since_at: float = 0.0, until_at: float | None = None
+    ) -> UsageDays:
         row = UsageDayRow(
             day="2026-11-16",
             user="=ada",
@@ -25,7 +28,7 @@ class ViewsInMemory:
         total = DayTotal(day=row.day, capacity_h=24.0, fragmented_h=0.5)
         return UsageDays(rows=(row,), days=(total,))
 
-    def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
+    async def spells(self, *, since_at: float = 0.0, until_at: float | None = None) -> SpellPage:
         return SpellPage(spells=(), nodes=(), closed=(), since_at=since_at, until_at=9.0)
 
     def decisions(self, *, after: int = 0, limit: int = 100, job: str = "") -> DecisionPage:
@@ -42,10 +45,10 @@ class ViewsInMemory:
         )
         return DecisionPage(decisions=() if after else (one,), next=1, others=0, since_at=1.0)
 
-    def why_not(self, identity: str, device: str) -> WhyNot:
+    async def why_not(self, identity: str, device: str) -> WhyNot:
         return WhyNot(job=identity, device=device, code="test", sentence="it is a test")
 
-    def queue(self) -> QueueView:
+    async def queue(self) -> QueueView:
         none = Fragmentation(free=1, largest_gang=1, nodes=(), sentence="1 device is free")
         return QueueView(jobs=(), waiting=0, held_back=0, shares=(), fragmentation=none)
 

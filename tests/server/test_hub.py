@@ -14,8 +14,8 @@ from tests.server.memory import MemoryService
 from tests.server.running import Running, running
 from treadle.client import Client
 from treadle.core.machine import NodeView
+from treadle.server.answers import close_source
 from treadle.server.hub import FRAMES_BYTES_MAX, FRAMES_MAX, Frame, Hub
-from treadle.server.port import close_source
 from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import EventPage, EventView, Role
@@ -180,11 +180,9 @@ class Slow(MemoryService):
         super().__init__(folder)
         self.answers = asyncio.Event()
 
-    async def events_last(  # type: ignore[override]
-        self, *, job: str = "", limit: int = 100
-    ) -> EventPage:
+    async def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         await self.answers.wait()
-        return super().events_last(job=job, limit=limit)
+        return await super().events_last(job=job, limit=limit)
 
 
 class Deaf(MemoryService):

@@ -140,14 +140,14 @@ class Named(MemoryService):
         super().__init__(folder)
         self.called: dict[str, str] = {}
 
-    def job(self, identity: str) -> JobDetail:
-        return super().job(self.called.get(identity, identity))
+    async def job(self, identity: str) -> JobDetail:
+        return await super().job(self.called.get(identity, identity))
 
-    def log(
+    async def log(
         self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
     ) -> LogPiece:
         job = self.called.get(identity, identity)
-        return super().log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
+        return await super().log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
 
 
 @pytest.mark.parametrize("where", ["/stream?log=train:0:0:0", "/jobs/train/log/stream"])

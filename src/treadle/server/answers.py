@@ -5,13 +5,19 @@ meanwhile. The types stand in the routes all the same: the OpenAPI document is m
 """
 
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from inspect import isawaitable
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
 
-from treadle.server.port import settled
-
 PIECE_BYTES = 2**17
+
+
+async def close_source(source: AsyncIterator[object]) -> None:
+    """End a generator now, and not when the garbage collector finds it."""
+    close = getattr(source, "aclose", None)
+    if close is not None:
+        await close()
 
 
 def encoded(value: object) -> bytes:
@@ -24,7 +30,7 @@ async def answer(
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    content = encoded(await settled(value))
+    content = encoded(await value if isawaitable(value) else value)
     if len(content) <= PIECE_BYTES:
         return Response(content, status_code=status, headers=headers, media_type="application/json")
     whole = {**(headers or {}), "Content-Length": str(len(content))}

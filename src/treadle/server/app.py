@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from fastapi.routing import APIRoute
 
+from treadle.control.api import LiveService
 from treadle.server import history_routes as history
 from treadle.server import job_routes as jobs
 from treadle.server import machine_routes as machine
@@ -21,7 +22,6 @@ from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
 from treadle.server.page_files import page_files, page_routes
-from treadle.server.port import Service
 from treadle.server.problems import handle_problems
 from treadle.server.routes import PREFIX, Serving, allowed
 from treadle.server.settings import ServerSettings
@@ -43,7 +43,7 @@ Every error is a problem (RFC 9457) with a stable `code`, one sentence in `detai
 `hint`. Moments that end in `_at` are seconds since 1970."""
 
 
-def create_app(service: Service, *, settings: ServerSettings | None = None) -> FastAPI:
+def create_app(service: LiveService, *, settings: ServerSettings | None = None) -> FastAPI:
     """The app for one service; raises if the routes and the access table do not agree."""
     check_table(offered())
     settings = settings or ServerSettings()

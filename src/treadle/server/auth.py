@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
+from treadle.control.api import LiveService
 from treadle.server.limits import RequestRate
 from treadle.server.peers import Peer
-from treadle.server.port import Service
 from treadle.server.sessions import Halves, Session, Sessions, Shown
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
@@ -28,7 +28,7 @@ CSRF_HEADER = b"x-csrf-token"
 class Callers:
     """Tells who sends each request; wrong tokens from one address are counted and limited."""
 
-    def __init__(self, service: Service, settings: ServerSettings) -> None:
+    def __init__(self, service: LiveService, settings: ServerSettings) -> None:
         self._service = service
         self._clock = settings.clock
         self.sessions = Sessions(settings.clock)

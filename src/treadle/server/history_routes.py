@@ -10,8 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from treadle.server.answers import answer
-from treadle.server.port import close_source, settled
+from treadle.server.answers import answer, close_source
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, Standing, event_stream
 from treadle.wire.machine import EventPage, UsageRow
@@ -66,7 +65,7 @@ async def follow_events(
     if last:
         after = _resumed(last)
     if after is None:
-        after = (await settled(shared.service.events_last(limit=1))).next
+        after = (await shared.service.events_last(limit=1)).next
     source = event_stream(shared.service, after=after, job=job)
     return EventStream(source, serving=shared, request=request)
 
@@ -83,7 +82,7 @@ async def get_usage(
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
     """Show device-hours for each user and tenant, as JSON or CSV."""
-    rows = await settled(service.usage(since_at=since_at, until_at=until_at))
+    rows = await service.usage(since_at=since_at, until_at=until_at)
     if as_format is UsageFormat.JSON:
         return await answer(rows)
     return Response(as_csv((UsageRow,), rows), media_type="text/csv")

@@ -20,12 +20,12 @@ from typing import NamedTuple
 
 from fastapi.sse import format_sse_event
 
+from treadle.control.api import LiveService
 from treadle.control.loop import wall
 from treadle.core.errors import TreadleError
 from treadle.core.machine import NodeView
 from treadle.core.ports import Clock
-from treadle.server.answers import encoded
-from treadle.server.port import Service, close_source, settled
+from treadle.server.answers import close_source, encoded
 from treadle.wire.jobs import JobView, State, in_short
 from treadle.wire.machine import EventView, Status
 from treadle.wire.problems import RequestError
@@ -54,7 +54,7 @@ class Frame(NamedTuple):
 class Hub:
     """What the streams of one server share."""
 
-    def __init__(self, service: Service, clock: Clock) -> None:
+    def __init__(self, service: LiveService, clock: Clock) -> None:
         self._service = service
         self._clock = clock
         self._ring: deque[Frame] = deque()
@@ -160,7 +160,7 @@ class TooManyEventsError(TreadleError):
 class _Look:
     """What was seen the last time, and what is new since."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: LiveService) -> None:
         self._service = service
         self._status: Status | None = None
         self._jobs: dict[str, JobView] = {}
@@ -172,10 +172,10 @@ class _Look:
         self._hears: asyncio.Task[None] | None = None
 
     async def begin(self) -> None:
-        after = (await settled(self._service.events_last(limit=1))).next
+        after = (await self._service.events_last(limit=1)).next
         self._hears = asyncio.create_task(self._hear(after))
-        self._decision = (await settled(self._service.decisions(limit=1))).next
-        self._nodes = {each.name: each for each in await settled(self._service.nodes())}
+        self._decision = self._service.decisions(limit=1).next
+        self._nodes = {each.name: each for each in self._service.nodes()}
 
     async def close(self) -> None:
         if self._hears is not None:
@@ -199,13 +199,13 @@ class _Look:
         if len(events) > EVENTS_MAX:
             raise TooManyEventsError(f"more than {EVENTS_MAX} events in {EVERY_S:g} s")
         jobs, gone = await self._changed(events)
-        there = await settled(self._service.nodes())
+        there = self._service.nodes()
         nodes = [each for each in there if self._nodes.get(each.name) != each]
         lost = self._nodes.keys() - {each.name for each in there}
         self._nodes = {each.name: each for each in there}
-        made = await settled(self._service.decisions(after=self._decision, limit=DECISIONS_MAX))
+        made = self._service.decisions(after=self._decision, limit=DECISIONS_MAX)
         self._decision = made.next
-        status = await settled(self._service.status())
+        status = self._service.status()
         news = jobs or gone or nodes or lost or events or made.decisions
         if not news and status == self._status:
             return None
@@ -223,7 +223,7 @@ class _Look:
         )
 
     async def _changed(self, events: Sequence[EventView]) -> tuple[list[JobView], list[str]]:
-        active = dict.fromkeys(await settled(self._service.active_ids()))
+        active = dict.fromkeys(self._service.active_ids())
         named = dict.fromkeys(event.job for event in events if event.job)
         gone = [name for name in dict.fromkeys((*self._jobs, *named)) if name not in active]
         wanted = [name for name in named if name in active]
@@ -234,14 +234,14 @@ class _Look:
         self._turn = self._turn if self._turn < len(active) else 0
         wanted += islice(active, self._turn, self._turn + TURN)
         self._turn += TURN
-        views = list(await settled(self._service.active_views(tuple(dict.fromkeys(wanted)))))
+        views = list(await self._service.active_views(tuple(dict.fromkeys(wanted))))
         changed = [view for view in views if self._jobs.get(view.id) != view]
         self._jobs.update((view.id, view) for view in changed)
         for name in gone:
             self._jobs.pop(name, None)
         for name in gone[:ENDED_MAX]:
             try:
-                job = (await settled(self._service.job(name))).job
+                job = (await self._service.job(name)).job
                 changed.append(replace(job, command=in_short(job.command)))
             except RequestError:
                 continue  # it was deleted, or the name is not a job's

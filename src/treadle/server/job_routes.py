@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from treadle.core.job_report import Report
 from treadle.server.answers import answer
-from treadle.server.port import settled
 from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
 from treadle.server.stream import EventStream, log_stream
@@ -138,7 +137,7 @@ async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
 
     Only its owner and admins see the values of its variables and its uncommitted changes.
     """
-    return await answer(shown(who, await settled(service.job(identity))))
+    return await answer(shown(who, await service.job(identity)))
 
 
 @router.patch("/jobs/{identity}", response_model=JobView, responses=refusals(404, 409, 503))
@@ -183,10 +182,10 @@ async def why_job(
 
     Of an array: what its jobs do, why the next one waits, and when all have ended.
     """
-    why = await settled(service.why(identity, verbose=verbose))
+    why = await service.why(identity, verbose=verbose)
     if why.members:
         return await answer(why)  # It quotes the output of no job.
-    job = (await settled(service.job(why.id))).job
+    job = (await service.job(why.id)).job
     return await answer(shown_why(who, job, why))
 
 
@@ -216,7 +215,7 @@ async def read_log(
     limit: Annotated[int, Query(ge=4, le=LOG_PIECE_MAX)] = 65536,
 ) -> Response:
     """Read part of one rank's output; for the job's owner and admins only."""
-    job = may_read(who, (await settled(service.job(identity))).job)
+    job = may_read(who, (await service.job(identity)).job)
     piece = service.log(job, attempt=attempt, rank=rank, offset=offset, limit=limit)
     return await answer(piece)
 
@@ -242,7 +241,7 @@ async def follow_log(
     Events carry a LogPiece; their ids resume a broken stream. The last event is `end`.
     """
     # An unknown job, or another user's, is refused before the stream begins.
-    job = may_read(who, (await settled(shared.service.job(identity))).job)
+    job = may_read(who, (await shared.service.job(identity)).job)
     onward = attempt == 0
     if last:
         attempt, offset = _resumed(last)

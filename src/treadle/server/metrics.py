@@ -12,8 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.types import Scope
 
+from treadle.control.api import LiveService
 from treadle.core.ports import Clock
-from treadle.server.port import Service
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -26,7 +26,7 @@ STREAMS = "/stream"
 class ServerMetrics:
     """One registry for each app, so that two in one process do not share figures."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: LiveService) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_Figures(service))
         self._requests = Histogram(
@@ -67,7 +67,7 @@ class ServerMetrics:
 class _Figures(Collector):
     """The controller's figures, taken at the moment they are asked for."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: LiveService) -> None:
         self._service = service
 
     def collect(self) -> Iterable[Metric]:

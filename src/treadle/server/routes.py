@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from treadle.control.api import LiveService
 from treadle.server.access import TABLE, check_access
 from treadle.server.auth import Callers
 from treadle.server.guard import who_of
 from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
-from treadle.server.port import Service
 from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 
@@ -23,7 +23,7 @@ PREFIX = "/api/v1"
 class Serving:
     """What the routes of one app share."""
 
-    service: Service
+    service: LiveService
     callers: Callers
     settings: ServerSettings
     metrics: ServerMetrics
@@ -50,7 +50,7 @@ async def _serving(request: Request) -> Serving:
     return serving
 
 
-async def _service(request: Request) -> Service:
+async def _service(request: Request) -> LiveService:
     return (await _serving(request)).service
 
 
@@ -62,5 +62,5 @@ async def _asking(request: Request) -> Who:
 
 
 Shared = Annotated[Serving, Depends(_serving)]
-Served = Annotated[Service, Depends(_service)]
+Served = Annotated[LiveService, Depends(_service)]
 Asking = Annotated[Who, Depends(_asking)]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import uvicorn
 
+from treadle.control.api import LiveService
 from treadle.control.loop import wall
 from treadle.core.errors import InvalidInputError
 from treadle.server.app import create_app
@@ -28,7 +29,6 @@ from treadle.server.certificate import CertificateFiles, ServerCertificate, name
 from treadle.server.door import Connection, Door
 from treadle.server.limits import DoorLimits
 from treadle.server.peers import PeerProtocol
-from treadle.server.port import Service
 from treadle.server.settings import ServerSettings
 
 SOCKET_PATH_BYTES_MAX = 100  # the kernel takes 107
@@ -60,7 +60,7 @@ class Bound(NamedTuple):
 
 
 async def serve(
-    service: Service,
+    service: LiveService,
     doors: Doors,
     *,
     stop: asyncio.Event,
@@ -76,7 +76,7 @@ async def serve(
 
 @asynccontextmanager
 async def serving(
-    service: Service,
+    service: LiveService,
     doors: Doors,
     *,
     settings: ServerSettings | None = None,

@@ -5,7 +5,6 @@ from starlette.responses import Response
 
 from treadle.server.answers import answer
 from treadle.server.auth import cookie_name
-from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Asking, Shared, refusals
 from treadle.server.sessions import SESSION_S_MAX
 from treadle.wire.problems import ConflictError, InvalidRequestError
@@ -64,7 +63,7 @@ async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
     state = request.scope["state"]
     base = f"{request.scope['scheme']}://{request.headers['host']}"  # the guard has checked it
     if state.get("unix"):
-        base = (await settled(shared.service.status())).url
+        base = shared.service.status().url
     if not base:
         raise ConflictError(
             "the daemon listens on its Unix socket only, where no browser can reach it",

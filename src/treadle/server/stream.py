@@ -19,9 +19,9 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from treadle.server.answers import encoded
+from treadle.control.api import LiveService
+from treadle.server.answers import close_source, encoded
 from treadle.server.guard import who_of
-from treadle.server.port import Service, close_source, settled
 from treadle.server.routes import Serving
 from treadle.wire.jobs import LogPiece
 from treadle.wire.problems import ConflictError, NotFoundError, RequestError
@@ -115,7 +115,7 @@ class EventStream(StreamingResponse):
             self._tasks[0] = step
 
 
-async def event_stream(service: Service, *, after: int, job: str) -> Frames:
+async def event_stream(service: LiveService, *, after: int, job: str) -> Frames:
     """The journal's events after that id."""
     source = service.follow(after=after, job=job)
     try:
@@ -143,7 +143,7 @@ async def log_stream(
                 yield format_sse_event(id=f"{attempt}:{offset}", data_str=data)
                 continue
         if piece is None or piece.ended:
-            detail = await settled(service.job(job))
+            detail = await service.job(job)
             newest = max((each.number for each in detail.attempts), default=0)
             if onward and newest > attempt > 0:
                 attempt, offset = attempt + 1, 0
@@ -155,11 +155,11 @@ async def log_stream(
 
 
 async def next_piece(
-    service: Service, job: str, *, attempt: int, rank: int, offset: int
+    service: LiveService, job: str, *, attempt: int, rank: int, offset: int
 ) -> LogPiece | None:
     """The next part of the output; None while nothing has been written."""
     try:
-        return await settled(service.log(job, attempt=attempt, rank=rank, offset=offset))
+        return await service.log(job, attempt=attempt, rank=rank, offset=offset)
     except (NotFoundError, ConflictError):
         return None
 

@@ -8,8 +8,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.sse import format_sse_event
 from starlette.responses import Response
 
-from treadle.server.answers import encoded
-from treadle.server.port import close_source, settled
+from treadle.server.answers import close_source, encoded
 from treadle.server.privacy import may_read
 from treadle.server.routes import PREFIX, Asking, Serving, Shared, refusals
 from treadle.server.stream import EventStream, next_piece
@@ -52,7 +51,7 @@ async def follow_all(
         after = int(last)
     followed = _followed(log) if log else None
     if followed is not None:
-        job = may_read(who, (await settled(shared.service.job(followed.job))).job)
+        job = may_read(who, (await shared.service.job(followed.job)).job)
         followed = followed._replace(job=job)
     return EventStream(_frames(shared, after, followed), serving=shared, request=request)
 

@@ -14,7 +14,6 @@ from treadle.server.history_routes import (
     as_csv,
 )
 from treadle.server.job_routes import Identity
-from treadle.server.port import settled
 from treadle.server.routes import PREFIX, Served, refusals
 from treadle.wire.decisions import DecisionPage, WhyNot
 from treadle.wire.queue import QueueView
@@ -84,7 +83,7 @@ async def get_usage_by_day(
     as_format: Annotated[UsageFormat, Query(alias="format")] = UsageFormat.JSON,
 ) -> Response:
     """Show device-hours by day and what was wasted; in CSV the totals of days have no user."""
-    found = await settled(service.usage_days(since_at=since_at, until_at=until_at))
+    found = await service.usage_days(since_at=since_at, until_at=until_at)
     if as_format is UsageFormat.JSON:
         return await answer(found)
     all_rows: list[UsageDayRow | DayTotal] = [*found.rows, *found.days]

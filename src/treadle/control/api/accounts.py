@@ -152,7 +152,7 @@ class Accounts:
             raise NotAllowedError("only root makes tokens for root")
         return uid
 
-    def tokens(self, who: Who, user: str = "") -> tuple[TokenView, ...]:
+    def tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
         """Their own tokens; an admin's view has everybody's, or those of `user`."""
         return tuple(_view(row) for row in self._rows_for(who, user, everybody=True))
 
@@ -162,7 +162,7 @@ class Accounts:
             raise UnknownNameError(f"there is no token {identity!r} of yours")
         await self._revoke([row])
 
-    async def revoke_tokens(self, who: Who, user: str = "") -> tuple[TokenView, ...]:
+    async def revoke_tokens(self, who: Who, *, user: str = "") -> tuple[TokenView, ...]:
         """Revoke all tokens of the caller, or of `user`; returns those."""
         rows = self._rows_for(who, user, everybody=False)
         await self._revoke(rows)

@@ -34,11 +34,17 @@ class Administration:
     """Devices, shutting down, debugging."""
 
     def __init__(
-        self, context: Context, commands: Commands, queries: Queries, stopped: asyncio.Event
+        self,
+        context: Context,
+        commands: Commands,
+        queries: Queries,
+        history: History,
+        stopped: asyncio.Event,
     ) -> None:
         self._context = context
         self._commands = commands
         self._queries = queries
+        self._history = history
         self._stopped = stopped
 
     async def manage(self, who: Who, text: str, order: str) -> NodeView:
@@ -51,6 +57,9 @@ class Administration:
         note = Noted("devices", f"{who.user} ordered {order} for device {device}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in self._context.engine.view() if node.name == device.node)
+
+    async def unquarantine(self, who: Who, device: str) -> NodeView:
+        return await self.manage(who, device, DeviceOrder.MANAGE)
 
     async def order_node(self, who: Who, name: str, order: str) -> NodeView:
         """Drain a node or use it again; the node."""
@@ -87,9 +96,9 @@ class Administration:
             raise InvalidRequestError(f"mode is {mode[:40]!r}; expected leave, drain or cancel")
         return self._queries.status()
 
-    async def debug(self, history: History) -> Mapping[str, str]:
+    async def debug(self) -> Mapping[str, str]:
         """What helps to find a fault. None of it is secret."""
-        events = (await history.events_last(limit=EVENTS_IN_BUNDLE)).events
+        events = (await self._history.events_last(limit=EVENTS_IN_BUNDLE)).events
         lines = [f"{event.id} {event.at:.3f} {event.kind} {event.text}" for event in events]
         return {
             "version.txt": f"treadle {__version__}\npython {sys.version}\n{platform.platform()}\n",
