@@ -12,7 +12,7 @@ from tests.server.running import Running, running
 from tests.server.tls import certificate_files
 from treadle.client import Client
 from treadle.server import access
-from treadle.server.app import create_app, offered
+from treadle.server.app import offered
 from treadle.server.routes import PREFIX
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role
@@ -364,23 +364,6 @@ def test_no_token_is_in_any_answer_after_it_was_made(http: httpx2.Client, tokens
     for token in tokens.values():
         secret = token.rpartition("_")[2]
         assert not any(secret in text for text in texts)
-
-
-class _NoService:
-    def figures(self) -> tuple[()]:
-        return ()
-
-
-def test_a_route_without_a_row_fails_the_build(monkeypatch):
-    monkeypatch.delitem(access.TABLE, ("GET", "/nodes"))
-    with pytest.raises(AssertionError, match="GET /nodes has no row"):
-        create_app(_NoService())  # type: ignore[arg-type]
-
-
-def test_a_row_without_a_route_fails_the_build(monkeypatch):
-    monkeypatch.setitem(access.TABLE, ("GET", "/secrets"), Role.VIEWER)
-    with pytest.raises(AssertionError, match="GET /secrets has no route"):
-        create_app(_NoService())  # type: ignore[arg-type]
 
 
 def test_a_request_has_its_row_before_its_route_is_known():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from treadle.server.access import TABLE
+from treadle.server.app import offered
 from treadle.server.limits import TooFastError
 from treadle.server.read_turns import (
     ALWAYS,
@@ -123,7 +123,7 @@ def test_a12_simulations_of_two_users_keep_no_computed_read_waiting() -> None:
 def test_a12_the_routes_that_are_named_exist() -> None:
     named = {("GET", route) for route in (*ALWAYS, *COMPUTED)}
     named |= {("POST", route) for route in (*COMPUTED_POSTS, *SIMULATED_POSTS)}
-    assert named <= set(TABLE)
+    assert named <= set(offered())
     assert PREFIX == "/api/v1"
 
 

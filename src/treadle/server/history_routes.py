@@ -7,19 +7,19 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
 from treadle.server.answers import answer, close_source
-from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
+from treadle.server.routes import Asking, Served, Shared, Topic
 from treadle.server.stream import EventStream, Standing, event_stream
-from treadle.wire.machine import EventPage, UsageRow
+from treadle.wire.machine import EventPage, Role, UsageRow
 from treadle.wire.problems import InvalidRequestError, NotKnownError
 
 EVENT_ID_MAX = 2**53
 MOMENT_MAX = 1e11  # seconds since 1970, well past the year 5000
 
-router = APIRouter(prefix=PREFIX, tags=["history"])
+route = Topic("history")
 
 
 class JournalResponse(StreamingResponse):
@@ -37,7 +37,7 @@ Moment = Annotated[
 ]
 
 
-@router.get("/events", response_model=EventPage, responses=refusals(404))
+@route("GET", "/events", Role.VIEWER, EventPage, 404)
 async def list_events(
     service: Served,
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
@@ -51,7 +51,7 @@ async def list_events(
     return await answer(service.events(after=after, job=job, limit=limit))
 
 
-@router.get("/events/stream", response_class=EventStream, status_code=200, responses=refusals(404))
+@route("GET", "/events/stream", Role.VIEWER, None, 404, response_class=EventStream)
 async def follow_events(
     shared: Shared,
     request: Request,
@@ -70,11 +70,7 @@ async def follow_events(
     return EventStream(source, serving=shared, request=request)
 
 
-@router.get(
-    "/usage",
-    response_model=tuple[UsageRow, ...],
-    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}},
-)
+@route("GET", "/usage", Role.VIEWER, tuple[UsageRow, ...], also="text/csv")
 async def get_usage(
     service: Served,
     since_at: Moment = 0.0,
@@ -88,7 +84,7 @@ async def get_usage(
     return Response(as_csv((UsageRow,), rows), media_type="text/csv")
 
 
-@router.get("/snapshot", response_model=dict[str, object])
+@route("GET", "/snapshot", Role.VIEWER, dict[str, object])
 async def get_snapshot(service: Served) -> Response:
     """Get the state as a policy sees it, to simulate from."""
     return await answer(service.snapshot())
@@ -112,13 +108,13 @@ async def _while_known(pieces: AsyncIterator[bytes], standing: Standing) -> Asyn
         yield piece
 
 
-@router.get("/journal", response_class=JournalResponse)
+@route("GET", "/journal", Role.VIEWER, response_class=JournalResponse)
 async def get_journal(pieces: Annotated[AsyncIterator[bytes], Depends(_journal)]) -> Response:
     """Download the journal as JSON lines."""
     return JournalResponse(pieces)
 
 
-@router.get("/debug", response_model=dict[str, str])
+@route("GET", "/debug", Role.ADMIN, dict[str, str])
 async def get_debug(service: Served) -> Response:
     """Get diagnostics, as texts by name."""
     return await answer(service.debug())

@@ -3,14 +3,15 @@
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import Header, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from treadle.core.job_report import Report
+from treadle.server.access import JOB
 from treadle.server.answers import answer
 from treadle.server.privacy import may_read, shown, shown_why
-from treadle.server.routes import PREFIX, Asking, Served, Shared, refusals
+from treadle.server.routes import Asking, Served, Shared, Topic
 from treadle.server.stream import EventStream, log_stream
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobsOrder, JobsOrdered
@@ -26,6 +27,7 @@ from treadle.wire.jobs import (
     Submitted,
     Why,
 )
+from treadle.wire.machine import Role
 from treadle.wire.problems import InvalidRequestError
 from treadle.wire.retention import Pruned, PruneRequest
 
@@ -33,7 +35,7 @@ PAGE_MAX = 10_000
 LOG_PIECE_MAX = 2**20
 OFFSET_MAX = 2**53
 
-router = APIRouter(prefix=PREFIX, tags=["jobs"])
+route = Topic("jobs")
 
 Identity = Annotated[
     str, Path(max_length=200, description="A job's id, an array's id, or a unique name.")
@@ -60,7 +62,7 @@ def _numbers(body: object) -> object:
 Progressed = Annotated[Report, BeforeValidator(_numbers)]
 
 
-@router.post("/jobs", response_model=Submitted, status_code=201, responses=refusals(409, 503))
+@route("POST", "/jobs", Role.USER, Submitted, 409, 503, status=201)
 async def submit_job(
     asked: JobRequest,
     service: Served,
@@ -80,13 +82,13 @@ async def submit_job(
     return await answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
 
 
-@router.post("/jobs/dry-run", response_model=DryRun)
+@route("POST", "/jobs/dry-run", Role.USER, DryRun)
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
     """Check a submission without submitting it."""
     return await answer(service.dry_run(who, asked))
 
 
-@router.post("/jobs/orders", response_model=JobsOrdered, responses=refusals(503))
+@route("POST", "/jobs/orders", Role.USER, JobsOrdered, 503)
 async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response:
     """Cancel, hold, release, change or delete many jobs in one request.
 
@@ -96,7 +98,7 @@ async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response
     return await answer(service.order(who, order))
 
 
-@router.post("/prune", response_model=Pruned, responses=refusals(503))
+@route("POST", "/prune", Role.USER, Pruned, 503)
 async def prune_jobs(request: PruneRequest, service: Served, who: Asking) -> Response:
     """Remove the output of ended jobs, and their records if asked; checkpoints stay.
 
@@ -105,7 +107,7 @@ async def prune_jobs(request: PruneRequest, service: Served, who: Asking) -> Res
     return await answer(service.prune(who, request))
 
 
-@router.get("/jobs", response_model=JobPage)
+@route("GET", "/jobs", Role.VIEWER, JobPage)
 async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query parameter)
     service: Served,
     state: Annotated[list[State] | None, Query(description="One state or several.")] = None,
@@ -131,7 +133,7 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
     return await answer(found)
 
 
-@router.get("/jobs/{identity}", response_model=JobDetail, responses=refusals(404))
+@route("GET", "/jobs/{identity}", Role.VIEWER, JobDetail, 404)
 async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Show a job's full record, without its secrets.
 
@@ -140,7 +142,7 @@ async def get_job(identity: Identity, service: Served, who: Asking) -> Response:
     return await answer(shown(who, await service.job(identity)))
 
 
-@router.patch("/jobs/{identity}", response_model=JobView, responses=refusals(404, 409, 503))
+@route("PATCH", "/jobs/{identity}", Role.USER, JobView, 404, 409, 503)
 async def change_job(
     identity: Identity, change: JobChange, service: Served, who: Asking
 ) -> Response:
@@ -148,33 +150,25 @@ async def change_job(
     return await answer(service.change(who, identity, change))
 
 
-@router.post(
-    "/jobs/{identity}/cancel", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
-)
+@route("POST", "/jobs/{identity}/cancel", Role.USER, tuple[JobView, ...], 404, 409, 503)
 async def cancel_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Cancel a job or an array."""
     return await answer(service.cancel(who, identity))
 
 
-@router.post(
-    "/jobs/{identity}/hold", response_model=tuple[JobView, ...], responses=refusals(404, 409, 503)
-)
+@route("POST", "/jobs/{identity}/hold", Role.USER, tuple[JobView, ...], 404, 409, 503)
 async def hold_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Hold a pending job, so that it does not start."""
     return await answer(service.hold(who, identity))
 
 
-@router.post(
-    "/jobs/{identity}/release",
-    response_model=tuple[JobView, ...],
-    responses=refusals(404, 409, 503),
-)
+@route("POST", "/jobs/{identity}/release", Role.USER, tuple[JobView, ...], 404, 409, 503)
 async def release_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Release a held job."""
     return await answer(service.release(who, identity))
 
 
-@router.get("/jobs/{identity}/why", response_model=Why, responses=refusals(404))
+@route("GET", "/jobs/{identity}/why", Role.VIEWER, Why, 404)
 async def why_job(
     identity: Identity, service: Served, who: Asking, verbose: bool = False
 ) -> Response:
@@ -189,13 +183,13 @@ async def why_job(
     return await answer(shown_why(who, job, why))
 
 
-@router.get("/jobs/{identity}/history", response_model=JobHistory, responses=refusals(404))
+@route("GET", "/jobs/{identity}/history", Role.VIEWER, JobHistory, 404)
 async def job_history(identity: Identity, service: Served) -> Response:
     """Show what a job used over time: devices, memory, cores, energy; also after it has ended."""
     return await answer(service.job_history(identity))
 
 
-@router.post("/jobs/{identity}/report", status_code=204, responses=refusals(404, 409))
+@route("POST", "/jobs/{identity}/report", JOB, None, 404, 409, status=204)
 async def report_job(
     identity: Identity, report: Progressed, service: Served, who: Asking
 ) -> Response:
@@ -204,7 +198,7 @@ async def report_job(
     return Response(status_code=204)
 
 
-@router.get("/jobs/{identity}/log", response_model=LogPiece, responses=refusals(404))
+@route("GET", "/jobs/{identity}/log", Role.VIEWER, LogPiece, 404)
 async def read_log(
     identity: Identity,
     service: Served,
@@ -220,11 +214,14 @@ async def read_log(
     return await answer(piece)
 
 
-@router.get(
+@route(
+    "GET",
     "/jobs/{identity}/log/stream",
+    Role.VIEWER,
+    None,
+    404,
     response_class=EventStream,
-    status_code=200,
-    responses=refusals(404),
+    status=200,
 )
 async def follow_log(
     identity: Identity,

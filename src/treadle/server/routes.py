@@ -1,13 +1,15 @@
-"""What all routes share: the access check, the service, and who asks."""
+"""What all routes share: their rows, the access check, the service, and who asks."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
+from starlette.responses import JSONResponse, Response
 
 from treadle.control.api import LiveService
-from treadle.server.access import TABLE, check_access
+from treadle.server.access import TABLE, Needed, check_access
 from treadle.server.auth import Callers
 from treadle.server.guard import who_of
 from treadle.server.hub import Hub
@@ -17,6 +19,7 @@ from treadle.server.settings import ServerSettings
 from treadle.wire.machine import Who
 
 PREFIX = "/api/v1"
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,9 +42,35 @@ async def allowed(request: Request) -> None:
     check_access(needed, who_of(request), job=request.path_params.get("identity", ""))
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Problems that a route can answer beyond those every route has; document.py fills them in."""
-    return {status: {} for status in statuses}
+class Topic:
+    """The routes of one topic: a row for each, above the function that answers it."""
+
+    def __init__(self, name: str) -> None:
+        self.router = APIRouter(prefix=PREFIX, tags=[name])
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        needed: Needed,
+        answers: object = None,
+        *refused: int,  # problems beyond those of every route; document.py fills them in
+        status: int = 200,
+        also: str = "",  # another type than JSON that it can answer with
+        response_class: type[Response] = JSONResponse,
+    ) -> Callable[[Handler], Handler]:
+        TABLE[method, path] = needed
+        responses: dict[int | str, dict[str, Any]] = {each: {} for each in refused}
+        if also:
+            responses[status] = {"content": {also: {"schema": {"type": "string"}}}}
+        return self.router.api_route(
+            path,
+            methods=[method],
+            response_model=answers,
+            status_code=status,
+            responses=responses,
+            response_class=response_class,
+        )
 
 
 async def _serving(request: Request) -> Serving:

@@ -1,19 +1,21 @@
 """Routes about sessions: how the web page logs in and out."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from starlette.responses import Response
 
+from treadle.server.access import OPEN
 from treadle.server.answers import answer
 from treadle.server.auth import cookie_name
-from treadle.server.routes import PREFIX, Asking, Shared, refusals
+from treadle.server.routes import Asking, Shared, Topic
 from treadle.server.sessions import SESSION_S_MAX
+from treadle.wire.machine import Role
 from treadle.wire.problems import ConflictError, InvalidRequestError
 from treadle.wire.sessions import LinkMade, SessionRequest, SessionView
 
-router = APIRouter(prefix=PREFIX, tags=["people"])
+route = Topic("people")
 
 
-@router.post("/session", response_model=SessionView, status_code=201, responses=refusals(401))
+@route("POST", "/session", OPEN, SessionView, 401, status=201)
 async def begin_session(asked: SessionRequest, shared: Shared, request: Request) -> Response:
     """Log in with a token or a link.
 
@@ -38,7 +40,7 @@ async def begin_session(asked: SessionRequest, shared: Shared, request: Request)
     return found
 
 
-@router.get("/session", response_model=SessionView)
+@route("GET", "/session", Role.VIEWER, SessionView)
 async def get_session(who: Asking, request: Request) -> Response:
     """Show who you are, and until when."""
     session = request.scope["state"].get("session")
@@ -46,7 +48,7 @@ async def get_session(who: Asking, request: Request) -> Response:
     return await answer(SessionView(user=who.user, role=who.role, expires_at=expires_at))
 
 
-@router.delete("/session", status_code=204)
+@route("DELETE", "/session", Role.VIEWER, status=204)
 async def end_session(shared: Shared, request: Request) -> Response:
     """Log out; the server forgets the session. A caller with a token has none."""
     session = request.scope["state"].get("session")
@@ -57,7 +59,7 @@ async def end_session(shared: Shared, request: Request) -> Response:
     return found
 
 
-@router.post("/session/link", response_model=LinkMade, status_code=201, responses=refusals(409))
+@route("POST", "/session/link", Role.USER, LinkMade, 409, status=201)
 async def make_link(shared: Shared, who: Asking, request: Request) -> Response:
     """Make a link that logs a browser in as you: once, and within a minute."""
     state = request.scope["state"]

@@ -4,20 +4,21 @@ import re
 from collections.abc import AsyncIterator
 from typing import Annotated, NamedTuple
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import Header, Query, Request
 from fastapi.sse import format_sse_event
 from starlette.responses import Response
 
 from treadle.server.answers import close_source, encoded
 from treadle.server.privacy import may_read
-from treadle.server.routes import PREFIX, Asking, Serving, Shared, refusals
+from treadle.server.routes import Asking, Serving, Shared, Topic
 from treadle.server.stream import EventStream, next_piece
+from treadle.wire.machine import Role
 from treadle.wire.problems import InvalidRequestError
 
 ID_MAX = 2**53
 _LOG = re.compile(r"([A-Za-z0-9_.-]{1,200}):([0-9]{1,9}):([0-9]{1,6}):(-?[0-9]{1,15})", re.ASCII)
 
-router = APIRouter(prefix=PREFIX, tags=["history"])
+route = Topic("history")
 
 
 class Followed(NamedTuple):
@@ -29,7 +30,7 @@ class Followed(NamedTuple):
     offset: int  # below 0: from the end
 
 
-@router.get("/stream", response_class=EventStream, status_code=200, responses=refusals(404))
+@route("GET", "/stream", Role.VIEWER, None, 404, response_class=EventStream)
 async def follow_all(
     shared: Shared,
     who: Asking,

@@ -2,27 +2,27 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query
+from fastapi import Path, Query
 from starlette.responses import Response
 
 from treadle.server.answers import answer
-from treadle.server.routes import PREFIX, Asking, Served, refusals
-from treadle.wire.machine import TokenMade, TokenRequest, TokenView
+from treadle.server.routes import Asking, Served, Topic
+from treadle.wire.machine import Role, TokenMade, TokenRequest, TokenView
 from treadle.wire.problems import NotAllowedError
 
-router = APIRouter(prefix=PREFIX, tags=["people"])
+route = Topic("people")
 
 
 User = Annotated[str, Query(max_length=64, description="only those of this user; for admins")]
 
 
-@router.get("/tokens", response_model=tuple[TokenView, ...])
+@route("GET", "/tokens", Role.USER, tuple[TokenView, ...])
 async def list_tokens(service: Served, who: Asking, user: User = "") -> Response:
     """List your tokens, or all tokens for an admin; never their values."""
     return await answer(service.tokens(who, user=user))
 
 
-@router.post("/tokens", response_model=TokenMade, status_code=201, responses=refusals(503))
+@route("POST", "/tokens", Role.USER, TokenMade, 503, status=201)
 async def make_token(asked: TokenRequest, service: Served, who: Asking) -> Response:
     """Create a token; only this answer shows its value."""
     # The service checks this as well; a grant is worth two checks.
@@ -34,13 +34,13 @@ async def make_token(asked: TokenRequest, service: Served, who: Asking) -> Respo
     return await answer(service.make_token(who, asked), status=201)
 
 
-@router.delete("/tokens", response_model=tuple[TokenView, ...], responses=refusals(503))
+@route("DELETE", "/tokens", Role.USER, tuple[TokenView, ...], 503)
 async def revoke_tokens(service: Served, who: Asking, user: User = "") -> Response:
     """Revoke all your tokens, or for an admin all of a user; returns those."""
     return await answer(service.revoke_tokens(who, user=user))
 
 
-@router.delete("/tokens/{identity}", status_code=204, responses=refusals(404, 503))
+@route("DELETE", "/tokens/{identity}", Role.USER, None, 404, 503, status=204)
 async def revoke_token(
     identity: Annotated[str, Path(max_length=200)], service: Served, who: Asking
 ) -> Response:

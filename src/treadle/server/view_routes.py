@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from starlette.responses import Response
 
 from treadle.server.answers import answer
@@ -14,14 +14,15 @@ from treadle.server.history_routes import (
     as_csv,
 )
 from treadle.server.job_routes import Identity
-from treadle.server.routes import PREFIX, Served, refusals
+from treadle.server.routes import Served, Topic
 from treadle.wire.decisions import DecisionPage, WhyNot
+from treadle.wire.machine import Role
 from treadle.wire.queue import QueueView
 from treadle.wire.spells import SpellPage
 from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
 from treadle.wire.what_if import WhatIf, WhatIfRequest
 
-router = APIRouter(prefix=PREFIX, tags=["views"])
+route = Topic("views")
 
 About = Annotated[
     str, Query(max_length=200, description="Only what changed this job: an id, an array, a name.")
@@ -29,7 +30,7 @@ About = Annotated[
 Until = Annotated[float | None, Query(ge=0, le=MOMENT_MAX, allow_inf_nan=False)]
 
 
-@router.get("/decisions", response_model=DecisionPage)
+@route("GET", "/decisions", Role.VIEWER, DecisionPage)
 async def list_decisions(
     service: Served,
     after: Annotated[int, Query(ge=0, le=EVENT_ID_MAX)] = 0,
@@ -40,7 +41,7 @@ async def list_decisions(
     return await answer(service.decisions(after=after, limit=limit, job=job))
 
 
-@router.get("/jobs/{identity}/why-not", response_model=WhyNot, responses=refusals(404, 503))
+@route("GET", "/jobs/{identity}/why-not", Role.VIEWER, WhyNot, 404, 503)
 async def explain_not_there(
     identity: Identity,
     device: Annotated[str, Query(max_length=200, examples=["host:3"])],
@@ -50,32 +51,25 @@ async def explain_not_there(
     return await answer(service.why_not(identity, device))
 
 
-@router.get("/queue", response_model=QueueView, responses=refusals(503))
+@route("GET", "/queue", Role.VIEWER, QueueView, 503)
 async def show_queue(service: Served) -> Response:
     """Show who waits, the shares of tenants, and how free devices lie."""
     return await answer(service.queue())
 
 
-@router.get("/spells", response_model=SpellPage, responses=refusals(503))
+@route("GET", "/spells", Role.VIEWER, SpellPage, 503)
 async def list_spells(service: Served, since_at: Moment = 0.0, until_at: Until = None) -> Response:
     """List who held which devices between two moments."""
     return await answer(service.spells(since_at=since_at, until_at=until_at))
 
 
-@router.post("/what-if", response_model=WhatIf, responses=refusals(404, 503))
+@route("POST", "/what-if", Role.USER, WhatIf, 404, 503)
 async def simulate_what_if(asked: WhatIfRequest, service: Served) -> Response:
     """Simulate the present queue under another policy, on other machines, or without jobs."""
     return await answer(service.what_if(asked))
 
 
-@router.get(
-    "/usage/days",
-    response_model=UsageDays,
-    responses={
-        200: {"content": {"text/csv": {"schema": {"type": "string"}}}},
-        **refusals(503),
-    },
-)
+@route("GET", "/usage/days", Role.VIEWER, UsageDays, 503, also="text/csv")
 async def get_usage_by_day(
     service: Served,
     since_at: Moment = 0.0,
