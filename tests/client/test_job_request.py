@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ import treadle
 from treadle.client.job_request import JobFields
 from treadle.client.jobfile import KNOWN_FIELDS
 from treadle.core.errors import InvalidInputError
+from treadle.wire import jobs as wire
+from treadle.wire.job_fields import FIELDS
 from treadle.wire.jobs import State
 
 ROOT = Path(__file__).parents[2]
@@ -42,8 +44,11 @@ def test_u6_the_example_of_the_readme_runs_where_it_is_started(tmp_path: Path) -
     assert (tmp_path / "ran").exists()
 
 
-def test_u6_every_field_of_a_job_file_is_taken() -> None:
-    assert set(KNOWN_FIELDS) <= set(JobFields.__annotations__)
+def test_every_field_of_a_request_has_a_row_and_is_taken_by_files_and_python() -> None:
+    apart = {"command", "env", "secrets", "here", "slurm", "code"}
+    targets = [each.of_request for each in FIELDS]
+    assert sorted([*targets, *apart]) == sorted(each.name for each in fields(wire.JobRequest))
+    assert set(JobFields.__annotations__) == {*KNOWN_FIELDS, *targets, *apart}
 
 
 @pytest.mark.parametrize(

@@ -7,26 +7,19 @@ is the current one, and PATH and its like come from this process's environment.
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from treadle.client.jobfile import (
-    RETRIES_MAX,
-    SHELL,
-    Draft,
-    Given,
-    array_text,
-    complete,
-    variable_name,
-)
+from treadle.client.jobfile import SHELL, Draft, Given, complete, variable_name
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
 from treadle.wire import jobs as wire
-from treadle.wire import notation as values
+from treadle.wire.job_fields import BY_NAME, FLAG, Field
 from treadle.wire.jobs import Code
 
 Seconds = str | float | None  # "12h", or seconds
+_APART = ("run", "command", "env", "secrets", "code")
 
 
 class JobFields(TypedDict, total=False):
@@ -91,21 +84,33 @@ def _draft(fields: JobFields) -> Draft:
         raise InvalidInputError(
             'a job needs either command=("python", "train.py") or run="python train.py"'
         )
+    draft.fields["command"] = _run(given["run"]) if given.get("run") else _command(given["command"])
+    draft.env.update(_variables(given.get("env", {}), "env"))
+    draft.secrets.update(_variables(given.get("secrets", {}), "secrets"))
     for name, value in given.items():
-        if name in _VARIABLES:
-            _VARIABLES[name](draft).update(_variables(value, name))
-        elif name in _FIELDS:
-            target, read = _FIELDS[name]
+        if name in BY_NAME:
+            target = BY_NAME[name].of_request
             if target != name and target in given:
                 raise InvalidInputError(f"both {name} and {target} are given; keep one")
-            if value or name not in ("run", "command"):
-                draft.fields[target] = read(value, name)
+            if value is not None:  # None stands for the default.
+                draft.fields[target] = _read(BY_NAME[name], value)
         elif name not in JobFields.__annotations__:
             hint = did_you_mean(name, JobFields.__annotations__)
             raise InvalidInputError(f"a job has no field {name}{hint}")
-        elif name != "code":
+        elif name not in _APART:
             draft.fields[name] = value
     return draft
+
+
+def _read(field: Field, value: object) -> object:
+    """What a value means: a text as a file has it, a number, a flag, or several in a list."""
+    if field.kind is FLAG and isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return field.value(f"{value}{field.kind.unit}", field.name)
+    if field.kind.listed and not isinstance(value, str) and isinstance(value, Iterable):
+        value = ",".join(str(item) for item in value)
+    return field.value(str(value), field.name)
 
 
 def _variables(value: object, what: str) -> dict[str, Given]:
@@ -114,92 +119,21 @@ def _variables(value: object, what: str) -> dict[str, Given]:
     return {variable_name(name, what): Given(None, what) for name in _items(value, what)}
 
 
-def _run(value: object, what: str) -> tuple[str, ...]:
+def _run(value: object) -> tuple[str, ...]:
     if not isinstance(value, str):
-        raise InvalidInputError(f"{what} is {value!r}; expected a line for the shell")
+        raise InvalidInputError(f"run is {value!r}; expected a line for the shell")
     return (*SHELL, value)
 
 
-def _command(value: object, what: str) -> tuple[str, ...]:
+def _command(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         raise InvalidInputError(
-            f"{what} is a text; expected a program and its arguments, or run= for a shell line"
+            "command is a text; expected a program and its arguments, or run= for a shell line"
         )
-    return tuple(_items(value, what))
+    return tuple(_items(value, "command"))
 
 
 def _items(value: object, what: str) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise InvalidInputError(f"{what} is {value!r}; expected several texts in a list")
     return [str(item) for item in value]
-
-
-def _listed(value: object) -> str:
-    """A number, a text, or several with commas between them."""
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        return ",".join(str(item) for item in value)
-    return str(value)
-
-
-def _devices(value: object, what: str) -> str:
-    return values.devices(_listed(value), what)
-
-
-def _jobs(value: object, what: str) -> tuple[str, ...]:
-    text = _listed(value)
-    return values.identities(text, what) if text else ()
-
-
-def _seconds(value: object, what: str) -> float | None:
-    return None if value is None else values.duration(str(value), what)
-
-
-def _memory(value: object, what: str) -> float | None:
-    if value is None:
-        return None
-    return values.memory(value if isinstance(value, str) else f"{value}G", what)
-
-
-def _cpus(value: object, what: str) -> float | None:
-    return None if value is None else values.cpus(str(value), what)
-
-
-def _retries(value: object, what: str) -> int | None:
-    return None if value is None else values.count(str(value), what, most=RETRIES_MAX)
-
-
-def _device_type(value: object, what: str) -> str:
-    text = _listed(value)
-    return values.device_type(text, what) if text else ""
-
-
-def _array(value: object, what: str) -> str:
-    return array_text(str(value), what) if value else ""
-
-
-# field -> (its name in the API, how its value is read); others are sent as they are
-_FIELDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
-    "run": ("command", _run),
-    "command": ("command", _command),
-    "devices": ("devices", _devices),
-    "device_type": ("device_type", _device_type),
-    "ranks": ("ranks", lambda value, what: values.ranks(str(value), what)),
-    "elastic": ("elastic", lambda value, what: values.elastic(str(value), what) if value else ""),
-    "workdir": ("workdir", lambda value, _: str(value)),
-    "priority": ("priority", lambda value, what: values.priority(str(value), what)),
-    "time_limit": ("time_limit_s", _seconds),
-    "memory": ("memory_gib", _memory),
-    "cpus": ("cpus", _cpus),
-    "gpu_memory": ("gpu_memory_gib", _memory),
-    "grace": ("grace_s", _seconds),
-    "stop_signal": ("stop_signal", lambda value, what: values.stop_signal(str(value), what)),
-    "retries": ("retries", _retries),
-    "after": ("after", _jobs),
-    "after_any": ("after_any", _jobs),
-    "array": ("array", _array),
-    "estimate": ("estimate_s", _seconds),
-}
-_VARIABLES: dict[str, Callable[[Draft], dict[str, Given]]] = {
-    "env": lambda draft: draft.env,
-    "secrets": lambda draft: draft.secrets,
-}

@@ -1,31 +1,8 @@
 """A job as people describe it, from a YAML file, a script or flags, made into a request.
 
 Each source becomes a Draft: the fields it gives and no others. Drafts are laid over each other, the
-later one wins, and `complete` makes the request. The fields, all optional:
-
-    name: bert-sft
-    run: torchrun train.py --lr 1e-4      # a line for /bin/bash -c; or command: [torchrun, ...]
-    devices: 2..8                         # 4, a range 2..8, or the sizes 1,2,4
-    ranks: auto                           # auto, device, one
-    workdir: .                            # relative to this file
-    env: {WANDB_PROJECT: x, HF_HOME: null}     # null: taken from the submitter's environment
-    secrets: [HF_TOKEN]                   # likewise, and never shown
-    tenant: nlp
-    priority: normal                      # low, normal, high, urgent, or a whole number
-    guaranteed: true
-    resumable: true
-    time_limit: 12h                       # 90s, 45m, 12h, 2d, 1h30m, 1-12:00:00
-    memory: 16G                           # host memory of the whole job on a node
-    cpus: 4                               # cores of the whole job on a node
-    grace: 120s
-    stop_signal: SIGTERM
-    retries: 3
-    after: [12, 13]                       # must end well first; after_any: must end
-    array: 0-99%8
-    model: bert-large
-    estimate: 3h
-    held: false
-    wait_for_capacity: false              # true: queue it even if it fits no device here
+later one wins, and `complete` makes the request. docs/jobs.md lists the fields, and
+wire/job_fields.py says how they are read.
 """
 
 import re
@@ -37,14 +14,13 @@ from typing import Any
 from treadle.client.jobfile_yaml import BYTES_MAX, Items, Pairs, Text, Tree, kind_of, read_yaml
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
-from treadle.wire import notation as values
+from treadle.wire.job_fields import FIELDS, Field
 from treadle.wire.jobs import Code, JobRequest
 from treadle.wire.notation import CARRIED, shown
 
 SHELL = ("/bin/bash", "-c")
 WORDS_MAX = 4096
 ENTRIES_MAX = 1000
-RETRIES_MAX = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}", re.ASCII)
 
 
@@ -230,24 +206,17 @@ def _scalar(tree: Tree, where: str, expected: str) -> str:
     return tree.text
 
 
-def _field(target: str, expected: str, parse: Callable[[str, str], object]) -> _Reader:
-    """A reader for one scalar."""
+def _reader(field: Field) -> _Reader:
+    """Of one text, or of several where the field may have them."""
 
     def read(draft: Draft, tree: Tree, where: str) -> None:
-        draft.fields[target] = parse(_scalar(tree, where, expected), where)
+        if field.kind.listed and isinstance(tree, Items):
+            text = ",".join(_texts(tree, where, "a list"))
+        else:
+            text = _scalar(tree, where, field.kind.expected)
+        draft.fields[field.of_request] = field.value(text, where)
 
     return read
-
-
-def _flag(text: str, where: str) -> bool:
-    known = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    if text.strip().lower() not in known:
-        raise InvalidInputError(f"{where}: expected true or false, found {shown(text)}")
-    return known[text.strip().lower()]
-
-
-def _plain(text: str, where: str) -> str:  # noqa: ARG001
-    return text
 
 
 def _texts(tree: Tree, where: str, expected: str) -> list[str]:
@@ -270,13 +239,6 @@ def _command(draft: Draft, tree: Tree, where: str) -> None:
     if not words:
         raise InvalidInputError(f"{where}: the list is empty; expected a program and its arguments")
     draft.fields["command"] = tuple(words)
-
-
-def _devices(draft: Draft, tree: Tree, where: str) -> None:
-    listed = ",".join(_texts(tree, where, "a list")) if isinstance(tree, Items) else None
-    expected = "a number such as 4, a range such as 2..8, or sizes such as [1, 2, 4]"
-    text = _scalar(tree, where, expected) if listed is None else listed
-    draft.fields["devices"] = values.devices(text, where)
 
 
 def _env(draft: Draft, tree: Tree, where: str) -> None:
@@ -305,62 +267,11 @@ def _secrets(draft: Draft, tree: Tree, where: str) -> None:
         draft.secrets[variable_name(name, file)] = Given(None, file)
 
 
-def _jobs(target: str) -> _Reader:
-    def read(draft: Draft, tree: Tree, where: str) -> None:
-        listed = _texts(tree, where, "a list") if isinstance(tree, Items) else None
-        text = _scalar(tree, where, "ids such as [12, 13]") if listed is None else ",".join(listed)
-        draft.fields[target] = values.identities(text, where) if text else ()
-
-    return read
-
-
-def _device_type(draft: Draft, tree: Tree, where: str) -> None:
-    listed = _texts(tree, where, "a list") if isinstance(tree, Items) else None
-    text = _scalar(tree, where, "a type such as h200") if listed is None else ",".join(listed)
-    draft.fields["device_type"] = values.device_type(text, where) if text else ""
-
-
-def array_text(text: str, where: str) -> str:
-    """An array as it is sent, once it is known to be one."""
-    values.array(text, where)
-    return "".join(text.split())
-
-
-def _retries(text: str, where: str) -> int:
-    return values.count(text, where, most=RETRIES_MAX)
-
-
-_LENGTH = "a duration such as 12h"
 _READERS: dict[str, _Reader] = {
-    "name": _field("name", "a name", values.job_name),
     "run": _run,
     "command": _command,
-    "devices": _devices,
-    "device_type": _device_type,
-    "ranks": _field("ranks", "auto, device or one", values.ranks),
-    "workdir": _field("workdir", "a folder", _plain),
     "env": _env,
     "secrets": _secrets,
-    "tenant": _field("tenant", "a name", _plain),
-    "priority": _field("priority", "a whole number or a word", values.priority),
-    "guaranteed": _field("guaranteed", "true or false", _flag),
-    "resumable": _field("resumable", "true or false", _flag),
-    "time_limit": _field("time_limit_s", _LENGTH, values.duration),
-    "memory": _field("memory_gib", "an amount such as 16G", values.memory),
-    "cpus": _field("cpus", "a number of cores", values.cpus),
-    "gpu_memory": _field("gpu_memory_gib", "an amount such as 20G", values.memory),
-    "exclusive": _field("exclusive", "true or false", _flag),
-    "warm": _field("warm", "true or false", _flag),
-    "elastic": _field("elastic", "auto or no", values.elastic),
-    "grace": _field("grace_s", _LENGTH, values.duration),
-    "stop_signal": _field("stop_signal", "a signal such as SIGTERM", values.stop_signal),
-    "retries": _field("retries", "a whole number", _retries),
-    "after": _jobs("after"),
-    "after_any": _jobs("after_any"),
-    "array": _field("array", "numbers such as 0-99%8", array_text),
-    "model": _field("model", "a name", _plain),
-    "estimate": _field("estimate_s", _LENGTH, values.duration),
-    "held": _field("held", "true or false", _flag),
-    "wait_for_capacity": _field("wait_for_capacity", "true or false", _flag),
+    **{field.name: _reader(field) for field in FIELDS},
 }
 KNOWN_FIELDS = tuple(_READERS)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from treadle.client.jobfile import Draft, array_text
+from treadle.client.jobfile import Draft
 from treadle.core.errors import InvalidInputError
 from treadle.wire import notation as values
 from treadle.wire.notation import shown
@@ -169,7 +169,7 @@ def _cpus(draft: Draft, value: str, where: str) -> bool:
 
 
 def _array(draft: Draft, value: str, where: str) -> bool:
-    draft.fields["array"] = array_text(value, where)
+    draft.fields["array"] = values.array_text(value, where)
     return True
 
 

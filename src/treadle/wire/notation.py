@@ -139,6 +139,12 @@ def array(text: str, what: str = "array") -> Members:
     return Members(tuple(sorted(numbers)), at_once_max)
 
 
+def array_text(text: str, what: str) -> str:
+    """An array as it is sent, once it is known to be one."""
+    array(text, what)
+    return "".join(text.split())
+
+
 def _part(part: str, text: str, what: str) -> range:
     """One number or range of an array."""
     found = _MEMBERS.fullmatch(part)

@@ -10,7 +10,6 @@ from click.core import ParameterSource
 from treadle.client.jobfile import (
     Draft,
     Given,
-    array_text,
     read_env_file,
     read_text,
     variable_name,
@@ -19,123 +18,52 @@ from treadle.client.jobfile import (
 from treadle.client.jobfile_script import Line, read_dependency
 from treadle.core.errors import InvalidInputError
 from treadle.wire import notation as values
+from treadle.wire.job_fields import BY_NAME, FIELDS, Field
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 SECRET_BYTES_MAX = 65_536
 
-_OPTIONS = (
-    click.option("-n", "--name", "--job-name", help="Name of the job."),
-    click.option(
-        "-d",
-        "--devices",
-        "--gpus",
-        metavar="4|2..8|1,2,4",
-        help="Number of devices; of several, Treadle chooses.",
+_OTHERS = {  # options that are no field's own, behind the field that they follow
+    "workdir": (
+        click.option(
+            "-e",
+            "--env",
+            multiple=True,
+            metavar="A=1|A",
+            help="Environment variable; A alone: its value here.",
+        ),
+        click.option("--env-file", multiple=True, metavar="FILE", help="File with lines A=1 or A."),
+        click.option(
+            "--secret",
+            multiple=True,
+            metavar="NAME",
+            help="Environment variable whose value is never shown.",
+        ),
+        click.option(
+            "--secret-file",
+            multiple=True,
+            metavar="NAME=PATH",
+            help="Secret whose value is read from a file.",
+        ),
     ),
-    click.option(
-        "--device-type",
-        metavar="h200|a100,h200|gpu|cpu|any",
-        help="Types of device, by parts of their names; default: GPUs where there are some.",
+    "after_any": (
+        click.option("--dependency", metavar="afterok:JOB", help="The same as sbatch writes it."),
     ),
-    click.option(
-        "--ranks", metavar="auto|device|one", help="Processes to start: one, or one per device."
-    ),
-    click.option(
-        "-C", "--workdir", "--chdir", metavar="DIR", help="Working directory; default: this one."
-    ),
-    click.option(
-        "-e",
-        "--env",
-        multiple=True,
-        metavar="A=1|A",
-        help="Environment variable; A alone: its value here.",
-    ),
-    click.option("--env-file", multiple=True, metavar="FILE", help="File with lines A=1 or A."),
-    click.option(
-        "--secret",
-        multiple=True,
-        metavar="NAME",
-        help="Environment variable whose value is never shown.",
-    ),
-    click.option(
-        "--secret-file",
-        multiple=True,
-        metavar="NAME=PATH",
-        help="Secret whose value is read from a file.",
-    ),
-    click.option("--tenant", help="Team that the usage is charged to."),
-    click.option("-p", "--priority", metavar="N|low|normal|high|urgent", help="Default: normal."),
-    click.option(
-        "--guaranteed/--opportunistic",
-        default=None,
-        help="Whether the job may be preempted (opportunistic) or not.",
-    ),
-    click.option(
-        "--resumable/--not-resumable",
-        default=None,
-        help="Whether the job can continue from a checkpoint.",
-    ),
-    click.option(
-        "-t",
-        "--time-limit",
-        "--time",
-        metavar="12h",
-        help="Running time limit: 90s, 45m, 2d, 1-12:00:00.",
-    ),
-    click.option(
-        "--memory", metavar="16G", help="Host memory of the whole job on a node: 512M, 16G."
-    ),
-    click.option("--cpus", metavar="4", help="Cores of the whole job on a node."),
-    click.option(
-        "--gpu-memory",
-        metavar="20G",
-        help="Memory of each GPU that the job needs; a job shares a GPU only if this is known.",
-    ),
-    click.option(
-        "--exclusive/--not-exclusive",
-        default=None,
-        help="Whether the job has its devices for itself.",
-    ),
-    click.option(
-        "--warm/--no-warm",
-        default=None,
-        help="Whether it may start from an interpreter that has its modules imported.",
-    ),
-    click.option(
-        "--elastic",
-        metavar="auto|no",
-        help="auto: run a PyTorch script for one device on many, resized while it runs.",
-    ),
-    click.option("--grace", metavar="30s", help="Time between the stop signal and SIGKILL."),
-    click.option("--stop-signal", metavar="SIGTERM", help="Signal that asks the job to stop."),
-    click.option(
-        "--retries",
-        metavar="N",
-        help="Retry unknown failures too, N times; default: 3 times, transient ones only.",
-    ),
-    click.option(
-        "--after", multiple=True, metavar="JOB", help="Start only after JOB has succeeded."
-    ),
-    click.option(
-        "--after-any", multiple=True, metavar="JOB", help="Start only after JOB has ended."
-    ),
-    click.option("--dependency", metavar="afterok:JOB", help="The same as sbatch writes it."),
-    click.option("-a", "--array", metavar="0-99%8", help="One job per index, at most 8 at a time."),
-    click.option("--model", help="Model name; jobs of one model share their history."),
-    click.option("--estimate", metavar="3h", help="Estimated run time."),
-    click.option(
-        "--hold/--no-hold", "held", default=None, help="Do not start before treadle release."
-    ),
-    click.option(
-        "--wait-for-capacity/--no-wait-for-capacity",
-        default=None,
-        help="Queue the job even if it is too large for the cluster.",
-    ),
-)
+}
+_NAMES = {*BY_NAME, "dependency", "env", "env_file", "secret", "secret_file"}
 
 
 def job_options(command: Command) -> Command:
-    for option in reversed(_OPTIONS):
+    for field in reversed(FIELDS):
+        for other in reversed(_OTHERS.get(field.name, ())):
+            command = other(command)
+        option = click.option(
+            field.name,
+            *field.options.split(),
+            multiple=field.kind.repeated,
+            metavar=field.metavar or None,
+            help=field.help,
+        )
         command = option(command)
     return command
 
@@ -150,10 +78,9 @@ def draft_of(context: click.Context, where: str = "") -> Draft:
     draft = Draft()
     prefix = f"{where}: " if where else ""
     for name, value in given.items():
-        option = f"{prefix}--{name.replace('_', '-')}"
-        if name in _FIELDS:
-            target, parse = _FIELDS[name]
-            draft.fields[target] = parse(value, option)
+        if name in BY_NAME:
+            field = BY_NAME[name]
+            draft.fields[field.of_request] = _read(field, value, f"{prefix}{field.option}")
     if "dependency" in given:
         where = f"{prefix}--dependency"
         if not read_dependency(draft, given["dependency"], where):
@@ -240,12 +167,11 @@ def present_folder() -> str:
         raise InvalidInputError("the current folder no longer exists; change to another") from None
 
 
-def _kept(value: Any, where: str) -> Any:  # noqa: ARG001
-    return value
-
-
-def _jobs(words: tuple[str, ...], where: str) -> tuple[str, ...]:
-    return tuple(job for word in words for job in values.identities(word, where))
+def _read(field: Field, value: Any, where: str) -> Any:
+    if isinstance(value, bool):
+        return value
+    text = ",".join(value) if field.kind.repeated else value
+    return _HERE.get(field.name, field.kind.read)(text, where)
 
 
 def _name(text: str, where: str) -> str:
@@ -277,37 +203,10 @@ def _workdir(text: str, where: str) -> str:
     return within(present_folder(), text, where)
 
 
-def _retries(text: str, where: str) -> int:
-    return values.count(text, where, most=100)
-
-
-# option -> (field of JobRequest, how its text is read)
-_FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
-    "name": ("name", _name),
-    "devices": ("devices", _devices),
-    "device_type": ("device_type", values.device_type),
-    "ranks": ("ranks", values.ranks),
-    "workdir": ("workdir", _workdir),
-    "tenant": ("tenant", _kept),
-    "priority": ("priority", _priority),
-    "guaranteed": ("guaranteed", _kept),
-    "resumable": ("resumable", _kept),
-    "time_limit": ("time_limit_s", values.duration),
-    "memory": ("memory_gib", values.memory),
-    "cpus": ("cpus", values.cpus),
-    "gpu_memory": ("gpu_memory_gib", values.memory),
-    "exclusive": ("exclusive", _kept),
-    "warm": ("warm", _kept),
-    "elastic": ("elastic", values.elastic),
-    "grace": ("grace_s", values.duration),
-    "stop_signal": ("stop_signal", values.stop_signal),
-    "retries": ("retries", _retries),
-    "after": ("after", _jobs),
-    "after_any": ("after_any", _jobs),
-    "array": ("array", array_text),
-    "model": ("model", _kept),
-    "estimate": ("estimate_s", values.duration),
-    "held": ("held", _kept),
-    "wait_for_capacity": ("wait_for_capacity", _kept),
+# What the command line reads in its own way.
+_HERE: dict[str, Callable[[str, str], Any]] = {
+    "name": _name,
+    "devices": _devices,
+    "priority": _priority,
+    "workdir": _workdir,
 }
-_NAMES = {*_FIELDS, "dependency", "env", "env_file", "secret", "secret_file"}

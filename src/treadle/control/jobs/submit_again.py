@@ -5,17 +5,18 @@ changed in silence: every number is written only if its own notation reads it ba
 """
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from treadle.control.jobs.records import JobRecord
 from treadle.control.jobs.submission import name_by_default
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import sizes
 from treadle.wire import notation
+from treadle.wire.job_fields import FIELDS, Field, Kind
 from treadle.wire.jobs import JobRequest, SubmitAgain
 
 _DEFAULT = JobRequest(command=("true",))
-_UNITS_S = (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1))
 _BREAK = " \\\n  "
 _COMMIT_SHOWN = 12
 
@@ -50,74 +51,40 @@ def _escaped(mark: str) -> str:
 
 
 def _options(record: JobRecord, notes: list[str]) -> Iterator[str]:
-    yield from _texts(record, notes)
-    yield from _amounts(record, notes)
-    yield from _switches(record)
+    for field, value in _asked(record, notes):
+        on, _, off = next(word for word in field.options.split() if "--" in word).partition("/")
+        if off:
+            yield on if value else off
+        elif _reads_as(field.kind, value):
+            yield _option(field.option, field.kind.write(value))
+        else:
+            notes.append(f"{field.option} cannot say what it has: {value!r}")
     for name in sorted(record.secrets):
         yield _option("--secret", name)
     for name in sorted(record.env):
         yield _option("--env", f"{name}={record.env[name]}")
 
 
-def _texts(record: JobRecord, notes: list[str]) -> Iterator[str]:
+def _asked(record: JobRecord, notes: list[str]) -> Iterator[tuple[Field, Any]]:
+    """The fields that are not as they are by default."""
     name = "" if record.name == name_by_default(record.command) else record.name
     if notation.is_identity(name):
         notes.append(f"its name, {name}, would be taken for a job's id here")
         name = ""
-    # An elastic job has a process for each device, and can resume, without saying so.
-    ranks = _DEFAULT.ranks if record.elastic else record.ranks
-    for option, value, default in (
-        ("--name", name, ""),
-        ("--devices", sizes(record.sizes), _DEFAULT.devices),
-        ("--elastic", record.elastic, ""),
-        ("--ranks", ranks, _DEFAULT.ranks),
-        ("--workdir", record.workdir, ""),
-        ("--tenant", record.tenant, ""),
-        ("--priority", str(record.priority), str(_DEFAULT.priority)),
-        ("--device-type", record.device_type, ""),
-        ("--model", record.model, ""),
-        ("--stop-signal", record.stop_signal, _DEFAULT.stop_signal),
-        ("--retries", str(record.retries) if record.retry_unknown else "", ""),
-        ("--after", ",".join(record.after), ""),
-        ("--after-any", ",".join(record.after_any), ""),
-        ("--array", "" if record.member is None else str(record.member), ""),
-    ):
-        if value != default:
-            yield _option(option, value)
-
-
-def _amounts(record: JobRecord, notes: list[str]) -> Iterator[str]:
-    grace_s = None if record.grace_s == _DEFAULT.grace_s else record.grace_s
-    for option, value, written, read in (
-        ("--time-limit", record.time_limit_s, _duration, notation.duration),
-        ("--estimate", record.estimate_s, _duration, notation.duration),
-        ("--grace", grace_s, _duration, notation.duration),
-        ("--memory", record.memory_gib, _memory, notation.memory),
-        ("--gpu-memory", record.gpu_memory_gib, _memory, notation.memory),
-        ("--cpus", record.cpus, _number, notation.cpus),
-    ):
-        if value is None:
-            continue
-        text = written(value)
-        if _reads_as(read, text, value):
-            yield _option(option, text)
-        else:
-            notes.append(f"{option} cannot say what it has: {value!r}")
-
-
-def _switches(record: JobRecord) -> Iterator[str]:
-    if not record.guaranteed:
-        yield "--opportunistic"
-    if record.resumable and not record.elastic:
-        yield "--resumable"
-    if record.exclusive:
-        yield "--exclusive"
-    if not record.warm:
-        yield "--no-warm"
-    if record.submitted_held:
-        yield "--hold"
-    if record.wait_for_capacity:
-        yield "--wait-for-capacity"
+    asked = {
+        "name": name,
+        "devices": sizes(record.sizes),
+        "retries": record.retries if record.retry_unknown else None,
+        "array": "" if record.member is None else str(record.member),
+        "held": record.submitted_held,
+    }
+    if record.elastic:  # It has a process for each device, and can resume, without saying so.
+        asked |= {"ranks": _DEFAULT.ranks, "resumable": _DEFAULT.resumable}
+    for field in FIELDS:
+        target = field.of_request
+        value = asked[target] if target in asked else getattr(record, target)
+        if value != getattr(_DEFAULT, target):
+            yield field, value
 
 
 def _notes(record: JobRecord) -> Iterator[str]:
@@ -147,27 +114,8 @@ def _option(name: str, value: str) -> str:
     return f"{name}{'=' if value.startswith('-') else ' '}{quoted(value)}"
 
 
-def _duration(seconds: float) -> str:
-    if seconds != int(seconds):
-        return f"{_number(seconds)}s"
-    left, text = int(seconds), ""
-    for unit, unit_s in _UNITS_S:
-        count, left = divmod(left, unit_s)
-        text += f"{count}{unit}" if count else ""
-    return text or "0s"
-
-
-def _memory(gib: float) -> str:
-    mib = gib * 1024
-    return f"{_number(mib)}M" if gib != int(gib) and mib == int(mib) else f"{_number(gib)}G"
-
-
-def _number(value: float) -> str:
-    return f"{value:.9f}".rstrip("0").rstrip(".")
-
-
-def _reads_as(read: Callable[[str, str], float], text: str, value: float) -> bool:
+def _reads_as(kind: Kind, value: object) -> bool:
     try:
-        return read(text, "") == value
+        return bool(kind.read(kind.write(value), "") == value)
     except InvalidInputError:
         return False
