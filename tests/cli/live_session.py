@@ -7,6 +7,7 @@ import pytest
 
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
+from treadle.client import Client
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.history import JobHistory
 from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
@@ -99,7 +100,7 @@ STATUS = Status(
 
 
 @dataclass
-class ValueClient:
+class ValueClient(Client):
     """Answers with what it was given, and keeps what it was asked."""
 
     views: list[JobView] = field(default_factory=list)

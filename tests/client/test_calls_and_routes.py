@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
+from tests.cli.live_session import ValueClient
 
-from treadle.client import calls
+from treadle.client import Client, calls
 from treadle.client.answer_types import Named
 from treadle.client.calls import Call
 from treadle.core.job_report import Report
@@ -96,6 +97,14 @@ def test_every_route_has_a_call_but_those_of_the_page():
     called = {f"{call.method} {route_of(call).path.removeprefix(PREFIX)}" for _, call in CALLS}
     there = {f"{min(each.methods or ())} {each.path.removeprefix(PREFIX)}" for each in ROUTES}
     assert there - called == FOR_THE_PAGE
+
+
+def test_the_commands_tests_ask_a_client_as_they_ask_the_real_one():
+    there = vars(ValueClient).keys() & {name for name in dir(Client) if not name.startswith("_")}
+    for name in there - {"job_page"}:  # which takes whatever selects jobs
+        real = list(inspect.signature(inspect.unwrap(getattr(Client, name))).parameters)
+        made = list(inspect.signature(getattr(ValueClient, name)).parameters)
+        assert made == (real if "self" in real else ["self", *real]), name
 
 
 def test_a_client_loads_no_types_that_it_does_not_need():

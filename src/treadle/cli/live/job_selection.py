@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
 
-from treadle.cli.live.session import ClientPort, Session
+from treadle.cli.live.session import Session
 from treadle.cli.show.wording import plain
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
@@ -15,13 +16,16 @@ from treadle.wire.jobs import JobView
 from treadle.wire.notation import is_identity
 from treadle.wire.problems import ConflictError, NotFoundError
 
+if TYPE_CHECKING:
+    from treadle.client import Client
+
 PAGE = 500
 JOBS_MAX = 20_000
 FEW = 5  # so many words are looked up one by one
 LISTED = 10_000  # jobs of one page, to look up many words
 
 
-def all_jobs(client: ClientPort, *, limit: int = JOBS_MAX, **which: object) -> Iterator[JobView]:
+def all_jobs(client: "Client", *, limit: int = JOBS_MAX, **which: object) -> Iterator[JobView]:
     """The jobs of all pages, up to a limit."""
     cursor = ""
     left = limit

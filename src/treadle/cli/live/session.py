@@ -9,10 +9,10 @@ import os
 import pwd
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,93 +20,7 @@ from treadle.cli.show.clock import now_at, pause, stopwatch_s
 from treadle.client.address import find_address
 
 if TYPE_CHECKING:  # The client's library takes 60 ms to import; `treadle --help` must not pay that.
-    from treadle.core.machine import NodeView
-    from treadle.wire.history import JobHistory
-    from treadle.wire.job_orders import JobOutcome, JobsOrder, JobsOrdered, Verb
-    from treadle.wire.jobs import (
-        DryRun,
-        JobChange,
-        JobDetail,
-        JobPage,
-        JobRequest,
-        JobView,
-        LogPiece,
-        Submitted,
-        Why,
-    )
-    from treadle.wire.machine import (
-        EventPage,
-        EventView,
-        PolicyView,
-        Status,
-        TokenMade,
-        TokenRequest,
-        TokenView,
-        UsageRow,
-    )
-    from treadle.wire.retention import Pruned, PruneRequest
-    from treadle.wire.sessions import LinkMade
-    from treadle.wire.what_if import WhatIf, WhatIfRequest
-
-
-class ClientPort(Protocol):
-    """The methods of `treadle.Client` that commands use."""
-
-    def submit(self, request: "JobRequest", *, key: str | None = None) -> "Submitted": ...
-    def dry_run(self, request: "JobRequest") -> "DryRun": ...
-    def job_page(
-        self,
-        *,
-        states: Iterable[str] = (),
-        user: str = "",
-        tenant: str = "",
-        array: str = "",
-        name: str = "",
-        ended: bool = False,
-        cursor: str = "",
-        limit: int = 1000,
-    ) -> "JobPage": ...
-    def job(self, identity: str) -> "JobDetail": ...
-    def why(self, identity: str, *, verbose: bool = False) -> "Why": ...
-    def job_history(self, identity: str) -> "JobHistory": ...
-    def cancel(self, identity: str) -> "tuple[JobView, ...]": ...
-    def hold(self, identity: str) -> "tuple[JobView, ...]": ...
-    def release(self, identity: str) -> "tuple[JobView, ...]": ...
-    def change(self, identity: str, change: "JobChange") -> "JobView": ...
-    def order_jobs(self, order: "JobsOrder") -> "JobsOrdered": ...
-    def order(
-        self, verb: "Verb | str", identities: Iterable[str], *, change: "JobChange | None" = None
-    ) -> "tuple[JobOutcome, ...]": ...
-    def prune(self, request: "PruneRequest") -> "Pruned": ...
-    def log(
-        self, identity: str, *, attempt: int = 0, rank: int = 0, offset: int = 0, limit: int = 65536
-    ) -> "LogPiece": ...
-    def nodes(self) -> "tuple[NodeView, ...]": ...
-    def order_node(self, node: str, order: str) -> "NodeView": ...
-    def order_device(self, device: str, order: str) -> "NodeView": ...
-    def unquarantine(self, device: str) -> "NodeView": ...
-    def policy(self) -> "PolicyView": ...
-    def set_policy(self, policy: str, placement: str | None = None) -> "PolicyView": ...
-    def status(self) -> "Status": ...
-    def shut_down(self, mode: str = "leave") -> "Status": ...
-    def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> "EventPage": ...
-    def events_last(self, *, job: str = "", limit: int = 100) -> "EventPage": ...
-    def follow_events(
-        self, *, after: int | None = None, job: str = ""
-    ) -> "Iterator[EventView]": ...
-    def usage(
-        self, *, since_at: float | None = None, until_at: float | None = None
-    ) -> "tuple[UsageRow, ...]": ...
-    def snapshot(self) -> Mapping[str, object]: ...
-    def what_if(self, request: "WhatIfRequest") -> "WhatIf": ...
-    def journal(self) -> Iterator[bytes]: ...
-    def debug(self) -> Mapping[str, str]: ...
-    def make_token(self, request: "TokenRequest") -> "TokenMade": ...
-    def session_link(self) -> "LinkMade": ...
-    def tokens(self, *, user: str = "") -> "tuple[TokenView, ...]": ...
-    def revoke_token(self, identity: str) -> None: ...
-    def revoke_tokens(self, *, user: str = "") -> "tuple[TokenView, ...]": ...
-    def close(self) -> None: ...
+    from treadle.client import Client
 
 
 def my_name() -> str:
@@ -117,16 +31,16 @@ def my_name() -> str:
         return f"uid{os.getuid()}"
 
 
-def connect() -> ClientPort:
+def connect() -> "Client":
     """The client for TREADLE_URL, or for this machine's socket."""
-    from treadle.client.client import Client  # noqa: PLC0415
+    from treadle.client import Client  # noqa: PLC0415
 
     return Client()
 
 
 @dataclass
 class Session:
-    connect: Callable[[], ClientPort] = connect
+    connect: "Callable[[], Client]" = connect
     now: Callable[[], float] = now_at
     stopwatch: Callable[[], float] = stopwatch_s
     pause: Callable[[float], None] = pause
@@ -134,7 +48,7 @@ class Session:
     user: Callable[[], str] = my_name
 
     @cached_property
-    def client(self) -> ClientPort:
+    def client(self) -> "Client":
         return self.connect()
 
     def close(self) -> None:
