@@ -13,7 +13,7 @@ from tests.cli.live_session import ValueClient
 
 from treadle.client import Client, calls
 from treadle.client.answer_types import Named
-from treadle.client.calls import Call
+from treadle.client.calls import Call, Which
 from treadle.core.job_report import Report
 from treadle.server.app import ROUTERS
 from treadle.server.routes import PREFIX
@@ -23,14 +23,14 @@ from treadle.wire.machine import TokenRequest
 from treadle.wire.retention import PruneRequest
 from treadle.wire.what_if import WhatIfRequest
 
-GIVEN: dict[str, object] = {  # a value for each type of argument, none of them a default
+GIVEN: dict[str, Any] = {  # a value for each type of argument, none of them a default
     "str": "x",
     "str | None": "x",
     "int": 7,
     "int | None": 7,
     "float | None": 7.0,
     "bool": True,
-    "Iterable[str]": ("PENDING",),
+    "Unpack[Which]": dict.fromkeys(Which.__annotations__, "x"),
     "JobRequest": JobRequest(command=("true",)),
     "JobChange": JobChange(priority=7),
     "JobsOrder": JobsOrder(verb=Verb.HOLD, ids=("7",)),
@@ -60,8 +60,8 @@ def described() -> Iterator[tuple[str, Call[Any]]]:
         signature = inspect.signature(function)
         told = str(signature.return_annotation)
         if not name.startswith("_") and told.startswith("Call["):
-            given = signature.parameters.values()
-            call = function(**{each.name: GIVEN[each.annotation] for each in given})
+            given = {each.name: GIVEN[each.annotation] for each in signature.parameters.values()}
+            call = function(**given.pop("which", {}), **given)
             yield told.removeprefix("Call[").removesuffix("]"), call
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
 from contextlib import aclosing, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from treadle.client import calls
-from treadle.client.calls import Call
+from treadle.client.calls import Call, Which
 from treadle.client.errors import LostError, NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
@@ -71,31 +71,12 @@ class AsyncClient(Methods):
                     raise
             await sleep_async(delay_s)
 
-    async def jobs(
-        self,
-        *,
-        states: Iterable[str] = (),
-        user: str = "",
-        tenant: str = "",
-        array: str = "",
-        name: str = "",
-        ended: bool = False,
-        page: int = 1000,
-    ) -> AsyncIterator[JobView]:
+    async def jobs(self, *, page: int = 1000, **which: Unpack[Which]) -> AsyncIterator[JobView]:
         """All jobs that match, page by page."""
         cursor = ""
-        states = tuple(states)
+        which["states"] = tuple(which.get("states", ()))
         while True:
-            found = await self.job_page(
-                states=states,
-                user=user,
-                tenant=tenant,
-                array=array,
-                name=name,
-                ended=ended,
-                cursor=cursor,
-                limit=page,
-            )
+            found = await self.job_page(cursor=cursor, limit=page, **which)
             for job in found.jobs:
                 yield job
             cursor = found.cursor

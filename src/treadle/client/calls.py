@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar, Unpack
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -61,6 +61,17 @@ Answer = TypeVar("Answer")
 Parameter = str | int | float | bool | Iterable[str] | None
 
 
+class Which(TypedDict, total=False):
+    """Which jobs are listed; what is left out matches all that have not ended."""
+
+    states: Iterable[str]
+    user: str
+    tenant: str
+    array: str
+    name: str
+    ended: bool  # also those that have ended
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[Answer]):
     method: str
@@ -88,30 +99,10 @@ def dry_run(request: JobRequest) -> Call[DryRun]:
     return _post("/jobs/dry-run", one(JOBS, "DryRun"), body=body, repeatable=True)
 
 
-def job_page(
-    *,
-    states: Iterable[str] = (),
-    user: str = "",
-    tenant: str = "",
-    array: str = "",
-    name: str = "",
-    ended: bool = False,
-    cursor: str = "",
-    limit: int = 1000,
-) -> Call[JobPage]:
+def job_page(*, cursor: str = "", limit: int = 1000, **which: Unpack[Which]) -> Call[JobPage]:
     """One page of the list of jobs."""
-    return _get(
-        "/jobs",
-        one(JOBS, "JobPage"),
-        state=[str(state) for state in states],
-        user=user,
-        tenant=tenant,
-        array=array,
-        name=name,
-        ended=ended,
-        cursor=cursor,
-        limit=limit,
-    )
+    states = [str(state) for state in which.pop("states", ())]
+    return _get("/jobs", one(JOBS, "JobPage"), state=states, cursor=cursor, limit=limit, **which)
 
 
 def job(identity: str) -> Call[JobDetail]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from treadle.client import calls
-from treadle.client.calls import Call
+from treadle.client.calls import Call, Which
 from treadle.client.errors import LostError, NoAnswerError, UnreachableError
 from treadle.client.exchange import (
     ANSWER_BYTES_MAX,
@@ -75,31 +75,12 @@ class Client(Methods):
                     raise
             sleep(delay_s)
 
-    def jobs(
-        self,
-        *,
-        states: Iterable[str] = (),
-        user: str = "",
-        tenant: str = "",
-        array: str = "",
-        name: str = "",
-        ended: bool = False,
-        page: int = 1000,
-    ) -> Iterator[JobView]:
+    def jobs(self, *, page: int = 1000, **which: Unpack[Which]) -> Iterator[JobView]:
         """All jobs that match, page by page."""
         cursor = ""
-        states = tuple(states)
+        which["states"] = tuple(which.get("states", ()))
         while True:
-            found = self.job_page(
-                states=states,
-                user=user,
-                tenant=tenant,
-                array=array,
-                name=name,
-                ended=ended,
-                cursor=cursor,
-                limit=page,
-            )
+            found = self.job_page(cursor=cursor, limit=page, **which)
             yield from found.jobs
             cursor = found.cursor
             if not cursor:

@@ -24,34 +24,31 @@ SILENCE_S_MAX = 45.0
 
 
 def open_client(address: Address, token: str | None, *, timeout_s: float) -> httpx2.Client:
-    check_way(address, token)
-    transport = httpx2.HTTPTransport(
-        uds=address.socket or None, trust_env=False, verify=_verify(address)
-    )
-    # Proxies of the environment must not see tokens for this machine: hence `trust_env`.
-    return httpx2.Client(
-        base_url=address.base_url,
-        transport=transport,
-        headers=_headers(token),
-        timeout=timeout_s,
-        trust_env=False,
-    )
+    transport = httpx2.HTTPTransport(**_way(address, token))
+    return httpx2.Client(transport=transport, **_options(address, token, timeout_s))
 
 
 def open_async_client(
     address: Address, token: str | None, *, timeout_s: float
 ) -> httpx2.AsyncClient:
+    transport = httpx2.AsyncHTTPTransport(**_way(address, token))
+    return httpx2.AsyncClient(transport=transport, **_options(address, token, timeout_s))
+
+
+def _way(address: Address, token: str | None) -> dict[str, Any]:
     check_way(address, token)
-    transport = httpx2.AsyncHTTPTransport(
-        uds=address.socket or None, trust_env=False, verify=_verify(address)
-    )
-    return httpx2.AsyncClient(
-        base_url=address.base_url,
-        transport=transport,
-        headers=_headers(token),
-        timeout=timeout_s,
-        trust_env=False,
-    )
+    # Proxies of the environment must not see tokens for this machine: hence `trust_env`.
+    return {"uds": address.socket or None, "trust_env": False, "verify": _verify(address)}
+
+
+def _options(address: Address, token: str | None, timeout_s: float) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return {
+        "base_url": address.base_url,
+        "headers": headers,
+        "timeout": timeout_s,
+        "trust_env": False,
+    }
 
 
 def check_way(address: Address, token: str | None) -> None:
@@ -119,10 +116,6 @@ def _untrusted(address: Address, error: BaseException) -> UntrustedError | None:
             )
         cause = cause.__cause__ or cause.__context__
     return None
-
-
-def _headers(token: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 def _sentence(address: Address, call: Call[Any], error: BaseException) -> str:

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Unpack
 
 import click
 from click.shell_completion import CompletionItem
@@ -18,6 +19,7 @@ from treadle.wire.problems import ConflictError, NotFoundError
 
 if TYPE_CHECKING:
     from treadle.client import Client
+    from treadle.client.calls import Which
 
 PAGE = 500
 JOBS_MAX = 20_000
@@ -25,17 +27,11 @@ FEW = 5  # so many words are looked up one by one
 LISTED = 10_000  # jobs of one page, to look up many words
 
 
-def all_jobs(client: "Client", *, limit: int = JOBS_MAX, **which: object) -> Iterator[JobView]:
+def all_jobs(
+    client: "Client", *, limit: int = JOBS_MAX, **which: "Unpack[Which]"
+) -> Iterator[JobView]:
     """The jobs of all pages, up to a limit."""
-    cursor = ""
-    left = limit
-    while left > 0:
-        page = client.job_page(cursor=cursor, limit=min(PAGE, left), **which)  # type: ignore[arg-type]
-        yield from page.jobs
-        left -= len(page.jobs)
-        cursor = page.cursor
-        if not cursor or not page.jobs:
-            return
+    return islice(client.jobs(page=min(PAGE, limit), **which), limit)
 
 
 def own_jobs(here: Session, name: str, *, ended: bool, limit: int = JOBS_MAX) -> list[JobView]:

@@ -1,6 +1,6 @@
 """`treadle ps`: list jobs with state and reason."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -10,6 +10,9 @@ from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, jobs_before
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.core.wording import several
 from treadle.wire.jobs import JobPage, JobView, State
+
+if TYPE_CHECKING:
+    from treadle.client.calls import Which
 
 ROWS = 50
 PAGE_MAX = 10_000  # rows in one answer of the server
@@ -66,7 +69,7 @@ def ps(
     mine = "" if all_users or everything or array else here.me
     wanted = _states(states)
     look = Look(chosen_columns(columns), *chosen_order(sort))
-    which = {
+    which: Which = {
         "states": wanted,
         "user": user or mine,
         "tenant": tenant,
@@ -96,7 +99,7 @@ class _Found(NamedTuple):
     uncounted: int  # jobs that were not requested
 
 
-def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, limit: int) -> str:
+def _text(here: Session, which: "Which", look: Look, *, expand: bool, limit: int) -> str:
     # The rows to show are known only once all jobs are in the wanted order.
     found = _find(here, which, expand=expand, limit=JOBS_MAX if look.sort else limit)
     if not found.views:
@@ -119,7 +122,7 @@ def _text(here: Session, which: dict[str, object], look: Look, *, expand: bool, 
     return text
 
 
-def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) -> _Found:
+def _find(here: Session, which: "Which", *, expand: bool, limit: int) -> _Found:
     """Jobs for at most `limit` rows, where an array is one row."""
     views: list[JobView] = []
     rows: set[str] = set()
@@ -131,7 +134,7 @@ def _find(here: Session, which: dict[str, object], *, expand: bool, limit: int) 
     size = min(whole, limit + 1)
     left = whole - size
     while True:
-        page = here.client.job_page(cursor=cursor, limit=size, **which)  # type: ignore[arg-type]
+        page = here.client.job_page(cursor=cursor, limit=size, **which)
         for view in page.jobs:
             row = _row(view, expand=expand)
             if len(rows) >= limit and row not in rows:
@@ -160,13 +163,16 @@ def _row(view: JobView, *, expand: bool) -> str:
     return view.id if expand or not view.array else f"array {view.array}"
 
 
-def _plain(which: dict[str, object]) -> bool:
+def _plain(which: "Which") -> bool:
     """Whether this is the plain listing of one user's jobs, without filters."""
-    narrowed = any(which[key] for key in ("states", "array", "name", "tenant", "ended"))
-    return bool(which["user"]) and not narrowed
+    return bool(which["user"]) and not _narrowed(which)
 
 
-def _others(here: Session, which: dict[str, object], mine: int) -> int:
+def _narrowed(which: "Which") -> bool:
+    return any(value for key, value in which.items() if key != "user")
+
+
+def _others(here: Session, which: "Which", mine: int) -> int:
     """The number of active jobs of other users.
 
     Jobs come and go between two answers. So if there seem to be some, one's own are counted again.
@@ -174,12 +180,12 @@ def _others(here: Session, which: dict[str, object], mine: int) -> int:
     every = here.client.job_page(limit=1).total or 0
     if every <= mine:
         return 0
-    again = here.client.job_page(limit=1, user=str(which["user"])).total or 0
+    again = here.client.job_page(limit=1, user=which["user"]).total or 0
     return max(0, every - max(mine, again))
 
 
-def _nothing(here: Session, which: dict[str, object]) -> str:
-    if any(which[key] for key in ("states", "array", "name", "tenant", "ended")):
+def _nothing(here: Session, which: "Which") -> str:
+    if _narrowed(which):
         return "no such jobs"
     if _plain(which) and (others := _others(here, which, 0)):
         return f"no jobs of {which['user']}; {others:,} of others (treadle ps -A)"

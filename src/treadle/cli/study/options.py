@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from math import inf
 from typing import Any
 
@@ -42,6 +43,34 @@ def policy_choice(default: str) -> Callable[[Command], Command]:
 policy_option = policy_choice("fifo")
 
 
+def _chosen(
+    option: str, default: str, help_: str, *, among: Iterable[str] = (), metavar: str = ""
+) -> Callable[[Command], Command]:
+    """An option for a text: one of several, or of a form that its metavar shows."""
+    return click.option(
+        *option.split(),
+        default=default,
+        show_default=True,
+        metavar=metavar or "|".join(among),
+        shell_complete=_beginning(lambda: among),
+        help=help_,
+    )
+
+
+def _number(
+    option: str, metavar: str, help_: str, *, default: float | None = 0.0, **limits: Any
+) -> Callable[[Command], Command]:
+    """An option for a number; a default of none or 0 means that there is no such thing."""
+    return click.option(
+        option,
+        type=Number(min=0, **limits),
+        default=default,
+        show_default=bool(default),
+        metavar=metavar,
+        help=help_,
+    )
+
+
 _RUN_OPTIONS = (
     click.option(
         "--live",
@@ -49,152 +78,109 @@ _RUN_OPTIONS = (
         help="Decide as the daemon does: with priorities, host memory and cores, device types, "
         "reservations and sharing around the policy.",
     ),
-    click.option(
-        "--placement",
-        shell_complete=_beginning(lambda: PLACEMENTS),
-        default="consolidate",
-        show_default=True,
-        metavar="|".join(PLACEMENTS),
-        help="How devices are chosen for a job.",
-    ),
-    click.option(
+    _chosen("--placement", "consolidate", "How devices are chosen for a job.", among=PLACEMENTS),
+    _chosen(
         "--time",
-        "time_text",
-        default="event",
-        show_default=True,
+        "event",
+        "Decide at every event, or only at the end of rounds of S seconds.",
         metavar="event|rounds:S",
-        help="Decide at every event, or only at the end of rounds of S seconds.",
     ),
-    click.option(
+    _chosen(
         "--restart-cost",
-        default="none",
-        show_default=True,
+        "none",
+        "Seconds without progress when a job's allocation changes.",
         metavar="none|SECONDS|profile|measured|FILE.csv",
-        help="Seconds without progress when a job's allocation changes.",
     ),
-    click.option(
+    _chosen(
         "--restart-charge",
-        default="changes",
-        show_default=True,
-        metavar="changes|starts|warm|decisions|groups",
-        help="When the restart cost is paid: at changes; also at first starts; the same, but "
+        "changes",
+        "When the restart cost is paid: at changes; also at first starts; the same, but "
         "growing jobs keep training; or (replications only) by every running job at every "
         "decision, of its own or of its whole group.",
+        metavar="changes|starts|warm|decisions|groups",
     ),
-    click.option(
+    _chosen(
         "--effects",
-        default="none",
-        show_default=True,
+        "none",
+        "Slowdown by crossing nodes or racks; with --sharing factor, also by sharing.",
         metavar="none|philly|nodes=F,racks=F,sharing=F",
-        help="Slowdown by crossing nodes or racks; with --sharing factor, also by sharing.",
     ),
-    click.option(
+    _chosen(
         "--speeds",
-        shell_complete=_beginning(lambda: SPEEDS),
-        default="scaling",
-        show_default=True,
-        metavar="|".join(SPEEDS),
-        help="Speed model: each job's scaling curve, or execution plans for the models that "
+        "scaling",
+        "Speed model: each job's scaling curve, or execution plans for the models that "
         "`treadle plan` knows.",
+        among=SPEEDS,
     ),
-    click.option(
+    _chosen(
         "--sharing",
-        shell_complete=_beginning(lambda: SHARING),
-        default="tokens",
-        show_default=True,
-        metavar="|".join(SHARING),
-        help="How jobs on the same devices slow each other down: fair turns at each resource, "
+        "tokens",
+        "How jobs on the same devices slow each other down: fair turns at each resource, "
         "the lock step of Muri's simulator, or the factor of --effects.",
+        among=SHARING,
     ),
-    click.option(
+    _number(
         "--sharing-error",
-        type=Number(min=0, max=1, max_open=True),
-        default=0.0,
-        metavar="SHARE",
-        help="Jobs on the same devices run slower than policies believe, by this share of their "
-        "speed.",
+        "SHARE",
+        "Jobs on the same devices run slower than policies believe, by this share of their speed.",
+        max=1,
+        max_open=True,
     ),
-    click.option(
+    _number(
         "--elastic",
-        type=Number(min=0, max=1),
-        metavar="SERIAL",
-        help="Make jobs elastic, from 1 device to twice their request; SERIAL is the share of "
+        "SERIAL",
+        "Make jobs elastic, from 1 device to twice their request; SERIAL is the share of "
         "the work that does not speed up, such as 0.05.",
+        default=None,
+        max=1,
     ),
-    click.option(
+    _chosen(
         "--belief",
-        shell_complete=_beginning(lambda: BELIEFS),
-        default="known",
-        show_default=True,
-        metavar="|".join(BELIEFS),
-        help="What policies know about speeds: the truth, what was observed, or nothing.",
+        "known",
+        "What policies know about speeds: the truth, what was observed, or nothing.",
+        among=BELIEFS,
     ),
-    click.option(
+    _number(
         "--belief-error",
-        type=Number(min=0),
-        default=0.0,
-        metavar="SPREAD",
-        help="Log-normal error of predicted speeds; with --belief learned, of each measurement; "
+        "SPREAD",
+        "Log-normal error of predicted speeds; with --belief learned, of each measurement; "
         "with --speeds plans, of every factor of the plan models until they are learned.",
     ),
-    click.option(
+    _chosen(
         "--lengths",
-        shell_complete=_beginning(lambda: LENGTHS),
-        default="auto",
-        show_default=True,
-        metavar="|".join(LENGTHS),
-        help="What policies know about job lengths: the stated length; a forecast from the losses "
+        "auto",
+        "What policies know about job lengths: the stated length; a forecast from the losses "
         "of generated AITurbo jobs (used by optimus and aiturbo); what jobs like it took, until it "
         "reports its steps; or that alone. auto: known, and steps with --belief learned.",
+        among=LENGTHS,
     ),
-    click.option(
-        "--length-error",
-        type=Number(min=0),
-        default=0.0,
-        metavar="SPREAD",
-        help="Log-normal error of the job lengths that policies see.",
-    ),
-    click.option(
-        "--job-failures",
-        type=Number(min=0),
-        default=0.0,
-        metavar="RATE",
-        help="Job failures relative to the Philly study (1); 0: none.",
-    ),
+    _number("--length-error", "SPREAD", "Log-normal error of the job lengths that policies see."),
+    _number("--job-failures", "RATE", "Job failures relative to the Philly study (1); 0: none."),
     click.option(
         "--retries",
         type=click.IntRange(min=0, max=100),
         help="Retries of a failed job.  [default: as in the trace, or 0]",
     ),
-    click.option(
+    _chosen(
         "--retry",
-        shell_complete=_beginning(lambda: RETRY),
-        default="fixed",
-        show_default=True,
-        metavar="|".join(RETRY),
-        help="Retry every failure, or only those where a retry may help.",
+        "fixed",
+        "Retry every failure, or only those where a retry may help.",
+        among=RETRY,
     ),
-    click.option(
+    _number(
         "--node-mtbf",
-        type=Number(min=0, min_open=True),
-        metavar="HOURS",
-        help="Mean time between failures of one node.",
+        "HOURS",
+        "Mean time between failures of one node.",
+        default=None,
+        min_open=True,
     ),
-    click.option(
-        "--node-repair",
-        type=Number(min=0, min_open=True),
-        default=1.0,
-        show_default=True,
-        metavar="HOURS",
-        help="Repair time of a lost node.",
-    ),
-    click.option(
+    _number("--node-repair", "HOURS", "Repair time of a lost node.", default=1.0, min_open=True),
+    _number(
         "--checkpoint-every",
-        type=Number(min=0, min_open=True),
+        "SECONDS",
+        "Checkpoint interval; a failing job loses the work since the last one.",
         default=1800.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Checkpoint interval; a failing job loses the work since the last one.",
+        min_open=True,
     ),
     click.option("--seed", type=int, default=0, show_default=True, help="Random seed."),
 )
@@ -230,33 +216,15 @@ def run_options(command: Command) -> Command:
 def settings(policy: str, options: dict[str, Any]) -> Settings:
     """The settings that the run options describe."""
     mtbf_h: float | None = options["node_mtbf"]
-    return Settings(
-        policy=policy,
-        live=options["live"],
-        placement=options["placement"],
-        time=options["time_text"],
-        restart_cost=options["restart_cost"],
-        restart_charge=options["restart_charge"],
-        effects=options["effects"],
-        speeds=options["speeds"],
-        sharing=options["sharing"],
-        sharing_error=options["sharing_error"],
-        belief=options["belief"],
-        belief_error=options["belief_error"],
-        lengths=options["lengths"],
-        length_error=options["length_error"],
-        elastic=options["elastic"],
-        retries=options["retries"],
-        retry=options["retry"],
-        faults=FaultSettings(
-            seed=options["seed"],
-            job_failures=options["job_failures"],
-            node_mtbf_s=inf if mtbf_h is None else 3600.0 * mtbf_h,
-            node_repair_s=3600.0 * options["node_repair"],
-            checkpoint_every_s=options["checkpoint_every"],
-        ),
+    faults = FaultSettings(
         seed=options["seed"],
+        job_failures=options["job_failures"],
+        node_mtbf_s=inf if mtbf_h is None else 3600.0 * mtbf_h,
+        node_repair_s=3600.0 * options["node_repair"],
+        checkpoint_every_s=options["checkpoint_every"],
     )
+    others = [each.name for each in fields(Settings) if each.name in options]
+    return Settings(policy=policy, faults=faults, **{name: options[name] for name in others})
 
 
 def names(text: str, option: str = "--policies", such_as: str = "fifo,srtf") -> list[str]:
