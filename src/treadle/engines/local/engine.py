@@ -412,8 +412,9 @@ class LocalEngine:
 
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
-        if live.marked:
+        if live.marked:  # Its supervisor was killed, or there was none.
             await asyncio.to_thread(self._forget, live)
+            await asyncio.to_thread(member_folders.remove_of, live.tag)
         if self.mps.is_client(live.id):
             await asyncio.to_thread(self.mps.leave, live.id)
         if self._devices.watched:
@@ -438,7 +439,6 @@ class LocalEngine:
         self.folders.forget(*live.id)
         if live.process is None:  # Otherwise its supervisor did.
             live.scope.remove()
-        member_folders.remove_of(live.tag)  # if its supervisor was killed
         live.marked = False
 
     def _has_ended(self, action: Action) -> bool:
