@@ -118,8 +118,7 @@ class JobLearner:
     def learn(self, keys: Sequence[Kind], outcome: Outcome | None, *, job: JobId = "") -> None:
         """Take in what an attempt taught; None if it taught nothing. `job`: whose, at its end."""
         if outcome is not None:
-            self.profiles.observe(keys, outcome, job=job)
-            self._news.update(dict.fromkeys(keys))
+            self._news.update(dict.fromkeys(self.profiles.observe(keys, outcome, job=job)))
 
     def pace(self, job: JobId, action: int, keys: Sequence[Kind], outcome: Outcome | None) -> None:
         """The speed of a job that runs under this order, once for each order."""

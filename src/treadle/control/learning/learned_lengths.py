@@ -142,11 +142,16 @@ class Profiles:
             pace = self.knowledge.pace(keys)
             return None if pace is None else pace.curve.seconds(size, size)
 
-    def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> None:
-        """Take in what an attempt taught; `job`: whose, if its ranges are to be compared."""
+    def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> list[Kind]:
+        """Take in what an attempt taught; `job`: whose, if its ranges are to be compared.
+
+        Returns the kinds of whose jobs something else is to be expected now.
+        """
         with self._lock:
-            self._answers.clear()
-            self.knowledge.observe(keys, outcome, name=job)
+            news = self.knowledge.observe(keys, outcome, name=job)
+            if news:
+                self._answers.clear()
+            return news
 
     def begin(self, job: str, question: Question, *, now: float, age_s: float) -> None:
         """A job runs from now on, and had run for so long before: its ranges are compared."""

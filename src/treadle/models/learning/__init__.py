@@ -9,7 +9,7 @@
     kind_history.py   what was learned of one kind, as stored
     known_kinds.py    the kinds that are remembered, a bounded number
     kind_experts.py   what one kind says of a length, by several memories
-    kept_experts.py   the same, until something is learned of the kind
+    kept_experts.py   the same, until a share of what is known of the kind is new
     even_users.py     what newcomers are told: every user counts alike
     experts.py        forecasts scored and mixed
     confirmed.py      the range that a run confirmed, which does not become wider

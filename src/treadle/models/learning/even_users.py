@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 from treadle.models.learning.experts import Blurred, Expert
-from treadle.models.learning.kind_history import HALF_LIVES, History
+from treadle.models.learning.kind_history import HALF_LIVES, Evidence
 from treadle.models.learning.kinds import Kind
 from treadle.models.lengths.distribution import NEARLY, Lengths, Point, mixed, tail_points
 
@@ -29,7 +29,7 @@ class EvenUsers:
         """Something was learned of this user."""
         self._stale[user] = None
 
-    def experts(self, label: str, users: Mapping[Kind, History]) -> list[Expert]:
+    def experts(self, label: str, users: Mapping[Kind, Evidence]) -> list[Expert]:
         """By users of whom jobs have ended, those named in the same order every time."""
         for at, memory in enumerate(self._memories):
             memory.follow(users, self._stale, at)
@@ -50,7 +50,7 @@ class _Memory:
         self._lengths: dict[Kind, Lengths] = {}
         self._runs: dict[Kind, float] = {}
 
-    def follow(self, users: Mapping[Kind, History], stale: Mapping[Kind, None], at: int) -> None:
+    def follow(self, users: Mapping[Kind, Evidence], stale: Mapping[Kind, None], at: int) -> None:
         """Replace what changed; at: which of a user's histograms this is."""
         for name in [name for name in self._runs if name not in users or name in stale]:
             self._remove(name)

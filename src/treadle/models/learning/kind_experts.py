@@ -1,14 +1,16 @@
 """What one kind says of the length of a job: a forecast for each memory, by its own runs."""
 
+from collections.abc import Sequence
 from math import inf
 
 from treadle.models.learning.curves import Curve
 from treadle.models.learning.even_users import TAIL_DOUBT
 from treadle.models.learning.experts import Blurred, Expert
-from treadle.models.learning.kind_history import HALF_LIVES, History, Run
+from treadle.models.learning.kind_history import HALF_LIVES, Run
 from treadle.models.learning.kinds import Kind
 from treadle.models.learning.proportion import idle, proportional, untried
 from treadle.models.lengths.distribution import NARROWEST
+from treadle.models.lengths.histogram import Histogram
 from treadle.models.lengths.survival import Seen, kaplan_meier
 
 CLOSE_HALF_LIVES = HALF_LIVES[:2]
@@ -17,9 +19,9 @@ AGREES, AGREES_WITHIN = 0.8, 0.95  # of a kind's runs, in so much of what a fart
 _OTHER_NUMBERS = (1 / 3, 1.0, 1.0, 3.0)  # factors on lengths, each as likely
 
 
-def far_experts(label: str, history: History) -> list[Expert]:
+def far_experts(label: str, histograms: Sequence[Histogram]) -> list[Expert]:
     found: list[Expert] = []
-    for histogram in history.histograms:
+    for histogram in histograms:
         lengths = histogram.lengths(TAIL_DOUBT)
         if lengths is not None:
             named = f"{label} {histogram.half_life:g}"
@@ -29,33 +31,31 @@ def far_experts(label: str, history: History) -> list[Expert]:
 
 def close_experts(
     label: str,
-    history: History,
+    runs: Sequence[Run],
     asked: int,
     numbers: tuple[float, ...],
     curve: Curve | None,
 ) -> list[Expert]:
     """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
-    rows = [(run.seconds, run.numbers) for run in history.runs if run.whole]
+    rows = [(run.seconds, run.numbers) for run in runs if run.whole]
     positions = proportional(rows, numbers)
     without = frozenset() if positions else idle(rows, numbers)
     new = () if positions else tuple(at for at in untried(rows, numbers) if at not in without)
-    factors = [
-        _factors(run, asked, numbers, curve, positions, without, new) for run in history.runs
-    ]
+    factors = [_factors(run, asked, numbers, curve, positions, without, new) for run in runs]
     found: list[Expert] = []
     for half_life in CLOSE_HALF_LIVES:
-        seen, runs, age = [], 0.0, 0
-        for run, each in zip(reversed(history.runs), reversed(factors), strict=True):
+        seen, worth, age = [], 0.0, 0
+        for run, each in zip(reversed(runs), reversed(factors), strict=True):
             weight = 0.5 ** (age / half_life)
             seen += [Seen(run.seconds * factor, run.whole, weight / len(each)) for factor in each]
             age += (
                 run.whole
             )  # Only ends make others old, so that what was cut off shortens nothing.
-            runs += weight * run.whole
+            worth += weight * run.whole
         lengths = kaplan_meier(seen, doubt=TAIL_DOUBT)
         if lengths is not None:
             lengths = lengths.thinned(EXPERT_POINTS)
-            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, runs)))
+            found.append(Expert(f"{label} {half_life:g}", Blurred(lengths, worth)))
     return found
 
 

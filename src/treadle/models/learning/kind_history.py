@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import NamedTuple
 
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, STEP_MAX_S, STEP_MIN_S, UNKNOWN_TYPE, Outcome
@@ -81,6 +82,15 @@ class Needs:
         return max(0.0, (self.first_step_s or 0.0) - step_s)
 
 
+class Evidence(NamedTuple):
+    """What forecasts of a kind rest on: lengths as they were known at some moment."""
+
+    runs: list[Run]
+    histograms: list[Histogram]
+    ended: int
+    scores: Mapping[str, float]
+
+
 @dataclass(slots=True)
 class History:
     """Everything about one kind. Lists have the newest last and are bounded."""
@@ -102,6 +112,11 @@ class History:
     scores: dict[str, float] = field(default_factory=dict)  # of forecasts, by their labels
     owners: dict[str, float] = field(default_factory=dict)  # jobs that ended, of each owner
     confirmed: Confirmed | None = None  # of a command; None: its last run was not as expected
+
+    def evidence(self) -> Evidence:
+        """Its lengths as they are now, whatever is learned later."""
+        histograms = [each.copy() for each in self.histograms]
+        return Evidence(self.runs, histograms, self.ended, self.scores)
 
     def add(self, outcome: Outcome) -> bool:
         """Take an outcome in; whether that changed anything."""

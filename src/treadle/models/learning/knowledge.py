@@ -5,7 +5,7 @@ replaying a journal rebuilds what was learned. Its state is one `History` of pla
 kind, which the live controller stores as one row each.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -75,8 +75,8 @@ class Knowledge:
         """`stored`: what an earlier one knew, the kind that changed last at the end."""
         self._known = KnownKinds()
         self._changed: dict[Kind, None] = {}
-        self._experts = KeptExperts()
-        self._lengths: dict[_Asked, tuple[Lengths, Source, int]] = {}  # until one is learned
+        self._experts = KeptExperts(self._known)
+        self._lengths: dict[_Asked, tuple[Lengths, Source, int]] = {}  # until kinds have grown
         self._open = OpenRanges()
         self._paces: dict[Kind, Pace] = {}
         self._remeasured: set[Kind] = set()  # since their pace was asked for
@@ -115,8 +115,10 @@ class Knowledge:
         self._open.end(name)
 
     def forget_all(self) -> None:
-        """Nothing that runs is watched any more."""
+        """Nothing that runs is watched any more, and forecasts rest on all that is known."""
         self._open = OpenRanges()
+        self._experts = KeptExperts(self._known)
+        self._lengths.clear()
 
     def advance(self, now: float) -> bool:
         """Count the ranges that jobs have outlived by now; whether there were any.
@@ -129,8 +131,14 @@ class Knowledge:
             any_missed = True
         return any_missed
 
-    def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> None:
-        """Take in what happened to a job of these kinds; `name`: as it began."""
+    def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> list[Kind]:
+        """Take in what happened to a job of these kinds; `name`: as it began.
+
+        Returns the kinds of whose jobs something else is to be expected now.
+        """
+        sized = with_sizes(kinds, outcome.size)
+        for kind in sized:
+            self._experts.evidence(kind)  # as it is before this is learned
         if outcome.timed:
             watched = self._open.end(name)
             if outcome.whole:
@@ -139,18 +147,22 @@ class Knowledge:
                 self._judge(kinds, closest, watched)
         self.measured += outcome.paced
         owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
-        for kind in with_sizes(kinds, outcome.size):
-            history = self._known.get(kind) or History()
-            far = closeness(kind) in FAR
-            seen = outcome if far else at_home(outcome, history)
-            if history.add_far(seen, owner) if far else history.add(seen):
-                self._keep(kind, history)
-                self._changed[kind] = None
-                if outcome.timed or outcome.paced:
-                    self._experts.forget(kind)
-                    self._lengths.clear()
-                if outcome.paced:
-                    self._remeasured.add(kind)
+        return [kind for kind in sized if self._take(kind, outcome, owner)]
+
+    def _take(self, kind: Kind, outcome: Outcome, owner: str) -> bool:
+        history = self._known.get(kind) or History()
+        far = closeness(kind) in FAR
+        seen = outcome if far else at_home(outcome, history)
+        if not (history.add_far(seen, owner) if far else history.add(seen)):
+            return False
+        self._keep(kind, history)
+        self._changed[kind] = None
+        grown = outcome.timed and self._experts.learned(kind)
+        if grown or outcome.paced:
+            self._lengths.clear()
+        if outcome.paced:
+            self._remeasured.add(kind)
+        return grown or (not far and outcome.says_more)
 
     def pace(self, kinds: Sequence[Kind]) -> Pace | None:
         """How fast jobs of the closest of these kinds are that was measured; None: none was."""
@@ -242,7 +254,7 @@ class Knowledge:
     # -- lengths --------------------------------------------------------------------------------
 
     def _length(self, question: _Asked, curve: Curve | None) -> tuple[Lengths, Source, int]:
-        """The same as `_mixed`, once until something is learned of lengths or speeds."""
+        """The same as `_mixed`, once until enough is learned of lengths, or a speed."""
         if (known := self._lengths.get(question)) is None:
             if len(self._lengths) >= LENGTHS_MAX:
                 self._lengths.clear()
@@ -274,11 +286,10 @@ class Knowledge:
         """The closest kind of which jobs have ended, how many, and the most of any kind."""
         source, runs, most = Source.NOTHING, 0, 0
         for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and history.ended:
+            if ended := self._experts.evidence(kind).ended:
                 if source is Source.NOTHING:
-                    source, runs = closeness(kind), history.ended
-                most = max(most, history.ended)
+                    source, runs = closeness(kind), ended
+                most = max(most, ended)
         return source, runs, most
 
     def _forecasts(
@@ -292,9 +303,9 @@ class Knowledge:
         asked_of = with_sizes(kinds, asked)
         newcomer = self._is_newcomer(kinds)
         by_kind = {
-            kind: self._experts.of_all(kind, self._known, even=newcomer)
+            kind: self._experts.of_all(kind, even=newcomer)
             if closeness(kind) is Source.EVERYTHING
-            else self._experts.of(kind, self._known.get(kind), asked, numbers, curve)
+            else self._experts.of(kind, asked, numbers, curve)
             for kind in asked_of
         }
         by_kind |= as_sure_as_farther(
@@ -308,7 +319,7 @@ class Knowledge:
         left = 1.0
         for kind, experts in by_kind.items():
             if experts:
-                ended = self._known[kind].ended
+                ended = self._experts.evidence(kind).ended
                 share = left * ended / (ended + _DOUBT[closeness(kind)])
                 left -= share
                 found += [one._replace(share=share / len(experts) + SHARE_MIN) for one in experts]
@@ -342,14 +353,14 @@ class Knowledge:
             for expert, weight, mine in zip(experts, found, own, strict=True)
         ]
 
-    def _scores(self, kinds: Sequence[Kind]) -> dict[str, float]:
+    def _scores(self, kinds: Sequence[Kind]) -> Mapping[str, float]:
         """Of the user's jobs; of everybody's, with more doubt, if none of the user's are known."""
         for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and history.scores and closeness(kind) in FAR:
+            scores = self._experts.evidence(kind).scores
+            if scores and closeness(kind) in FAR:
                 if closeness(kind) is Source.SAME_USER:
-                    return history.scores
-                return {key: NEWCOMERS_SHARE * one for key, one in history.scores.items()}
+                    return scores
+                return {key: NEWCOMERS_SHARE * one for key, one in scores.items()}
         return {}
 
     def _confirm(self, kinds: Sequence[Kind], outcome: Outcome) -> None:

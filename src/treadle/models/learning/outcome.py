@@ -37,3 +37,8 @@ class Outcome:
     def paced(self) -> bool:
         """Whether its steps say how fast it runs at this size."""
         return not self.shared and self.step_s is not None and STEP_MIN_S < self.step_s < STEP_MAX_S
+
+    @property
+    def says_more(self) -> bool:
+        """Whether it says something besides how long it took."""
+        return self.paced or self.total is not None or self.seen is not None or bool(self.stages)

@@ -37,6 +37,10 @@ class Histogram:
         if self.unit > _UNIT_MAX:
             self._scale_down()
 
+    def copy(self) -> "Histogram":
+        tables = self.ended.copy(), self.cut_off.copy(), self.seconds.copy()
+        return Histogram(self.half_life, self.unit, *tables)
+
     @property
     def runs(self) -> float:
         """How many jobs that ended now these weights are worth."""
