@@ -10,6 +10,8 @@ SHARED = Path(os.environ.get("TREADLE_SHARED", Path(__file__).parents[2] / "shar
 
 # `make test-thorough`: as many crashes, kills and readers as a release should stand.
 THOROUGH = os.environ.get("TREADLE_THOROUGH") == "1"
+# A test or a parameter that costs more than it adds to the others of every day.
+thorough = pytest.mark.skipif(not THOROUGH, reason="make test-thorough has it")
 
 # The shell takes half as much of a processor.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser")

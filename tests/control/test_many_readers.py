@@ -8,10 +8,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import pytest
 from benchmarks import scale
 
-from tests.shared import THOROUGH
+from tests.shared import THOROUGH, thorough
 from tests.unit.control.memory import ME, Bench
 from treadle.control.api import LiveService
 from treadle.core.cluster import Node
@@ -109,7 +108,7 @@ def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(story(), 300))
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it measures a busy machine; make test-thorough has it")
+@thorough
 def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
     """A real daemon, and readers in other processes: `benchmarks/scale.py`, smaller.
 

@@ -7,9 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.on_ray.cluster import RayCluster
+from tests.shared import thorough
 from treadle.engines.clusters.ray import frames
 from treadle.engines.clusters.ray.driver import ATTEND_WITHIN_S
 from treadle.engines.clusters.ray.frames import Settings
+
+pytestmark = thorough
 
 BUSY = "n1"
 

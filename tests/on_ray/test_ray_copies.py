@@ -4,10 +4,9 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tests.on_ray.bench import SOON, RayBench
 from tests.on_ray.cluster import RayCluster
+from tests.shared import thorough
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
@@ -61,7 +60,7 @@ class ApartBench(RayBench):
         await self.end("long", order + 1)
 
 
-@pytest.mark.slow
+@thorough
 def test_checkpoints_follow_their_job_from_node_to_node(
     tmp_path: Path, ray_nodes: RayCluster
 ) -> None:

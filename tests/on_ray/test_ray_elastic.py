@@ -7,12 +7,12 @@ import pytest
 from tests.control.daemons import daemon
 from tests.on_ray.cluster import RayCluster
 from tests.on_ray.elastic_story import OPTIONS, alone, whole
-from tests.shared import THOROUGH
+from tests.shared import thorough
 
 pytest.importorskip("torch")
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it takes minutes; make test-thorough has it")
+@thorough
 def test_a_training_grows_over_nodes_shrinks_and_outlives_one(
     ray_nodes: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from tests.on_ray.bench import RayBench
 from tests.on_ray.cluster import HEAD, RayCluster
+from tests.shared import thorough
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
 from treadle.core.errors import InvalidInputError
@@ -32,6 +33,8 @@ from treadle.engines.fleet.gang import LEASE_OVER
 from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
 from treadle.testing.engine_bench import HERE, on
+
+pytestmark = thorough
 
 HOLDS_ONE = """
 import sys, ray

@@ -14,6 +14,7 @@ import pytest
 
 from tests.control.daemons import Daemon
 from tests.on_ray.cluster import RayCluster, environment
+from tests.shared import thorough
 from treadle.engines.clusters.ray.head import Head, head, stop
 from treadle.wire.jobs import JobRequest, State
 
@@ -83,6 +84,7 @@ def up(live: Daemon, cluster: RayCluster) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@thorough
 def test_a_head_of_its_own(live: Daemon, ray_nodes: RayCluster, tmp_path: Path) -> None:
     """1. It listens on loopback alone. 2. Its token is its owner's. 3. It outlives the daemon, with
     its job, and the next one finds both. 4. Another cluster, where a node has the same name, is

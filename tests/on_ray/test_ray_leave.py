@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.on_ray.cluster import RayCluster
+from tests.shared import thorough
 from treadle.core.errors import InvalidInputError
 from treadle.engines.clusters.ray.__main__ import _confirm
 from treadle.engines.clusters.ray.head import Head, processes_of, stop
@@ -40,6 +41,7 @@ def leave(where: str, *words: str, **variables: str) -> "subprocess.CompletedPro
     return ran("-m", "treadle.engines.clusters.ray", "leave", where, *words, **variables)
 
 
+@thorough
 def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster) -> None:
     assert leave(ray_nodes.address, **ray_nodes.environment).returncode == 0
     reserved = ran("-c", RESERVE, ray_nodes.address, **ray_nodes.environment)
@@ -50,6 +52,7 @@ def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster)
     assert done.stdout == "agents and reservations of 0 nodes were removed\n", done.stderr
 
 
+@thorough
 def test_a_wrong_token_is_one_sentence(ray_nodes: RayCluster) -> None:
     own = {**ray_nodes.environment, "RAY_AUTH_TOKEN": "another-token" * 4}
     done = leave(ray_nodes.address, **own)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from tests.on_ray.cluster import RayCluster
+from tests.shared import thorough
 
 # A driver that died after it had reserved a node and before that had an agent; then the node died.
 STORY = """
@@ -27,6 +28,7 @@ print("left", sorted(reserved() ^ before) == [f"treadle-{dead.id}"])
 """
 
 
+@thorough
 def test_the_reservation_of_a_node_that_died_before_it_had_an_agent(ray_nodes: RayCluster) -> None:
     done = subprocess.run(
         [sys.executable, "-c", STORY, ray_nodes.address],

@@ -13,8 +13,11 @@ import pytest
 from tests.control.daemons import Daemon, daemon, until
 from tests.on_ray.cluster import HEAD, NODES, RayCluster
 from tests.on_ray.test_ray_faults import holder_of
+from tests.shared import thorough
 from treadle.engines.node import processes
 from treadle.wire.jobs import State
+
+pytestmark = thorough
 
 # Says who it is, and waits for a file.
 JOB = (

@@ -21,7 +21,7 @@ import pytest
 from tests.control.living import ME, PATIENCE, bash, ended, export, living, until
 from tests.on_ray.bench import SOON
 from tests.on_ray.cluster import RayCluster
-from tests.shared import THOROUGH
+from tests.shared import thorough
 from treadle.control.api import LiveService
 from treadle.control.learning import learn_plans
 from treadle.control.loop import LiveBelief, PolicyInCharge, belief_on
@@ -42,6 +42,7 @@ from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import PolicyChange
 
 pytest.importorskip("torch")
+pytestmark = thorough
 
 SOON_AGAIN = "live?restart_s=0.05"
 FIRST = "fifo"  # while the kind of all jobs is seen alone
@@ -55,8 +56,6 @@ POLICIES = {
     "philly?retry_s=0.3&tick_s=0.1": {STOPPED, SHARED},
     "weave-l": {RESIZED, STOPPED, SHARED},
 }
-if not THOROUGH:
-    POLICIES = {name: POLICIES[name] for name in ("rubick?restart_s=0.1", "weave-l")}
 
 # Counts its steps in its checkpoint folder, and goes on there; faster with more ranks. It fails
 # once if it is told to.
@@ -112,7 +111,7 @@ def long(devices: str, *, exclusive: bool = False, **fields: object) -> JobReque
     return replace(request, **fields)  # type: ignore[arg-type]
 
 
-ALL_JOBS = (
+WORKLOAD = (
     training(8, devices="1..4"),
     training(10, devices="2"),
     training(6, devices="4", ranks="one"),
@@ -124,7 +123,6 @@ ALL_JOBS = (
     training(5, devices="1", tenant="b"),
     training(4, devices="2"),
 )
-WORKLOAD = ALL_JOBS if THOROUGH else ALL_JOBS[4:8]
 
 
 async def record(live: LiveService, folder: Path) -> LivePlans:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.on_ray.cluster import RayCluster, environment
+from tests.shared import thorough
 from treadle.engines.clusters.ray.driver_process import reason_in
 
 REFUSED = 2
@@ -105,6 +106,7 @@ def test_what_ray_writes_before_it_ends_a_driver(line: str, sentence: str) -> No
     assert bool(found) == bool(sentence)
 
 
+@thorough
 def test_a_wrong_token(tmp_path: Path, ray_nodes: RayCluster) -> None:
     words = ("--engine", "ray", "--address", ray_nodes.address)
     own = {**environment(ray_nodes.folder), "RAY_AUTH_TOKEN": "another-token" * 4}

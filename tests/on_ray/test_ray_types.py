@@ -11,7 +11,7 @@ import pytest
 
 from tests.control.daemons import Daemon, daemon
 from tests.on_ray.cluster import ray_cluster
-from tests.shared import THOROUGH
+from tests.shared import thorough
 from treadle.wire.jobs import State
 
 # n0 has three devices, n1 and n2 two each; n3, with the head, two CPU slots.
@@ -60,7 +60,7 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Site]:
             yield Site(found, tmp_path)
 
 
-@pytest.mark.skipif(not THOROUGH, reason="a cluster of its own; make test-thorough has it")
+@thorough
 def test_a_day_on_unlike_nodes(site: Site) -> None:
     """1. Types are listed. 2. A type that there is not is refused. 3. Jobs run on their types.
     4. One waits for its type beside free devices, and is told why. 5. A job of no type keeps to

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.control.daemons import Daemon, daemon
-from tests.shared import THOROUGH
+from tests.shared import thorough
 from tests.train.harness import printed as alone
 from tests.train.test_live_resizes import POLICY, rigid, until
 from treadle.wire.jobs import JobRequest, State
@@ -33,7 +33,7 @@ def _printed(served: Daemon) -> list[list[dict[str, Any]]]:
     return [_rows(path.read_text()) for path in paths]
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
+@thorough
 def test_an_unmodified_script_is_resized_while_it_trains(tmp_path: Path) -> None:
     """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
     folder = tmp_path / "job"

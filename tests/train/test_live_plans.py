@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.daemons import daemon
-from tests.shared import THOROUGH
+from tests.shared import thorough
 from tests.train.test_live_resizes import EPOCHS, SCRIPT, rigid, rows, undisturbed, until
 from treadle.wire.jobs import JobRequest, State
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 POLICY = "rubick?gate=0&restart_s=0+live?restart_s=0.05"
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
+@thorough
 def test_rubick_changes_the_plan_of_a_job_without_a_restart(tmp_path: Path) -> None:
     """1. Others leave it one device. It starts data parallel and says which plans it can take on.
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.control.daemons import Daemon, daemon
-from tests.shared import THOROUGH
+from tests.shared import THOROUGH, thorough
 from tests.train.harness import printed
 from treadle.wire.jobs import JobRequest, State
 
@@ -107,7 +107,7 @@ def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -
     assert any("without a restart, stall" in text for text in said), said
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
+@thorough
 def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
     expected = undisturbed()
     folder = tmp_path / "job"
@@ -133,7 +133,7 @@ def test_a_killed_daemon_finds_the_change_done(tmp_path: Path) -> None:
     check_learning(rows(folder), expected)
 
 
-@pytest.mark.skipif(not THOROUGH, reason="it takes a minute; make test-thorough has it")
+@thorough
 def test_a_killed_rank_is_replaced(tmp_path: Path) -> None:
     expected = undisturbed()
     folder = tmp_path / "job"
