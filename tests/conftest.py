@@ -63,7 +63,7 @@ settings.register_profile(
 # Folders that one worker runs: on_ray/ has a cluster, attack/ adds users to the machine.
 TOGETHER = ("tests/on_ray/", "tests/attack/")
 CAPPED = {"fast", "mutants"}
-TIMES = {"thorough": 5}  # as many examples as a test asks for
+TIMES = {"thorough": 10}  # as many examples as a test asks for
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -61,7 +61,7 @@ def reasons_bind(run: LiveRun, now: float) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names())
-@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=live_cases())
 def test_without_what_a_reason_names_a_job_starts_or_has_another(name: str, case: LiveCase) -> None:
     LiveRun(name, case, look=reasons_bind).to_the_end()

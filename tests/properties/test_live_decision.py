@@ -5,8 +5,10 @@ from math import ceil
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
+from hypothesis import Phase as Examples
 from hypothesis import strategies as st
 from tests.properties.live_runs import HOUR_S, PATIENCE_S, LiveRun
+from tests.shared import THOROUGH
 
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Cluster, Node
@@ -25,6 +27,9 @@ MARGIN_S = 900.0  # between a reservation that falls due and the start
 LOST_SHARE = 0.25  # of busy time, at most, to restarts; and so many restarts of each job
 LOST_RESTARTS = 4
 ALIKE = 1.25  # the last of equal jobs ends at most so many rounds of them after the first
+
+# A stream takes a second under each policy, of which there are many.
+STREAMED = (Examples.explicit, Examples.generate) if THOROUGH else (Examples.explicit,)
 
 # Policies that let the first job wait beside room for it, and for what.
 ON_PURPOSE = {"philly": "the next of several looks for local devices, which are minutes apart"}
@@ -70,7 +75,7 @@ def first_in_order_runs(run: LiveRun, now: float) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in registry.names() if name not in ON_PURPOSE])
-@quick(8)
+@quick(4)
 @example(case=BESIDE_AN_EMPTY_NODE)
 @example(case=too_much_memory_together())
 @given(case=live_cases())
@@ -131,7 +136,7 @@ def nothing_is_given_twice(run: LiveRun, now: float) -> None:
 
 
 @pytest.mark.parametrize("name", registry.names())
-@quick(8)
+@quick(4)
 @example(case=making_way((3, 4), 2, 3))
 @example(case=making_way((2, 3), 1, 2))
 @example(case=growing(1, 2))
@@ -186,7 +191,7 @@ def is_not_passed_over(run: LiveRun, now: float) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in registry.names() if name != "sjf"])
-@quick(1)
+@settings(quick(1), phases=STREAMED)
 @example(case=stream(replace(needing("starved", 90.0, at=1.0), iterations=HOUR_S), 1200.0))
 @given(case=streams())
 def test_no_job_is_passed_over_for_longer_than_the_rule_says(name: str, case: LiveCase) -> None:
@@ -197,7 +202,7 @@ def test_no_job_is_passed_over_for_longer_than_the_rule_says(name: str, case: Li
 
 
 @pytest.mark.parametrize("name", registry.names())
-@quick(6)
+@quick(3)
 @given(case=live_cases())
 def test_restarts_cost_a_bounded_share_of_busy_time(name: str, case: LiveCase) -> None:
     """A job's own faults, its holds and lost nodes are not the decision's."""
@@ -240,7 +245,7 @@ def equal_jobs(draw: st.DrawFn) -> LiveCase:
 
 
 @pytest.mark.parametrize("name", registry.names())
-@quick(6)
+@quick(3)
 @given(case=equal_jobs())
 def test_equal_jobs_end_about_together(name: str, case: LiveCase) -> None:
     """If each is given all that it can use, the last round ends later than the first by all."""
@@ -270,7 +275,7 @@ def with_quotas_on_two_types() -> LiveCase:
 
 
 @pytest.mark.parametrize("name", registry.names())
-@quick(6)
+@quick(3)
 @example(case=beside_a_drained_node())
 @example(case=with_quotas_on_two_types())
 @given(case=live_cases())

@@ -17,12 +17,13 @@ from schemathesis.core.result import Ok
 from tests.server.running import until
 from tests.server.test_live_api import DAEMON, _answers
 from tests.server.test_schemathesis import try_out, varied
+from tests.shared import THOROUGH
 from treadle.client import Client
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, TokenRequest
 
-VARIED, PLAIN = 30, 5  # requests of an operation in each mode
-CASES_MIN = 1000
+VARIED, PLAIN = (30, 5) if THOROUGH else (3, 2)  # requests of an operation in each mode
+CASES_MIN = 1000 if THOROUGH else 150
 # One ends the daemon, and the streams of a job that waits have no end.
 LEFT_OUT = ("/shutdown", "/stream")
 SIMULATES = "/what-if"  # in a process of its own: a second or more each
@@ -79,5 +80,5 @@ def _fuzz(operation: Any, session: requests.Session, url: str) -> Counter[int]:
         assert answer.status_code < 500, (case.as_curl_command(), answer.text)
 
     few = operation.label.endswith(SIMULATES)
-    try_out(operation, send, 2 if few else VARIED if varied(operation) else PLAIN)
+    try_out(operation, send, 1 if few else VARIED if varied(operation) else PLAIN)
     return statuses
