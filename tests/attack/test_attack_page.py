@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.attack.conftest import Machine
-from tests.control.daemons import daemon, until
+from tests.control.daemons import daemon
+from tests.waiting import until
 from treadle.control.jobs.submit_again import quoted
 from treadle.core.errors import TreadleError
 from treadle.wire.what_if import WhatIfRequest

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
+from tests.waiting import until
 
 from treadle.wire.jobs import State
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.live_session import Moment, ValueClient, detail, running, treadle
 from tests.cli.test_cli_live_logs import DONE, Living, attempts
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
+from tests.waiting import until
 
 from treadle.cli.live.log_following import AWAY_MAX_S, PIECE, Follower, Printer
 from treadle.cli.live.session import Session

@@ -17,27 +17,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.waiting import PATIENCE_S, until
 
 from treadle.cli.main import run
 
 # The HTTP library leaves the socket of a connection that is refused to the collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
-PATIENCE_S = 180.0
 NEEDED = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "COVERAGE_PROCESS_START")
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Look again and again until it holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.cli.printed import Transcript, check_page
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
+from tests.waiting import until
 
 from treadle.wire.jobs import JobRequest, State
 

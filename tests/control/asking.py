@@ -6,13 +6,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
+from tests.waiting import at_rest
 from treadle.control.api import LiveService
 from treadle.testing.checks import check
 from treadle.wire.jobs import State, Why
 from treadle.wire.problems import ConflictError
 
 LONG = "exec sleep 60"
-QUIET_LOOKS = 5
 Story = Callable[[LiveService], Awaitable[None]]
 
 
@@ -50,14 +50,7 @@ async def waits(live: LiveService, body: str = LONG, **fields: object) -> str:
 
 
 async def looked_at(live: LiveService) -> None:
-    """Until everything was taken in, decided and written; a fact that is being completed is in no
-    queue, so one look is not enough."""
-    context, quiet = live.context, 0
-    while quiet < QUIET_LOOKS:
-        due = context.scheduler.is_due(context.clock.now())
-        rests = context.inbox.empty() and not due and not context.commit.writing
-        quiet = quiet + 1 if rests else 0
-        await asyncio.sleep(0.002)
+    await at_rest(live.context)
 
 
 def short(why: Why) -> tuple[str, str, bool, int | None]:

@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -14,20 +13,11 @@ from typing import IO
 import msgspec
 
 from tests.control.warm_start import Started
+from tests.waiting import PATIENCE_S, until
 from treadle.client.client import Client
 from treadle.core.errors import TreadleError
 from treadle.wire.jobs import JobView, State
 from treadle.wire.problems import ConflictError
-
-PATIENCE_S = 180.0
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Look again and again until it holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.02)
 
 
 class Daemon:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, end_all, runs, told, waits
+from tests.control.asking import LONG, end_all, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
+from tests.waiting import until as there
 from treadle.control.api import LiveService
 from treadle.failures.failure_history import Patience
 from treadle.policies.live.naming import wrapped
@@ -64,7 +65,7 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
         for policy in ("fifo", "srtf", "muri-s", "las", "afs", "rubick"):
             shown = await live.set_policy(ME, PolicyChange(policy=policy))
             assert shown.policy == policy
-            await asyncio.sleep(0.02)
+            await looked_at(live)
         for job in jobs:
             view = await view_of(live, job)
             assert (view.state, view.attempts) == (State.RUNNING, 1)
@@ -156,7 +157,7 @@ RESUMES = """
 at=$(cat $TREADLE_CHECKPOINT_DIR/step 2>/dev/null || echo 0)
 echo "$TREADLE_ATTEMPT $WORLD_SIZE $TREADLE_RESUME $at" >> $STORY
 trap 'echo $at > $TREADLE_CHECKPOINT_DIR/step; exit 143' TERM
-while [ $at -lt 40 ]; do sleep 0.05 & wait $!; at=$((at + 1)); done
+while [ $at -lt 40 ]; do sleep 0.05 & wait $!; at=$((at + 1)); touch $STORY-stepped; done
 """
 
 
@@ -177,7 +178,7 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
                 ),
             )
             await until(live, State.RUNNING, jobs=(job.id,))
-            await asyncio.sleep(0.3)  # It has done a few steps.
+            await asyncio.to_thread(there, (tmp_path / "story-stepped").exists)
             other = await live.submit(ME, bash("exec sleep 0.6", devices="2", resumable=False))
             views = await ended(live, job.id, other.id)
             assert [view.state for view in views] == [State.SUCCEEDED] * 2
@@ -206,7 +207,7 @@ def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(tmp_pa
         await until(live, State.RUNNING, jobs=(high,))
         assert (await view_of(live, soft)).state is State.PENDING
         higher = await waits(live, devices="4", priority=9)
-        await asyncio.sleep(0.3)
+        await looked_at(live)
         assert (await view_of(live, rigid)).state is State.RUNNING
         assert (await view_of(live, rigid)).attempts == 1
         assert (await view_of(live, higher)).state is State.PENDING

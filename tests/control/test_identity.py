@@ -13,9 +13,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.control.daemons import Daemon, until
+from tests.control.daemons import Daemon
 from tests.control.warm_start import ran
 from tests.store.postgres import PostgresServer, running
+from tests.waiting import until
 from treadle.client.client import Client
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.control.api.history import History

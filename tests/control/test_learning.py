@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.control.asking import LONG, runs, told, waits
-from tests.control.daemons import daemon, until
+from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, living, view_of
+from tests.waiting import until
 from treadle.control.api import LiveService
 from treadle.control.learning.learned_lengths import Profiles, keys_of
 from treadle.control.learning.metering import Meter

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import told
+from tests.control.asking import looked_at, told
 from tests.control.living import ME, bash, ended, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.jobs import Fact
@@ -74,7 +74,7 @@ def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
         said = LastProgress(50, 100, share=0.5, share_per_s=0.01)
         live.context.inbox.tell(*live._reporting._progress._facts(row, said, gauge))
         await change
-        await asyncio.sleep(0.05)
+        await looked_at(live)
         spec = scheduler.jobs[job].spec
         assert spec.priority == 7
         assert spec.iterations == pytest.approx(100.0)

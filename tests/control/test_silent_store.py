@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
 from tests.store.postgres import PostgresServer, running
+from tests.waiting import until
 from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError

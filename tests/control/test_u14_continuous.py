@@ -4,7 +4,8 @@ import sys
 import time
 from typing import NamedTuple
 
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest, State
 
 # It says how far it is for three seconds, and then nothing more that could repair a lapse.

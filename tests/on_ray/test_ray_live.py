@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
 from tests.on_ray.cluster import HEAD, NODES, RayCluster
 from tests.on_ray.test_ray_faults import holder_of
 from tests.shared import thorough
+from tests.waiting import until
 from treadle.engines.node import processes
 from treadle.wire.jobs import State
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, Request, expect
 
-from tests.control.daemons import Daemon, until
+from tests.control.daemons import Daemon
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, TokenRequest
 from treadle.wire.problems import ConflictError

@@ -4,7 +4,6 @@ import asyncio
 import ssl
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -19,14 +18,6 @@ from treadle.server.run import Bound, Doors, serve
 from treadle.server.settings import ServerSettings
 
 Result = TypeVar("Result")
-
-
-def until(there: Callable[[], object], what: str = "it did not come", most_s: float = 30.0) -> None:
-    """Look until it is there."""
-    end_at = time.monotonic() + most_s
-    while not there():
-        assert time.monotonic() < end_at, what
-        time.sleep(0.01)
 
 
 class Running:

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
 from tests.server.running import Running, running
+from tests.waiting import until
 from treadle.client import Client
 from treadle.server.limits import DoorLimits, door_limits
 from treadle.server.settings import ServerSettings

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.server.running import until
+from tests.waiting import until
 from treadle.client import Client, UnreachableError
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, TokenRequest
@@ -37,7 +37,7 @@ def client() -> Iterator[Client]:
         )
         with Client(f"unix:{path}", timeout_s=60) as found, daemon:
             try:
-                until(lambda: _answers(found), "the daemon did not come up")
+                until(lambda: _answers(found))
                 yield found
                 found.shut_down("cancel")
                 daemon.wait(30)
@@ -74,7 +74,7 @@ def test_events_are_followed_from_the_first_on(client: Client):
 def test_a_job_reports_on_itself_with_its_own_token(client: Client):
     code = "import treadle.report; treadle.report(7, 10, loss=0.25); import time; time.sleep(30)"
     made = client.submit(JobRequest(command=(sys.executable, "-c", code)))
-    until(lambda: client.job(made.id).job.progress, "no progress was reported")
+    until(lambda: client.job(made.id).job.progress)
     progress = client.job(made.id).job.progress
     assert progress is not None
     assert (progress.step, progress.total, progress.loss) == (7, 10, 0.25)
@@ -85,7 +85,7 @@ def test_the_token_of_a_job_opens_nothing_else(client: Client, tmp_path: Path):
     written = tmp_path / "token"
     tell = f"echo $TREADLE_JOB_TOKEN | tee {written}.part; mv {written}.part {written}; sleep 30"
     made = client.submit(JobRequest(command=("bash", "-c", tell)))
-    until(written.exists, "the job did not run")
+    until(written.exists)
     token = written.read_text().strip()
     assert token not in client.log(made.id).text
     with Client(client.status().url, token) as job:

@@ -14,10 +14,10 @@ import requests
 import schemathesis
 from schemathesis.core.result import Ok
 
-from tests.server.running import until
 from tests.server.test_live_api import DAEMON, _answers
 from tests.server.test_schemathesis import try_out, varied
 from tests.shared import THOROUGH
+from tests.waiting import until
 from treadle.client import Client
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, TokenRequest
@@ -40,10 +40,10 @@ def client() -> Iterator[Client]:
         )
         with Client(f"unix:{path}", timeout_s=60) as found, daemon:
             try:
-                until(lambda: _answers(found), "the daemon did not come up")
+                until(lambda: _answers(found))
                 for device in found.nodes()[0].devices:
                     found.order_device(device.name, "avoid")
-                until(lambda: found.status().free == 0, "the devices are still used")
+                until(lambda: found.status().free == 0)
                 yield found
                 found.shut_down("cancel")
                 daemon.wait(60)

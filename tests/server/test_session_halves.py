@@ -7,8 +7,9 @@ from typing import NamedTuple
 import httpx2
 import pytest
 
-from tests.server.running import Running, running, until
+from tests.server.running import Running, running
 from tests.server.test_access import ALLOWED, BODIES, FORGED, METHODS, PARAMETERS, PASSED
+from tests.waiting import until
 from treadle.client import Client
 from treadle.server.access import OPEN, TABLE
 from treadle.server.routes import PREFIX
@@ -163,7 +164,7 @@ def test_a_stream_ends_with_its_session(how: str):
             step = SESSION_S_MAX if how == "twelve hours" else CHECK_S
             server.within(lambda: clock.advance(clock.now() + step))
             # The hub looks once a second, of this clock.
-            until(lambda: _second_later(server, clock) and not reading.is_alive(), "it went on")
+            until(lambda: _second_later(server, clock) and not reading.is_alive())
 
 
 def _second_later(server: Running, clock: ManualClock) -> bool:

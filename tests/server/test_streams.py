@@ -12,7 +12,8 @@ import httpx2
 import pytest
 
 from tests.server.memory import MemoryService
-from tests.server.running import Running, running, until
+from tests.server.running import Running, running
+from tests.waiting import until
 from treadle.client import AsyncClient, Client
 from treadle.server.run import Doors, serving
 from treadle.server.settings import ServerSettings

@@ -11,7 +11,8 @@ import pytest
 from tests.control.daemons import Daemon, daemon
 from tests.shared import thorough
 from tests.train.harness import printed as alone
-from tests.train.test_live_resizes import POLICY, rigid, until
+from tests.train.test_live_resizes import POLICY, rigid
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError
 

@@ -7,7 +7,8 @@ import pytest
 
 from tests.control.daemons import daemon
 from tests.shared import thorough
-from tests.train.test_live_resizes import EPOCHS, SCRIPT, rigid, rows, undisturbed, until
+from tests.train.test_live_resizes import EPOCHS, SCRIPT, rigid, rows, undisturbed
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest, State
 
 pytest.importorskip("torch")

@@ -5,8 +5,6 @@ import os
 import signal
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 from tests.control.daemons import Daemon, daemon
 from tests.shared import THOROUGH, thorough
 from tests.train.harness import printed
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest, State
 
 pytest.importorskip("torch")
@@ -23,16 +22,8 @@ pytestmark = pytest.mark.slow
 
 SCRIPT = str(Path(__file__).with_name("elastic_job.py"))
 EPOCHS = 100  # of 4 steps, which take over a minute until it is told to be fast
-WITHIN_S = 240.0
 STEADY = "+live?restart_s=0.05"
 POLICY = "afs" + STEADY
-
-
-def until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.05)
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from torch._C._distributed_c10d import TCPStore
 
-from tests.control.daemons import until
+from tests.waiting import until
 from treadle.engines.node import rendezvous_store
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.scope import RecordedScope

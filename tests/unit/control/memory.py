@@ -6,6 +6,7 @@ import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.waiting import at_rest
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.cluster import Node
 from treadle.engines.memory import MemoryEngine
@@ -19,7 +20,6 @@ from treadle.wire.machine import Role, Who
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
 HOME = pwd.getpwuid(os.geteuid()).pw_dir  # where jobs run that name no folder
 OTHER = Who(user="other", role=Role.USER, uid=pwd.getpwnam("nobody").pw_uid)
-QUIET_LOOKS = 10
 PATIENCE = Patience(wait_s=0.0, wait_max_s=0.0)
 
 Story = Callable[["Bench"], Awaitable[None]]
@@ -53,17 +53,7 @@ class Bench:
         return (await self.live.submit(who, request)).id
 
     async def settle(self) -> None:
-        """Let the controller take everything in, decide, and write it."""
-        context, quiet = self.live.context, 0
-        for _ in range(5000):
-            await asyncio.sleep(0.001)
-            due = context.scheduler.is_due(context.clock.now())
-            rests = context.inbox.empty() and not due and not context.commit.writing
-            # A fact that is being completed is in no queue, so one look is not enough.
-            quiet = quiet + 1 if rests else 0
-            if quiet == QUIET_LOOKS:
-                return
-        raise AssertionError("the controller does not come to rest")
+        await asyncio.wait_for(at_rest(self.live.context), 60.0)
 
     async def reached(self, job: str, *states: State) -> None:
         for _ in range(5000):
