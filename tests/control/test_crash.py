@@ -17,7 +17,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 ROOT = Path(__file__).parents[2]
-SEEDS, CRASHES, JOBS = (4, 80, 100) if THOROUGH else (1, 20, 25)
+SEEDS, CRASHES, JOBS = (4, 80, 100) if THOROUGH else (1, 12, 15)
 ENDS = {
     0: (State.SUCCEEDED, 0),
     1: (State.SUCCEEDED, 0),
@@ -44,7 +44,7 @@ def test_the_same_on_postgresql(tmp_path: Path) -> None:
         pytest.skip(MISSING)
     server = PostgresServer()
     try:
-        crash(tmp_path, server.start().url, 16, 4, 30)
+        crash(tmp_path, server.start().url, *((16, 4, 30) if THOROUGH else (8, 4, 15)))
     finally:
         server.remove()
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from tests.shared import trace
+from tests.shared import thorough, trace
 
 from treadle.cli.main import cli
 from treadle.policies.registry import names
@@ -29,7 +29,9 @@ def test_a_missed_tolerance_stands_out() -> None:
     assert lines[2].endswith("+100.00 % (±10 %)  MISSED")
 
 
-@pytest.mark.parametrize(("label", "published"), [("srtf", 1.56), ("backfill", 3.49)])
+@pytest.mark.parametrize(
+    ("label", "published"), [("srtf", 1.56), pytest.param("backfill", 3.49, marks=thorough)]
+)
 def test_a_baseline_over_afs_on_a_real_virtual_cluster(label: str, published: float) -> None:
     path = trace("afs_vc_e13805.csv.gz")
     machines = cluster(afs.PAPER.cluster)

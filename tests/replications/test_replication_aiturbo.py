@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
+from tests.shared import thorough
 
 from treadle.cli.main import cli
 from treadle.replications import aiturbo
@@ -60,6 +61,7 @@ def test_the_share_does_not_affect_optimus_with_known_lengths() -> None:
     assert runs.mean_h(cases[0]) == runs.mean_h(cases[1])
 
 
+@thorough
 def test_aiturbo_beats_its_baselines_either_way_and_cpu_slots_help(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

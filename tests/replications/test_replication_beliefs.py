@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tests.shared import trace
+from tests.shared import thorough, trace
 
 from treadle.core.cluster import Cluster
 from treadle.sim.experiment import prepare
@@ -44,6 +44,7 @@ def test_learning_speeds_costs_afs_two_per_cent_at_most_and_never_learning_ten(
     assert 1.08 < prior / known < 1.15
 
 
+@thorough
 def test_lengths_that_are_ten_times_wrong_hardly_hurt_afs_and_hurt_optimus(
     workload: Workload, machines: Cluster
 ) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 from click.testing import CliRunner
-from tests.shared import trace
+from tests.shared import thorough, trace
 
 from treadle.cli.main import cli
 from treadle.core.errors import InvalidInputError
@@ -38,8 +38,8 @@ def average_and_end(name: str, policy: str, autopack: str = "off") -> tuple[floa
     ("name", "policy", "published"),
     [
         ("muri_trace3", "srtf", (193081.796, 8174135.280)),
-        ("muri_trace3", "srsf", (185021.880, 8174135.280)),
-        ("muri_trace3_pr", "srtf", (844394.780, 7261795.828)),
+        pytest.param("muri_trace3", "srsf", (185021.880, 8174135.280), marks=thorough),
+        pytest.param("muri_trace3_pr", "srtf", (844394.780, 7261795.828), marks=thorough),
         ("muri_trace3_pr", "srsf", (798057.683, 6907790.403)),
     ],
 )
@@ -53,8 +53,8 @@ def test_shortest_first_agrees_to_every_published_digit(
     ("name", "policy", "published"),
     [
         ("muri_trace3", "tiresias", (347213.248, 8174226.280)),
-        ("muri_trace3_pr", "tiresias", (2213110.128, 6761641.420)),
-        ("muri_trace3", "antman", (305453.941, 8174140.280)),
+        pytest.param("muri_trace3_pr", "tiresias", (2213110.128, 6761641.420), marks=thorough),
+        pytest.param("muri_trace3", "antman", (305453.941, 8174140.280), marks=thorough),
         ("muri_trace3_pr", "antman", (2674393.018, 5799634.744)),
     ],
 )
@@ -69,8 +69,8 @@ def test_baselines_come_within_a_thousandth(
     ("policy", "autopack", "published_s", "tolerance"),
     [
         ("muri-s", "off", 85502.554, 0.02),
-        ("muri-s", "on", 83242.465, 0.02),
-        ("muri-l", "off", 89025.230, 0.04),
+        pytest.param("muri-s", "on", 83242.465, 0.02, marks=thorough),
+        pytest.param("muri-l", "off", 89025.230, 0.04, marks=thorough),
         ("muri-l", "on", 88686.973, 0.04),
     ],
 )
@@ -81,7 +81,10 @@ def test_muri_on_trace3(policy: str, autopack: str, published_s: float, toleranc
     assert end_s == pytest.approx(8174135.280, rel=0.02)
 
 
-@pytest.mark.parametrize(("policy", "real_s"), [("muri-s", 117634.554), ("muri-l", 129744.660)])
+@pytest.mark.parametrize(
+    ("policy", "real_s"),
+    [("muri-s", 117634.554), pytest.param("muri-l", 129744.660, marks=thorough)],
+)
 def test_muri_on_the_testbed_is_within_a_twentieth_of_the_real_cluster(
     policy: str, real_s: float
 ) -> None:

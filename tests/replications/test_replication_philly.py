@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.shared import SHARED
+from tests.shared import SHARED, thorough
 
 from treadle.replications import philly
 from treadle.replications.paper import ready
@@ -58,6 +58,7 @@ def test_the_scheduler_is_measured_beside_the_study() -> None:
     assert median.measured >= 3.0  # It takes one failed try at least.
 
 
+@thorough
 def test_jobs_that_never_relax_wait_longer_on_fewer_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

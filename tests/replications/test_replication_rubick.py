@@ -5,7 +5,7 @@ from functools import cache
 from time import process_time
 
 import pytest
-from tests.shared import trace
+from tests.shared import thorough, trace
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
@@ -51,7 +51,7 @@ def test_the_ablations_stand_in_the_papers_order() -> None:
     assert both < sizes < plans < neither
 
 
-@pytest.mark.parametrize("name", [rubick.BASE, rubick.BEST_PLANS])
+@pytest.mark.parametrize("name", [rubick.BASE, pytest.param(rubick.BEST_PLANS, marks=thorough)])
 def test_rubick_is_as_much_faster_as_expected(name: str) -> None:
     ours = average_h(name, "rubick")
     assert average_h(name, "synergy") / ours >= 2.2
