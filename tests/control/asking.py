@@ -10,6 +10,7 @@ from tests.waiting import at_rest
 from treadle.control.api import LiveService
 from treadle.testing.checks import check
 from treadle.wire.jobs import State, Why
+from treadle.wire.machine import EventView
 from treadle.wire.problems import ConflictError
 
 LONG = "exec sleep 60"
@@ -51,6 +52,13 @@ async def waits(live: LiveService, body: str = LONG, **fields: object) -> str:
 
 async def looked_at(live: LiveService) -> None:
     await at_rest(live.context)
+
+
+async def events_of(live: LiveService, job: str = "", kind: str = "") -> list[EventView]:
+    """Those of a job, of a kind, or all; records are ahead of the journal while that is written."""
+    await looked_at(live)
+    found = (await live.events(job=job, limit=1000)).events
+    return [event for event in found if kind in ("", event.kind)]
 
 
 def short(why: Why) -> tuple[str, str, bool, int | None]:

@@ -49,7 +49,3 @@ async def said(live: LiveService, job: str, text: str) -> None:
 
 async def nodes_of(live: LiveService, job: str) -> set[str]:
     return {device.partition(":")[0] for device in (await live.job(job)).job.devices}
-
-
-async def events_of(live: LiveService, job: str) -> list[str]:
-    return [event.text for event in (await live.events(job=job, limit=1000)).events]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import told
+from tests.control.asking import events_of, told
 from tests.control.living import ME, PATIENCE, ended, until
 from treadle.client.gitstate import code_state
 from treadle.control.api import LiveService
@@ -83,7 +83,7 @@ def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, w
         first, second = await _ran(live, request(work), "echo new\n", script)
         assert first.startswith("train.sh changed after submission: it ran as of sha256 ")
         assert second == "tracked files were changed after submission, when there were no changes"
-        texts = [event.text for event in (await live.events(limit=100)).events]
+        texts = [event.text for event in await events_of(live)]
         assert any("other code than was submitted: train.sh changed" in text for text in texts)
 
     told(story, tmp_path)
@@ -134,10 +134,7 @@ def test_u8_it_is_shown_while_the_job_runs(tmp_path: Path, work: Path) -> None:
         await until(live, State.RUNNING, jobs=(job,))
         while not (await live.job(job)).attempts[0].changed:
             await asyncio.sleep(0.01)
-        while live.context.commit.writing:  # The record is ahead of the journal for a moment.
-            await asyncio.sleep(0.01)
-        events = (await live.events(limit=100)).events
-        assert [event.job for event in events if event.kind == "CodeChanged"] == [job]
+        assert [event.job for event in await events_of(live, kind="CodeChanged")] == [job]
 
     told(story, tmp_path)
 

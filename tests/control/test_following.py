@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from tests.control.asking import events_of
 from tests.control.living import ME, bash, ended, living, until
 from treadle.wire.jobs import State
 
@@ -21,9 +22,7 @@ def test_a_dependant_of_higher_priority_is_not_overtaken_by_a_lower_one(tmp_path
             low = (await live.submit(ME, bash("true", devices="2", priority=-10))).id
             gate.touch()
             await ended(live, first, high, low)
-            starts = [
-                event for event in (await live.events(limit=1000)).events if event.kind == "Start"
-            ]
+            starts = await events_of(live, kind="Start")
             assert [event.job for event in starts] == [first, high, low]
 
     asyncio.run(story())
@@ -35,9 +34,7 @@ def test_members_of_a_limited_array_keep_their_priority(tmp_path: Path) -> None:
             array = await live.submit(ME, bash("sleep 0.1", array="0-2%1", priority=5))
             low = (await live.submit(ME, bash("true", devices="2"))).id
             await ended(live, *array.jobs, low)
-            starts = [
-                event for event in (await live.events(limit=1000)).events if event.kind == "Start"
-            ]
+            starts = await events_of(live, kind="Start")
             assert [event.job for event in starts] == [*array.jobs, low]
 
     asyncio.run(story())

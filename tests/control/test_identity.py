@@ -334,6 +334,7 @@ def test_a9_a_database_that_lost_its_identity_is_noticed(
     daemon.kill()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")  # as the daemon has left
 def test_a9_a_database_that_was_made_again_takes_nothing(
     up: Callable[..., Daemon], server: PostgresServer
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import end_all, looked_at, runs, told, waits
+from tests.control.asking import end_all, events_of, looked_at, runs, told, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.shared import THOROUGH
 from treadle.control.api import LiveService
@@ -78,18 +78,17 @@ def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
         await ended(live, *answer.jobs)
-        await looked_at(live)
-        whole = (await live.events(limit=1000)).events
+        whole = await events_of(live)
         seen: list[EventView] = []
         after = 0
         while (page := await live.events(after=after, limit=3)).events:
             seen += page.events
             after = page.next
-        assert seen == list(whole)
-        assert (await live.events_last(limit=4)).events == whole[-4:]
+        assert seen == whole
+        assert list((await live.events_last(limit=4)).events) == whole[-4:]
         job = answer.jobs[2]
         own = (await live.events(job=job, limit=1000)).events
-        assert own == tuple(event for event in whole if event.job == job)
+        assert list(own) == [event for event in whole if event.job == job]
         assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
 
     told(story, tmp_path)

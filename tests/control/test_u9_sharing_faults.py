@@ -6,6 +6,7 @@ Real processes on one slot of the CPU that two jobs share: the policy here puts 
 import asyncio
 from pathlib import Path
 
+from tests.control.asking import events_of
 from tests.control.living import ME, bash, ended, living, until, view_of
 from treadle.control.jobs import COMPANY
 from treadle.core.allocation import Allocation
@@ -69,7 +70,7 @@ def test_u9_out_of_memory_while_sharing_costs_no_retry_and_is_run_again_alone(tm
             assert detail.alone_because == f"it ran out of GPU memory beside job {stays}"
             assert detail.job.failures == 0
             assert live.context.scheduler.jobs[dies].spec.exclusive
-            started = [e.text for e in (await live.events(job=dies)).events if e.kind == "Start"]
+            started = [event.text for event in await events_of(live, dies, "Start")]
             assert [text.partition(", ")[2] for text in started] == [f"beside job {stays}"]
             (tmp_path / "alone").touch()
             (tmp_path / "done").touch()

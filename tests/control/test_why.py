@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, counts, looked_at, runs, short, told, waits
+from tests.control.asking import LONG, counts, events_of, looked_at, runs, short, told, waits
 from tests.control.living import ME, bash, ended, until
 from treadle.control.api import LiveService
 from treadle.control.api.why_array import why_array
@@ -241,7 +241,7 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
         await until(live, State.RUNNING, jobs=(first,))
         view = (await live.job(first)).job
         assert (view.preempted_for, view.preempted_at) == ("", None)
-        texts = [each.text for each in (await live.events(job=first)).events]
+        texts = [each.text for each in await events_of(live, first)]
         assert f"preempt job {first} for job {job}" in texts
 
     told(story, tmp_path)
