@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.shared import thorough
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, printed, run
 from treadle.engines.node.environment import free_port
@@ -310,6 +311,7 @@ def test_a_script_that_resumes_by_itself_does_so(tmp_path: Path) -> None:
     assert {row["epoch"] for row in second.rows} == set(range(reached, reached + 3))
 
 
+@thorough
 def test_ranks_of_torchrun_share_an_unmodified_script_out(tmp_path: Path) -> None:
     """As torchrun starts them, without a coordinator."""
     words = (str(SCRIPTS / "classify.py"), "--epochs", "3")

@@ -6,9 +6,10 @@ from functools import cache
 
 import pytest
 
+from tests.shared import THOROUGH, thorough
 from tests.train.checks import check_same, check_samples, check_steps, losses
 from tests.train.harness import Event, Result, Scenario, run
-from tests.train.kills import reference, trial
+from tests.train.kills import reference, scenario, trial
 from tests.train.scripts import SAMPLES
 
 BATCH = 8
@@ -29,7 +30,7 @@ def _alone(kind: str) -> dict[int, float]:
     return losses(run(Scenario("loop", ("a",), [], {"kind": kind, **LONG})), SAMPLES, BATCH)
 
 
-@pytest.mark.parametrize("kind", ["transformer", "cnn"])
+@pytest.mark.parametrize("kind", [pytest.param("transformer", marks=thorough), "cnn"])
 def test_resizes_and_a_migration_change_nothing_of_what_is_learned(kind: str) -> None:
     """1 -> 4 -> 2 -> 3 members, then all of them move to other devices."""
     events = [
@@ -61,12 +62,11 @@ def test_each_sample_comes_once_with_batches_that_do_not_divide(batch: int) -> N
 
 
 def test_members_that_are_killed_cost_no_step_and_none_is_applied_twice() -> None:
-    undisturbed = {kind: reference(kind) for kind in ("transformer", "cnn")}
-    killed = 0
-    for seed in (0, 5, 115):
-        result = trial(seed, undisturbed)
-        killed += sum(code == -signal.SIGKILL for code in result.codes.values())
-    assert killed >= 4
+    seeds = (0, 5, 115) if THOROUGH else (0,)
+    undisturbed = {kind: reference(kind) for kind in {scenario(s).options["kind"] for s in seeds}}
+    for seed in seeds:
+        codes = trial(seed, undisturbed).codes
+        assert sum(code == -signal.SIGKILL for code in codes.values()) >= 1
 
 
 def test_a_newcomer_that_never_becomes_ready_is_given_up() -> None:

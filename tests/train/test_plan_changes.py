@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 
+from tests.shared import thorough
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, run
 from tests.train.scripts import SAMPLES
@@ -26,7 +27,9 @@ def _life(result: Result) -> list[tuple[int, str]]:
     return [(len(change["group"]), change["plan"]) for change in result.changes]
 
 
-@pytest.mark.parametrize(("kind", "cut"), [("transformer", "t2"), ("cnn", "p2")])
+@pytest.mark.parametrize(
+    ("kind", "cut"), [pytest.param("transformer", "t2", marks=thorough), ("cnn", "p2")]
+)
 def test_sizes_places_and_plans_change_nothing_of_what_is_learned(kind: str, cut: str) -> None:
     """1 -> 4 -> 2 -> 3 members, a move, then plans: sharded, split, recomputed, off-loaded."""
     events = [
