@@ -32,6 +32,11 @@ def difference(
     if not moves:
         return actions
     after = _after(tenants, changes, moves)
+    if not any(after.values()):  # As most of the time.
+        for identity, allocation in moves.items():
+            kind = Start if jobs[identity].allocation is None else Change
+            actions.append(kind(next_id + len(actions), identity, allocation))
+        return actions
     waits = _Waits(moves, after)
     stopped: set[JobId] = set()  # jobs that had to break a circle
     ready = [identity for identity in moves if not waits.count[identity]]

@@ -322,14 +322,18 @@ class Scheduler:
 
     def _check_company(self, actions: Iterable[Action]) -> None:
         """No exclusive job gets company, and known device memories fit where jobs share."""
+        given: dict[Device, list[JobId]] = {}
+        shares = self.tenancy.sharing > 0
+        for action in actions:
+            if not isinstance(action, Stop):
+                shares = shares or action.allocation.turn > 0
+                for device in action.allocation.devices:
+                    given.setdefault(device, []).append(action.job)
+        if not shares:
+            return
         rows, moved = self.state.rows, {action.job for action in actions}
         nodes = {node.name: node.device_memory_gib for node in self.cluster.nodes}
         tenants = self.tenancy.tenants
-        given: dict[Device, list[JobId]] = {}
-        for action in actions:
-            if not isinstance(action, Stop):
-                for device in action.allocation.devices:
-                    given.setdefault(device, []).append(action.job)
         for device, newcomers in given.items():
             stay = [job for job in tenants.get(device, {}).values() if job not in moved]
             if len(stay) + len(newcomers) < 2:

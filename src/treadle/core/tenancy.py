@@ -14,16 +14,19 @@ from treadle.core.job import JobId
 class Tenancy:
     """Claims by device and turn, and the devices without any."""
 
-    __slots__ = ("_tenants", "free", "tenants")
+    __slots__ = ("_tenants", "free", "sharing", "tenants")
 
     def __init__(self, cluster: Cluster) -> None:
         self.free = FreeDevices.of(cluster)
+        self.sharing = (
+            0  # claims of turns other than the first: while there are none, no job shares
+        )
         self._tenants: dict[Device, dict[int, JobId]] = {}
         self.tenants: Mapping[Device, Mapping[int, JobId]] = MappingProxyType(self._tenants)
 
     def copy(self) -> Self:
         twin = type(self).__new__(type(self))
-        twin.free = self.free.copy()
+        twin.free, twin.sharing = self.free.copy(), self.sharing
         twin._tenants = {device: turns.copy() for device, turns in self._tenants.items()}
         twin.tenants = MappingProxyType(twin._tenants)
         return twin
@@ -49,6 +52,8 @@ class Tenancy:
                 turns[turn] = job
         if taken:
             self.free.take(taken)
+        if turn:
+            self.sharing += 1
 
     def release(self, allocation: Allocation) -> None:
         tenants, turn = self._tenants, allocation.turn
@@ -61,6 +66,8 @@ class Tenancy:
                 given.append(device)
         if given:
             self.free.give(given)
+        if turn:
+            self.sharing -= 1
 
     def ring(self, job: JobId, allocation: Allocation) -> frozenset[JobId]:
         """The other jobs that share a device with this one."""

@@ -159,33 +159,33 @@ class Recorder:
         past_s = now - self._last_at
         self._contention += past_s * self._unfinished
         self._last_at = now
-        if not self._queued:
-            return
-        for size, count in self._waiting.items():
-            if count:
-                self._wait(size, count, past_s)
+        if self._queued:
+            self._wait(past_s)
 
-    def _wait(self, size: int, count: int, past_s: float) -> None:
-        """Count the time that jobs of one size waited, by cause."""
-        causes, free, head = self._wait_s, self._free, self._head
-        held_back = min(self._held_back.get(size, 0), count)
-        if held_back:
-            causes["fair share"][size] += past_s * held_back
-            count -= held_back
-        if size > free:
-            causes["devices"][size] += past_s * count
-            return
-        unfit = min(self._unfit.get(size, 0), count)
-        if unfit:  # Not fragmentation: such a job waits for more devices.
-            causes["devices"][size] += past_s * unfit
-            count -= unfit
-        # Where one node has room for it, no place is missing: the policy has others in front of
-        # it, or it pauses before a retry.
-        scattered = self._room is None or size > self._room
-        lacking = 0 if not scattered else count if head is None else int(head == size and count > 0)
-        # Under policies without overtaking only the job at the head is not behind another one.
-        causes["fragmentation"][size] += past_s * lacking
-        causes["order"][size] += past_s * (count - lacking)
+    def _wait(self, past_s: float) -> None:
+        """Count the time that jobs waited, by cause."""
+        causes, free, head, room = self._wait_s, self._free, self._head, self._room
+        lack, held_back, unfit = causes["devices"], self._held_back, self._unfit
+        for size, count in self._waiting.items():
+            if held_back and (others := min(held_back.get(size, 0), count)):
+                causes["fair share"][size] += past_s * others
+                count -= others  # noqa: PLW2901
+            if not count:
+                continue
+            if size > free:
+                lack[size] += past_s * count
+                continue
+            if unfit and (never := min(unfit.get(size, 0), count)):
+                lack[size] += past_s * never  # Such a job waits for more devices.
+                count -= never  # noqa: PLW2901
+            # Where one node has room for it, no place is missing: the policy has others in front
+            # of it, or it pauses before a retry. Under policies without overtaking only the job at
+            # the head is not behind another one.
+            lacking = 0
+            if room is None or size > room:
+                lacking = count if head is None else int(head == size and count > 0)
+            causes["fragmentation"][size] += past_s * lacking
+            causes["order"][size] += past_s * (count - lacking)
 
     def _note(self, now: float) -> None:
         series = self.series

@@ -87,13 +87,18 @@ class Ordered(Policy):
 
     def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
         """Start what fits on free devices, in order."""
-        place, free = self._placement.place, snapshot.free.copy()
+        place, free = self._placement.place, snapshot.free
         changes: dict[JobId, Allocation | None] = {}
+        taken: tuple[Device, ...] = ()  # by the job before; most decisions start one or none
         waiting = snapshot.ranking.waiting()
         for (_, _, identity), size in waiting:
+            if taken:
+                free = free.copy() if free is snapshot.free else free
+                free.take(taken)
+                taken = ()
             devices = place(free, size)
             if devices is not None:
-                free.take(devices)
+                taken = devices
                 changes[identity] = Allocation(devices)
             elif self.in_order:
                 break
