@@ -17,6 +17,7 @@ from treadle.core.events import JobFinished
 from treadle.core.launch import Launch
 from treadle.engines.node import environment
 from treadle.engines.node.host_shares import Share, shares
+from treadle.testing.gpus import FakeGpus
 
 
 def _environment(text: str) -> dict[str, str]:
@@ -98,74 +99,57 @@ def test_threads_are_the_users_if_they_said_so():
     assert found["MKL_NUM_THREADS"] == "3"
 
 
-def test_cores_are_split_evenly_among_devices():
-    def given(allocation: Allocation, ranks: int) -> list[tuple[tuple[int, ...], int]]:
-        found = shares(allocation, ranks=ranks, cores=range(8), device_count=4)
-        return [tuple(share) for share in found]  # type: ignore[misc]
-
-    assert given(on(0), 1) == [((0, 1), 2)]
-    assert given(on(3), 1) == [((6, 7), 2)]
-    assert given(on(1, 2), 2) == [((2, 3), 2), ((4, 5), 2)]
-    assert given(on(1, 2), 1) == [((2, 3, 4, 5), 4)]
-    assert given(on(1), 2) == [((2, 3), 1), ((2, 3), 1)]
-    assert given(on(0, 1, 2, 3), 1) == [((), 8)]  # all there is: nothing to pin to
+SOCKETS = {0: range(4), 1: range(4), 2: range(4, 8), 3: range(4, 8)}  # two GPUs on each
 
 
-def test_a_host_share_says_how_many_cores():
-    some = Allocation((Device("here", 3),), host=Host(1.5, 8.0))
-    more = Allocation((Device("here", 3),), host=Host(3.0, 8.0))
+def given(
+    allocation: Allocation, ranks: int = 1, *, cpus: float | None = None, cores: int = 8
+) -> list[tuple[tuple[int, ...], int]]:
+    found = shares(
+        allocation, ranks=ranks, cores=range(cores), device_count=4, cpus=cpus, beside=SOCKETS
+    )
+    return [tuple(share) for share in found]  # type: ignore[misc]
+
+
+def test_ranks_are_pinned_to_the_cores_that_the_driver_says_are_close():
+    first, second = (0, 1, 2, 3), (4, 5, 6, 7)
+    assert given(on(0)) == [(first, 2)]
+    assert given(on(3)) == [(second, 2)]
+    assert given(on(1, 2), 2) == [(first, 2), (second, 2)]
+    assert given(on(1), 2) == [(first, 1), (first, 1)]
+
+
+def test_none_is_pinned_where_nothing_is_known_and_nothing_is_left_out():
+    alone = shares(on(1), ranks=1, cores=range(8), device_count=4, beside={})
+    assert alone == (Share((), 2),)
+    assert given(on(1, 2)) == [((), 4)]  # one rank with GPUs of both sockets
+    assert given(on(0), cores=4) == [((), 1)]  # all that it may use
+    assert given(on(0), cpus=6) == [((), 6)]  # more than are close
+
+
+def test_threads_are_what_was_asked_for():
+    host = Allocation((Device("here", 3),), host=Host(3.0, 8.0))
     less = Allocation((Device("here", 3),), host=Host(0.5, 8.0))
-    assert shares(some, ranks=1, cores=range(8), device_count=4) == (Share((6, 7), 1),)
-    assert shares(more, ranks=1, cores=range(8), device_count=4) == (Share((), 3),)
-    assert shares(less, ranks=1, cores=range(8), device_count=4) == (Share((), 1),)
-
-
-@pytest.mark.parametrize(
-    ("cores", "devices", "cpus", "size", "ranks"),
-    [(2, 4, 1, 1, 1), (2, 4, 2, 2, 2), (64, 8, 32, 1, 1), (64, 8, 4, 1, 1), (64, 8, 20, 4, 4),
-     (8, 4, 3, 2, 2), (4, 3, 2, 1, 1), (4, 3, None, 1, 1), (8, 4, None, 2, 1)],
-)  # fmt: skip
-def test_a2_jobs_get_the_cores_they_asked_for_and_none_that_another_is_pinned_to(
-    cores: int, devices: int, cpus: float | None, size: int, ranks: int
-):
-    taken: set[int] = set()
-    for first in range(0, devices - size + 1, size):
-        numbers = range(first, first + size)
-        found = shares(
-            on(*numbers), ranks=ranks, cores=range(cores), device_count=devices, cpus=cpus
-        )
-        seen = {core for share in found for core in share.cores or range(cores)}
-        assert len(seen) >= (cpus or 1)
-        pinned = {core for share in found for core in share.cores}
-        assert not pinned & taken
-        taken |= pinned
-        if cpus is not None:
-            assert [share.threads for share in found] == [max(1, int(cpus / ranks))] * ranks
-
-
-def test_a2_threads_of_ranks_on_the_same_device_are_no_more_than_the_cores():
-    found = shares(on(0, 1), ranks=3, cores=range(8), device_count=4, cpus=4)
-    assert sum(share.threads for share in found) <= 4
-
-
-def test_less_than_a_core_pins_nothing_and_is_one_thread():
-    found = shares(on(1), ranks=1, cores=range(2), device_count=16)
-    assert found == (Share((), 1),)
+    assert [given(each)[0][1] for each in (host, less)] == [3, 1]
+    assert sum(threads for _, threads in given(on(0, 1), 3, cpus=4)) <= 4
+    assert given(on(0, 1, 2, 3), 4, cpus=4)[0][1] == 1
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_ranks_are_pinned_to_their_cores(tmp_path: Path):
+def test_a_rank_runs_on_its_cores(tmp_path: Path):
+    cores = sorted(os.sched_getaffinity(0))
+    gpus = FakeGpus(2)
+    gpus.beside = {0: tuple(cores[:1]), 1: tuple(cores[1:])}
+
     async def story(bench: Story) -> None:
-        code = "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
-        bench.job("a", "python", "-c", code, ranks=2)
+        code = "import os; print(sorted(os.sched_getaffinity(0)))"
+        bench.job("a", "python", "-c", code, ranks=2, cpus=2)
         await bench.order(Start(0, "a", on(0, 1)))
         await bench.ended()
-        cores = sorted(os.sched_getaffinity(0))
-        half = len(cores) // 2
-        assert bench.log("a", rank=0) == f"{cores[:half]} {half}\n"
-        assert f"{len(cores) - half}" in bench.log("a", rank=1)
+        assert bench.log("a", rank=0) == f"{cores[:1]}\n"
+        assert bench.log("a", rank=1) == f"{cores[1:]}\n"
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, source=gpus)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")

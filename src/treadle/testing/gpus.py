@@ -13,6 +13,7 @@ class FakeGpus:
 
     def __init__(self, count: int, *, memory_gib: float = 80.0) -> None:
         self.uuids = tuple(f"GPU-{number:08d}" for number in range(count))
+        self.beside: dict[int, tuple[int, ...]] = {}  # cores, by device
         self.looks = 0
         self.energy_j: float | None = None  # as the counter of each device stands
         self._sights = [

@@ -8,6 +8,7 @@ device is clean.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -110,7 +111,7 @@ class LocalEngine:
             devices, context.clock, lambda: watched(self._holders.by_slot, self._node, self.mps)
         )
         self.gate = NodeGate(context.root, self._node, self.tell)
-        around = around or Surroundings.here()
+        around = replace(around or Surroundings.here(), beside=devices.beside)
         kept = around.checkpoints or context.root
         self._checkpoints = CheckpointFolders(kept, recorded=around.moves)
         self._leftovers = LeftoverFolders(self.folders, self._checkpoints)

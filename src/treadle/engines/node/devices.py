@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from treadle.core.cluster import CPU, Node
@@ -58,6 +59,7 @@ class DeviceSource(Protocol):
     kind: str  # "gpu" or "cpu"
     uuids: tuple[str, ...]  # by number; empty strings for CPU slots
     watched: bool  # whether other programs can use the devices, so that they must be polled
+    beside: Mapping[int, tuple[int, ...]]  # the cores closest to each device, where known
 
     def look(self) -> tuple[Sight, ...]:
         """All devices, in order of their numbers. It may block for seconds; it does not raise."""
@@ -73,6 +75,7 @@ class CpuSlots:
 
     kind = "cpu"
     watched = False
+    beside: Mapping[int, tuple[int, ...]] = MappingProxyType({})
 
     def __init__(self, count: int) -> None:
         if count < 1:

@@ -17,6 +17,7 @@ from treadle.engines.node.gpu_activity import GpuCounters
 
 ANSWER_WITHIN_S = 10.0
 GIB = 2**30
+WORDS = 32  # of 64 cores each
 
 Answer = TypeVar("Answer")
 
@@ -31,6 +32,7 @@ class NvmlGpus:
         """Raises EngineError with a sentence for users if no GPU is found."""
         self._worker = _Worker()
         self.driver = ""
+        self.beside: dict[int, tuple[int, ...]] = {}
         self._handles: list[Any] = []
         self._counters: list[GpuCounters] = []  # made at the first look
         try:
@@ -64,6 +66,8 @@ class NvmlGpus:
         self.driver = _text(pynvml.nvmlSystemGetDriverVersion())
         count = pynvml.nvmlDeviceGetCount()
         self._handles = [pynvml.nvmlDeviceGetHandleByIndex(number) for number in range(count)]
+        for number, handle in enumerate(self._handles):
+            self.beside[number] = _cores_beside(handle)
         return [_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in self._handles]
 
     def _count_all(self) -> tuple[Activity, ...]:
@@ -106,6 +110,13 @@ def _or_none(ask: Callable[[], Answer]) -> Answer | None:
         return ask()
     except pynvml.NVMLError:
         return None
+
+
+def _cores_beside(handle: Any) -> tuple[int, ...]:  # noqa: ANN401
+    """The cores closest to a GPU; empty where the driver does not say."""
+    words = _or_none(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, WORDS)) or ()
+    bits = enumerate(int(word) for word in words)
+    return tuple(64 * at + bit for at, word in bits for bit in range(64) if word >> bit & 1)
 
 
 def _text(value: str | bytes) -> str:

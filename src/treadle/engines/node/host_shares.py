@@ -1,16 +1,16 @@
-"""Host shares: which cores feed which rank, and how many threads it should use.
+"""Host shares: to which cores a rank is pinned, and how many threads it should use.
 
-Device i of n on a node with c cores has the cores from i·c/n to (i+1)·c/n beside it. No two devices
-have a core in common, so jobs that are pinned only to cores beside their own devices never share
-one. A job that asks for more cores than lie beside its devices is pinned to none: the quota of its
-group limits it, and the kernel finds the cores that are idle.
+Ranks are pinned to the cores that the driver names as closest to their devices. Where no driver
+says (CPU slots, virtual machines) none is pinned: the numbers of cores tell nothing about where
+they are, and the kernel finds those that are idle. Several devices may be close to the same cores.
 """
 
-from collections.abc import Sequence
-from math import ceil
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
+
+Beside = Mapping[int, Collection[int]]  # the cores closest to each device, where they are known
 
 
 class Share(NamedTuple):
@@ -24,35 +24,31 @@ def shares(
     allocation: Allocation,
     *,
     ranks: int,
-    cores: Sequence[int],
+    cores: Collection[int],
     device_count: int,
     cpus: float | None = None,
+    beside: Beside,
 ) -> tuple[Share, ...]:
     """The share of each rank; the allocation's devices are split among the ranks in order.
 
-    cpus: what the job asked for in all.
+    cores: those of the machine that may be used. cpus: how many the job asked for in all.
     """
     size = allocation.size
-    each = len(cores) / device_count
-    wanted: float | None = None  # cores for each device; None: those beside it
+    each = len(cores) / device_count  # for each device
     if allocation.host is not None:
-        each = wanted = allocation.host.cores
+        each = allocation.host.cores
     elif cpus is not None:
-        each = wanted = cpus / size
-    beside = {
-        device.number: _beside(device.number, wanted, cores, device_count)
-        for device in allocation.devices
-    }
-    # Ranks are pinned all or none: together they must see as many cores as the job asked for.
-    pins = each >= 1 and all(beside.values())
+        each = cpus / size
     found = []
     for rank in range(ranks):
         numbers = _devices_of(rank, ranks, allocation)
-        pinned = tuple(sorted(core for number in numbers for core in beside[number]))
-        # All cores are no restriction, so nothing is pinned.
-        pinned = pinned if pins and len(pinned) < len(cores) else ()
+        known = all(beside.get(number) for number in numbers)
+        close = {core for number in numbers for core in beside[number]} if known else set()
+        close.intersection_update(cores)
+        # All cores are no restriction, and too few would keep the job from what it asked for.
+        pins = each * len(numbers) <= len(close) < len(cores)
         threads = max(1, int(each * len(numbers) / max(1, ranks / size)))
-        found.append(Share(pinned, threads))
+        found.append(Share(tuple(sorted(close)) if pins else (), threads))
     return tuple(found)
 
 
@@ -63,15 +59,3 @@ def _devices_of(rank: int, ranks: int, allocation: Allocation) -> tuple[int, ...
     if ranks >= size:
         return (numbers[rank % size],)
     return numbers[rank * size // ranks : (rank + 1) * size // ranks]
-
-
-def _beside(
-    number: int, wanted: float | None, cores: Sequence[int], device_count: int
-) -> tuple[int, ...]:
-    """So many of the cores beside a device; none if there are fewer."""
-    first, last = (at * len(cores) // device_count for at in (number, number + 1))
-    beside = tuple(cores[first:last])
-    if wanted is None:
-        return beside
-    count = ceil(wanted)
-    return beside[:count] if count <= len(beside) else ()

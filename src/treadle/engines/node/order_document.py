@@ -4,7 +4,7 @@ import os
 import pwd
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -13,7 +13,7 @@ from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
 from treadle.engines.node import environment
 from treadle.engines.node.cgroup import RECORD, Cgroups, cgroups_here
-from treadle.engines.node.host_shares import shares
+from treadle.engines.node.host_shares import Beside, shares
 from treadle.engines.node.processes import boot_id
 from treadle.engines.node.scope import Limits, RecordedScope, Scope
 
@@ -26,6 +26,7 @@ class Surroundings:
 
     environment: Mapping[str, str]
     cores: tuple[int, ...]
+    beside: Beside = field(default_factory=dict)  # the cores closest to each device
     cgroups: Cgroups | None = None  # groups for attempts; None: this machine lets us make none
     # Where the agent of this node says until when ranks may run (fence.py); None: for ever.
     lease: Path | None = None
@@ -68,6 +69,7 @@ def order_document(
         cores=around.cores,
         device_count=len(uuids),
         cpus=launch.cpus,
+        beside=around.beside,
     )
     gid, groups = _groups(launch)
     return {

@@ -60,7 +60,8 @@ class Asking:
                 self._ask_about(level, pool, mine)
         for job in self._holding:  # Those that were stopped go on where devices are free.
             if self._levels[job.id] == level and self._waits(job.id):
-                self._plan.start_somewhere(job)
+                # Under a policy that does not resize it would stay small.
+                self._plan.start_somewhere(job, above=0 if self._policy.resizes else job.size - 1)
         self._start_in_parts(level)
         if any(len(pool.types) > 1 for pool, _ in self._pools) or len(self._pools) > 1:
             self._start_elsewhere(level)

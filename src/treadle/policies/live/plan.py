@@ -67,7 +67,7 @@ class Plan:
                 self.room.take(self.snapshot.jobs[name], held.devices)
 
     def start_somewhere(self, job: Job, above: int = 0) -> bool:
-        """Start a waiting job on any devices that suit it, on as many of those it asks for.
+        """Start a job on any devices that suit it, on as many of those it asks for as can be.
 
         above: only on more than so many.
         """
