@@ -15,9 +15,9 @@ from tests.control.daemons import (
     everybodys_words,
     everything_on_disk,
     everything_said,
-    until,
 )
 from tests.server.tls import certificate_files
+from tests.waiting import until
 from treadle.client import Client
 from treadle.client.address import Address
 from treadle.wire.jobs import JobRequest, State

@@ -187,6 +187,19 @@ def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path)
     tell(tmp_path, story)
 
 
+def test_a_child_that_is_killed_for_memory_is_counted_though_the_job_ends_well(tmp_path: Path):
+    async def story(bench: Story) -> None:
+        with containment("cgroup v1") as contained:
+            bench.engine.groups.containment = contained
+            bench.job("a", "sh", "-c", 'python -c "$0"; true', EATS, memory_gib=0.0625)
+            await bench.order(Start(0, "a", on(0)))
+            assert await bench.ended() == JobFinished("a", 0)
+            (ended,) = bench.ends
+            assert (ended.how, ended.memory_kills, ended.memory_peak_gib) == ("exited", 1, 0.0625)
+
+    tell(tmp_path, story)
+
+
 def test_cores_are_a_quota_of_the_group(tmp_path: Path):
     async def story(bench: Story) -> None:
         with containment("cgroup v1") as contained:

@@ -14,9 +14,10 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, expect, sync_playwright
-from tests.control.daemons import Daemon, daemon, until
+from tests.control.daemons import Daemon, daemon
 from tests.page.visiting import Visitor, visiting
 from tests.shared import CHROMIUM
+from tests.waiting import until
 
 from treadle.wire.jobs import JobRequest, State
 

@@ -161,6 +161,7 @@ class AttemptEnded:
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set; None if it was not measured
     memory_peak_gib: float | None = None  # host memory, all ranks; None if it was not measured
+    memory_kills: int = 0  # of its processes that the kernel killed for memory
     # It was lost with a node of its cluster, or because the agent there was away, as `error` says
     # then: it goes back to the queue, and no failure is counted.
     node_lost: bool = False

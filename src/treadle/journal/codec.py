@@ -119,7 +119,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "NodeDrained": ("bound",),
     "DeviceClosed": ("cause", "also"),
     "DeviceOpened": ("also",),
-    "AttemptEnded": ("memory_peak_gib", "mps_failed", "node_lost", "only_because"),
+    "AttemptEnded": ("memory_peak_gib", "memory_kills", "mps_failed", "node_lost", "only_because"),
     "Start": ("beside",),
     "Change": ("beside", "for_job"),
     "Stop": ("for_job",),

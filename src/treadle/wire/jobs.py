@@ -205,6 +205,7 @@ class AttemptView:
     told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
     failure: FailureView | None = None
     memory_peak_gib: float | None = None  # host memory, where it was measured
+    memory_kills: int = described(0, "Its processes that the kernel killed for memory.")
     changed: tuple[str, ...] = ()  # what of its code was not as submitted when it was launched
     company: tuple[CompanyView, ...] = described((), "With which jobs it shared its devices.")
     lost: tuple[str, ...] = described((), "Nodes of it that were lost before it had ended.")

@@ -212,6 +212,9 @@ def _host(detail: JobDetail, *, peak: bool) -> str:
     peaks = [run.memory_peak_gib for run in detail.attempts if run.memory_peak_gib is not None]
     if peaks and peak:
         parts.append(f"peak {gib_text(max(peaks))}")
+    kills = detail.attempts[-1].memory_kills if detail.attempts else 0
+    if kills:
+        parts.append(f"{several(kills, 'process was', 'processes were')} killed for memory")
     return ", ".join(parts)
 
 

@@ -123,6 +123,7 @@ def closed(
         told=ended.how.shown,
         failure=failure,
         memory_peak_gib=_peak_gib(ended),
+        memory_kills=ended.memory_kills,
         company=as_shown(before.company, ended.seen),
         changed=ended.changed or before.changed,
         lost=before.lost,

@@ -65,6 +65,7 @@ def ended_of(
         ended_at=None if status is None else status.ended_at,
         ran_s=None if status is None or not status.ended else status.ran_s,
         memory_peak_gib=_gib(None if status is None else status.peak_bytes),
+        memory_kills=0 if status is None else status.memory_kills,
         node_lost=status is not None and status.ended and status.cause == FENCED,
     )
 

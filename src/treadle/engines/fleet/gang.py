@@ -235,6 +235,7 @@ class Gang:
             ended_at=_most(ended.ended_at for ended in ends),
             ran_s=_most(ended.ran_s for ended in ends),
             memory_peak_gib=_sum(ended.memory_peak_gib for ended in ends),
+            memory_kills=sum(ended.memory_kills for ended in ends),
         )
 
     def _lost(self, seat: Seat) -> AttemptEnded:

@@ -69,6 +69,7 @@ class AttemptStatus:
     ended_at: float | None = None
     ran_s: float | None = None  # by a clock that cannot be set
     peak_bytes: int | None = None  # the most host memory it used, where its group counts it
+    memory_kills: int = 0  # of its processes that the kernel killed for memory, likewise
     began: float | None = None  # when its ranks ran, by the monotonic clock of this boot
 
     def left_of(self, limit_s: float | None, now: float) -> float | None:
@@ -208,6 +209,7 @@ def read_status(folder: Path) -> AttemptStatus | None:
             ended_at=_moment(found["ended_at"]),
             ran_s=_moment(found.get("ran_s")),
             peak_bytes=found.get("peak_bytes"),
+            memory_kills=int(found.get("memory_kills", 0)),
             began=_moment(found.get("began")),
         )
     except (KeyError, TypeError, ValueError):

@@ -59,7 +59,11 @@ class DeviceSource(Protocol):
     kind: str  # "gpu" or "cpu"
     uuids: tuple[str, ...]  # by number; empty strings for CPU slots
     watched: bool  # whether other programs can use the devices, so that they must be polled
-    beside: Mapping[int, tuple[int, ...]]  # the cores closest to each device, where known
+
+    @property
+    def beside(self) -> Mapping[int, tuple[int, ...]]:
+        """The cores closest to each device, where they are known."""
+        ...
 
     def look(self) -> tuple[Sight, ...]:
         """All devices, in order of their numbers. It may block for seconds; it does not raise."""

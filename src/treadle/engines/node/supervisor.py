@@ -93,6 +93,7 @@ class Attempt:
         self._signalled = True  # a signal came: look at the children
         self._oom_kills = oom_kills()
         self._peak_bytes: int | None = None
+        self._memory_kills = 0  # processes of its group
         # Only where the kernel keeps no group.
         self._record: ProcessRecord | None = None
         if isinstance(self.scope, RecordedScope):
@@ -363,7 +364,7 @@ class Attempt:
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
         self._close_ranks()
-        self._peak_bytes = self.scope.peak_bytes()
+        self._peak_bytes, self._memory_kills = self.scope.peak_bytes(), self.scope.oom_kills()
         if self.first is not None and not self.cause and self._ran_out_of_memory():
             self.cause = "oom-killed"
         if self.cause == "stopped" and self._members is not None and self._members.succeeded:
@@ -402,7 +403,7 @@ class Attempt:
         The group counts such kills. Without one, it is good evidence if a rank was killed, not by
         us, while the kernel killed a process for memory somewhere on this machine.
         """
-        if self.scope.oom_kills():
+        if self._memory_kills:
             limit = self.order["memory_bytes"]
             if limit is not None and self.scope.ran_into_limit(limit):
                 peak = "" if self._peak_bytes is None else f" (peak {_gib(self._peak_bytes)})"
@@ -461,6 +462,7 @@ class Attempt:
             "lost": [rank.log.lost for rank in self.ranks],
             "dropped": [rank.log.dropped for rank in self.ranks],
             "peak_bytes": self._peak_bytes,
+            "memory_kills": self._memory_kills,
             "began": self._began,
             "warm": len(self._warm_ranks()),
             "cold": self._starts.cold,
