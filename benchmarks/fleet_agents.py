@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from treadle.core.actions import Start, Stop
+from treadle.core.actions import Start
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.events import AttemptEnded, JobStarted
@@ -30,7 +30,7 @@ from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceView, Leftovers, Measurement, NodeView, Output
 from treadle.core.sighting import Load
-from treadle.engines.agent import messages
+from treadle.engines.agent import messages, wire
 from treadle.engines.agent.outbox import Outbox
 from treadle.engines.clusters.ray import frames
 from treadle.engines.node import fence
@@ -122,12 +122,12 @@ class SimulatedAgent:
 
     async def call(self, verb: str, document: bytes) -> bytes:
         self.seen.calls[verb] += 1
-        asked = messages.decode(document, messages.VERBS[verb][0])
+        asked = wire.decode(document, messages.VERBS[verb][0])
         if verb == "facts":
-            return messages.answer(await self._facts(asked))
+            return wire.answer(await self._facts(asked))
         if verb == "output":
             await asyncio.sleep(self._output_s)
-        return messages.answer(self._verbs[verb](asked))
+        return wire.answer(self._verbs[verb](asked))
 
     def _take_charge(self, _: messages.TakeCharge) -> messages.Charged:
         self._session, self._done, self._outbox = uuid4().hex, 0, Outbox()
@@ -142,15 +142,14 @@ class SimulatedAgent:
     def _orders(self, asked: messages.Orders) -> messages.Answered:
         if asked.number == self._done + 1:
             self._done = asked.number
-            launches = {each.action: each.launch for each in asked.launches}
-            for named in asked.actions:
+            for wanted in asked.wanted:
                 self.seen.orders_at.append(time.monotonic())
-                action = messages.action_of(named)
-                self.seen.ordered_at[action.id] = time.time()
-                if isinstance(action, Start):
-                    self._start(action, launches[action.id])
-                elif isinstance(action, Stop):
-                    self._end(action.job, How.STOPPED, action.id)
+                self.seen.ordered_at[wanted.action] = time.time()
+                if wanted.allocation is None:
+                    self._end(wanted.attempt.job, How.STOPPED, wanted.action)
+                elif wanted.launch is not None and wanted.launch.id == wanted.attempt:
+                    start = Start(wanted.action, wanted.attempt.job, wanted.allocation)
+                    self._start(start, wanted.launch)
         return self._answer()
 
     def _start(self, action: Start, launch: Launch) -> None:
@@ -224,7 +223,7 @@ class SimulatedAgent:
         await self._outbox.wait(asked.after, asked.wait_s)
         self._answered_at = time.monotonic()
         return messages.FactsGiven(
-            facts=tuple(messages.named(fact) for fact in self._outbox.after(asked.after)),
+            facts=tuple(self._outbox.after(asked.after)),
             upto=self._outbox.upto,
             view=NodeView.of(self.node, self._device),
             measurements=tuple(map(_measurement, self._runs.values())),

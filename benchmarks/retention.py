@@ -21,7 +21,7 @@ from time import perf_counter, time
 
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.core.job_report import Report
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.clusters.here import here
 from treadle.engines.node.devices import CpuSlots
 from treadle.store.rows import AttemptRow, Batch, JobRow, JournalRow
 from treadle.store.store import Store
@@ -73,7 +73,7 @@ async def measure(folder: Path, days: int, jobs: int, progress: int) -> int:
 
 async def started(folder: Path) -> LiveService:
     store = Store.open(f"sqlite:///{folder / 'treadle.db'}")
-    engine = partial(LocalEngine, devices=CpuSlots(2), node_name="here")
+    engine = partial(here, devices=CpuSlots(2), node_name="here")
     settings = LiveSettings(root=folder / "state", engine=engine, wanted=Wanted("backfill"))
     live = LiveService(store, settings)
     await live.begin()

@@ -23,7 +23,9 @@ from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, Event
 from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.agent.agent import Agent
+from treadle.engines.clusters.here import HereFleet
+from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.registry import EngineContext
 
@@ -74,12 +76,12 @@ class Jobs:
         raise AssertionError(reports)
 
 
-async def run(engine: LocalEngine, jobs: Jobs, job: str, action: int) -> tuple[list[float], float]:
+async def run(engine: FleetEngine, jobs: Jobs, job: str, action: int) -> tuple[list[float], float]:
     """The phases of one attempt, and its CPU seconds."""
     ordered = time.time()
     await engine.carry_out([Start(action, job, Allocation((Device("here", 0),)))])
     await jobs.ended.get()
-    folder = engine.folders.path(job, action)
+    folder = jobs.folder / "engine" / "jobs" / job / str(action)
     began, imported, stepped, cpu_s = json.loads((folder / "rank-0.log").read_text())
     warm = json.loads((folder / "status.json").read_text())["warm"]
     assert bool(warm) == job.startswith("warm"), f"{job}: {warm} warm ranks"
@@ -91,13 +93,17 @@ async def measure(folder: Path, runs: int) -> bool:
     jobs = Jobs(folder)
     (folder / "train.py").write_text(SCRIPT)
     context = EngineContext(controls=jobs, clock=MonotonicClock(), root=folder / "engine")
-    engine = LocalEngine(context, devices=CpuSlots(1), node_name="here")
-    engine.warm.prepare_after_s = 0.0
+    agent = Agent(context.root, "here", devices=CpuSlots(1))
+    engine = FleetEngine(context, HereFleet(agent))
+    await engine.adopt([])
+    assert agent.session is not None
+    warm = agent.session.machine.warm
+    warm.prepare_after_s = 0.0
     begun = asyncio.get_running_loop().time()
     await engine.carry_out([Start(1, "first", Allocation((Device("here", 0),)))])
-    while not any(each.ready for each in engine.warm._templates.values()):
+    while not any(each.ready for each in warm._templates.values()):
         await asyncio.sleep(0.05)
-        await asyncio.to_thread(engine.warm._swept)
+        await asyncio.to_thread(warm._swept)
         assert asyncio.get_running_loop().time() < begun + READY_WITHIN_S, "it was never ready"
     (folder / "go").touch()
     await jobs.ended.get()

@@ -9,7 +9,7 @@ from tests.cli.live_session import ValueClient
 
 from treadle.cli.live.doctor_checks import Finding, Patient, alive, examine
 from treadle.core.machine import NodeView
-from treadle.engines.agent.adoption import Found
+from treadle.engines.agent.found import Found
 from treadle.engines.node.attempt_folders import AttemptFolders
 
 

@@ -23,7 +23,7 @@ from treadle.control.jobs import Rebuilt, first_cluster, record_of
 from treadle.control.learning import PROFILES_MAX
 from treadle.control.loop import PolicyInCharge
 from treadle.core.scheduler import Scheduler
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.clusters.here import here
 from treadle.engines.node.devices import CpuSlots
 from treadle.failures.failure_history import Patience
 from treadle.failures.retry import Classified, live_verdicts
@@ -129,7 +129,7 @@ async def live_once(folder: Path, url: str, jobs: int, hook: Callable[[str], Non
     store = Store.open(url, hook=hook)
     settings = LiveSettings(
         root=folder / "state",
-        engine=partial(LocalEngine, devices=CpuSlots(4), node_name="here"),
+        engine=partial(here, devices=CpuSlots(4), node_name="here"),
         wanted=Wanted(policy=POLICY),
         patience=PATIENCE,
     )

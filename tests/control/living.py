@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from tests.engines.bench import machine_of
 from treadle.control.api import LiveService, LiveSettings, Wanted
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.agent.machine import Machine
+from treadle.engines.clusters.here import here as this_machine
 from treadle.engines.node.devices import CpuSlots, DeviceSource
 from treadle.engines.registry import EngineFactory
 from treadle.failures.failure_history import Patience
@@ -37,7 +39,7 @@ async def living(
 
     engine: by default that of one machine, with these slots or devices.
     """
-    here = partial(LocalEngine, devices=devices or CpuSlots(slots), node_name="here")
+    here = partial(this_machine, devices=devices or CpuSlots(slots), node_name="here")
     address = url or f"sqlite:///{root / 'treadle.db'}"
     store = Store.open(address, patience_s=store_patience_s)
     settings = LiveSettings(
@@ -88,11 +90,9 @@ async def export(live: LiveService, path: Path) -> Path:
     return path
 
 
-def local(live: LiveService) -> LocalEngine:
-    """The engine as what it is, for tests of this machine."""
-    engine = live.context.engine
-    assert isinstance(engine, LocalEngine)
-    return engine
+def local(live: LiveService) -> Machine:
+    """This machine as its agent has it."""
+    return machine_of(live.context.engine)
 
 
 async def text_of(live: LiveService, job: str) -> str:

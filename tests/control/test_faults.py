@@ -264,7 +264,9 @@ def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot_be_wr
         os.kill(server._process.pid, signal.SIGSTOP)
         job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
         await until(live, State.STARTING, jobs=(job,))
-        while live.context.commit.writing or not local(live)._runners[job].live:
+        while live.context.commit.writing or not [
+            run for run in local(live).runs.values() if run.live
+        ]:
             await asyncio.sleep(0.01)
         async with locked(tmp_path / "treadle.db"):
             with pytest.raises(UnsettledError):
@@ -273,7 +275,7 @@ def test_u18_a_job_that_is_only_starting_is_stopped_while_the_store_cannot_be_wr
             assert (view.state, view.cause) == (State.STARTING, "unsettled")
             assert view.because.endswith("the cancellation also holds if the daemon restarts")
             os.kill(server._process.pid, signal.SIGCONT)
-            while local(live)._runners:
+            while local(live).runs:
                 await asyncio.sleep(0.01)
             assert not processes.tagged(TAG, f"{local(live).folders.instance}*")
         (view,) = await ended(live, job)

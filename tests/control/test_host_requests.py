@@ -1,5 +1,6 @@
 """Host memory and cores as requests: who may start beside whom, and what is said of limits."""
 
+import asyncio
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -97,6 +98,8 @@ def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(tmp_path: 
 def test_where_nothing_enforces_a_limit_the_submission_says_so(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         local(live).groups.containment = Containment(None)
+        while live.nodes()[0].containment != "processes only":
+            await asyncio.sleep(0.01)
         made = await live.submit(ME, bash("true", memory_gib=0.5, cpus=1.0))
         (note,) = made.notes
         assert note == (

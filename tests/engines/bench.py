@@ -1,4 +1,4 @@
-"""A bench for stories about the local engine: jobs, their facts, and waiting for facts."""
+"""A bench for stories about one machine: jobs, their facts, and waiting for facts."""
 
 import asyncio
 import os
@@ -15,7 +15,13 @@ from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, DeviceClosed, DeviceOpened, Event, JobStarted
 from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
-from treadle.engines.local.engine import LocalEngine
+from treadle.core.ports import Engine
+from treadle.engines.agent.agent import Agent
+from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.machine import Machine
+from treadle.engines.clusters.here import HereFleet, here
+from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import CpuSlots, DeviceSource
 from treadle.engines.registry import EngineContext, EngineOptions
 
@@ -81,7 +87,7 @@ class Story:
         """Facts about devices."""
         return [fact for fact in self.jobs.facts if isinstance(fact, DeviceClosed | DeviceOpened)]
 
-    def fresh_engine(self) -> LocalEngine:
+    def fresh_engine(self) -> FleetEngine:
         """Another engine over the same folders, as after a restart."""
         context = EngineContext(
             controls=self.jobs,
@@ -89,10 +95,31 @@ class Story:
             root=self.root / "engine",
             options=self.options,
         )
-        self.engine = LocalEngine(
-            context, devices=self.source, node_name="here", excluded=self.excluded
-        )
+        self.engine = here(context, devices=self.source, node_name="here", excluded=self.excluded)
         return self.engine
+
+    @property
+    def machine(self) -> Machine:
+        """What its agent has of this machine, once the engine is in charge."""
+        return machine_of(self.engine)
+
+    @property
+    def folders(self) -> AttemptFolders:
+        return agent_of(self.engine).folders
+
+    def live(self, job: str) -> LiveAttempt:
+        """The attempt of the job that runs."""
+        (live,) = self.lives(job)
+        return live
+
+    def lives(self, job: str) -> list[LiveAttempt]:
+        runs = [run for run in self.machine.runs.values() if run.job == job]
+        return [run.live for run in runs if run.live is not None]
+
+    async def begin(self) -> Machine:
+        """Take charge of the machine, if nothing was ordered yet."""
+        await self.order()
+        return self.machine
 
     def job(self, name: str, *command: str, **details: Any) -> None:
         """A job that runs a command; `python` is this one, `-c` code may follow."""
@@ -133,10 +160,22 @@ class Story:
         return found
 
     def folder(self, job: str, attempt: int = 1) -> Path:
-        return self.engine.folders.path(job, attempt)
+        return self.folders.path(job, attempt)
 
     def log(self, job: str, *, attempt: int = 1, rank: int = 0) -> str:
         return (self.folder(job, attempt) / f"rank-{rank}.log").read_text()
+
+
+def agent_of(engine: Engine) -> Agent:
+    assert isinstance(engine, FleetEngine)
+    assert isinstance(engine._fleet, HereFleet)
+    return engine._fleet.agent
+
+
+def machine_of(engine: Engine) -> Machine:
+    session = agent_of(engine).session
+    assert session is not None, "nobody is in charge"
+    return session.machine
 
 
 def on(*numbers: int, turn: int = 0) -> Allocation:
@@ -151,10 +190,11 @@ def tell(root: Path, story: Callable[[Story], Coroutine[Any, Any, None]], **deta
         try:
             await asyncio.wait_for(story(bench), 2 * WITHIN_S)
         finally:
-            for runner in list(bench.engine._runners.values()):
-                if runner.live is not None:
-                    runner.live.stop()
-                    await runner.live.gone
+            session = agent_of(bench.engine).session
+            for run in [] if session is None else list(session.machine.runs.values()):
+                if run.live is not None:
+                    run.live.stop()
+                    await run.live.gone
             await bench.engine.close()
 
     asyncio.run(whole())

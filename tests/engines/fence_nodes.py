@@ -1,29 +1,26 @@
 """Nodes that run nothing, on a clock that skips all waiting: for chaos by the thousand.
 
 The controller's side is the real one. A node here keeps what a real one has on its disk (attempts,
-leases, the epoch), and its agent speaks the messages of engines/fleet and does what a local engine
-does with them. Every launch is checked against all nodes: nothing of another attempt of that job
-may run anywhere.
+leases, the epoch), and its agent speaks the messages of agents, and does what one does with them.
+Every launch is checked against all nodes: nothing of another attempt of that job may run anywhere.
 """
 
 import asyncio
 import random
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.lifecycle import Phase
 from treadle.core.machine import DeviceView, NodeView
-from treadle.engines.agent import messages
+from treadle.engines.agent import messages, wire
+from treadle.engines.agent.agent_errors import LinkLostError, LostPlaceError, StaleEpochError
 from treadle.engines.agent.copies import copy_messages
-from treadle.engines.agent.errors import LinkLostError, LostPlaceError, StaleEpochError
 from treadle.engines.agent.node_lease import LEASE_S
 from treadle.engines.agent.outbox import Outbox
 
@@ -141,7 +138,7 @@ class SimNode:
         )
         self.ended[rank.id] = ended
         if self.agent is not None and self.agent.session is not None:
-            self.agent.session.ended(rank, ended)
+            self.agent.session.ended(rank.id, ended)
 
     def _later(self, seconds: float, act: Callable[..., None], rank: Rank, *words: Any) -> None:
         timer = asyncio.get_running_loop().call_later(seconds, act, rank, *words)
@@ -168,104 +165,69 @@ class Ground:
             ]
 
 
-@dataclass
-class Runner:
-    """The newest orders about one job on one node (local/job_runner.py)."""
-
-    live: Rank | None = None
-    stray: bool = False
-    stop: int | None = None
-    owed: tuple[int, Launch] | None = None
-    newest: int = -1
-
-
 class SimSession:
-    """One controller in charge of one node (agent/session.py, and what local engines do)."""
+    """One controller in charge of one node (agent/session.py, agent/machine.py)."""
 
     def __init__(self, node: SimNode, number: int) -> None:
         self.node, self.id = node, f"{node.name}-{number}"
         self.over = False
         self.outbox, self.done = Outbox(), 0
-        self.runners: dict[str, Runner] = {}
-        self.strays: set[AttemptId] = set()
-        self._named: set[AttemptId] = set()
+        self.wanted: dict[AttemptId, messages.Wanted] = {}  # of attempts that have not ended
+        self._over: set[AttemptId] = set()
 
     def adopt(self, asked: messages.TakeCharge) -> None:
-        ranks, launches = self.node.ranks, {each.action: each.launch for each in asked.launches}
-        self._named = set(asked.attempts)
-        known: set[AttemptId] = set()
-        for row in asked.rows:
-            mine = sorted(mark for mark in asked.attempts if mark.job == row.job)
-            there = [mark for mark in mine if mark in ranks or mark in self.node.ended]
-            newest = there[-1] if there else None
-            runner = self.runners[row.job] = Runner(newest=row.action)
-            if newest in ranks:
-                runner.live = ranks[newest]
-                known.add(newest)
-            elif newest is not None and self.node.ended[newest].action >= row.hold:
-                known.add(newest)
-                self.outbox.put(replace(self.node.ended[newest], action=row.action))
-                continue
-            if row.phase is Phase.STOPPING:
-                runner.stop = row.action
-            elif runner.live is None or runner.live.action != row.action:
-                runner.owed = (row.action, launches[row.action])
-            elif row.phase is Phase.STARTING:
-                self._say_started(row.job, runner.live)
-        for mark in sorted(set(asked.attempts) - known - set(ranks)):
+        ranks, ended = self.node.ranks, self.node.ended
+        self._over = set(asked.over)
+        named = {each.attempt for each in asked.wanted}
+        for mark in sorted(self._over - named - set(ranks)):
             self.outbox.put(AttemptEnded(mark.job, -1, mark.number, How.REPLACED))
-        for mark in sorted(set(ranks) - known):
-            self.strays.add(mark)
+        for mark in sorted(set(ranks) - named):
             self.node.stop(ranks[mark])
-        for job in list(self.runners):
-            self._step(job)
+        for each in asked.wanted:
+            self.wanted[each.attempt] = each
+            if each.attempt in ranks:
+                self._go_on(each, ranks[each.attempt])
+            elif each.attempt in ended:
+                self.ended(each.attempt, ended[each.attempt])
+            else:
+                self._begin(each)
 
-    def order(self, action: Action, launches: Mapping[int, Launch]) -> None:
-        runner = self.runners.setdefault(action.job, Runner())
-        runner.newest = max(runner.newest, action.id)
-        if isinstance(action, Stop):
-            runner.stop, runner.owed = action.id, None
-        else:
-            runner.owed = (action.id, launches[action.id])
-        self._step(action.job)
+    def order(self, wanted: messages.Wanted) -> None:
+        known, launch = wanted.attempt in self.wanted, wanted.launch
+        if known:
+            self.wanted[wanted.attempt] = wanted
+            self._go_on(wanted, self.node.ranks[wanted.attempt])
+        elif wanted.allocation is not None and launch and launch.id == wanted.attempt:
+            self.wanted[wanted.attempt] = wanted
+            self._begin(wanted)
 
-    def ended(self, rank: Rank, ended: AttemptEnded) -> None:
-        runner = self.runners.get(rank.id.job)
-        if rank.id in self.strays:
-            if rank.id in self._named:
-                self.outbox.put(replace(ended, how=How.REPLACED))
+    def _go_on(self, wanted: messages.Wanted, rank: Rank) -> None:
+        if wanted.allocation is None:
+            self.node.stop(rank)
+        elif not wanted.told:
+            self._say_started(rank)
+
+    def _begin(self, wanted: messages.Wanted) -> None:
+        if wanted.allocation is None or wanted.launch is None:
+            del self.wanted[wanted.attempt]
+            how = How.STOPPED if wanted.allocation is None else How.LOST
+            self.outbox.put(AttemptEnded(wanted.attempt.job, wanted.action, 0, how))
             return
-        if runner is None or runner.live is not rank:
-            return
-        runner.live = None
-        if ended.how is not How.STOPPED:
-            runner.stop = runner.owed = None
-            self.outbox.put(replace(ended, action=runner.newest))
-        elif runner.stop is not None:
-            self.outbox.put(replace(ended, action=runner.stop))
-            runner.stop = None
-        else:
-            how = How.REPLACED if runner.owed else How.STOPPED
-            self.outbox.put(replace(ended, how=how, action=runner.newest))
-        self._step(rank.id.job)
+        rank = self.node.launch(wanted.launch, wanted.action)
+        asyncio.get_running_loop().call_later(START_S, self._say_started, rank)
 
-    def _step(self, job: str) -> None:
-        runner = self.runners[job]
-        if runner.live is not None:
-            if runner.stop is not None or runner.owed is not None:
-                self.node.stop(runner.live)
-        elif runner.stop is not None:
-            self.outbox.put(AttemptEnded(job, runner.stop, 0, How.STOPPED))
-            runner.stop = None
-        elif runner.owed is not None:
-            action, launch = runner.owed
-            runner.owed = None
-            rank = runner.live = self.node.launch(launch, action)
-            asyncio.get_running_loop().call_later(START_S, self._say_started, job, rank)
+    def ended(self, attempt: AttemptId, ended: AttemptEnded) -> None:
+        if (wanted := self.wanted.pop(attempt, None)) is not None:
+            self.outbox.put(replace(ended, action=wanted.action))
+        elif attempt in self._over:
+            self.outbox.put(replace(ended, how=How.REPLACED))
 
-    def _say_started(self, job: str, rank: Rank) -> None:
-        if self.runners[job].live is rank and rank.id in self.node.ranks:
-            self.outbox.put(JobStarted(job, rank.action, 0.0, 1.0, attempt=rank.id.number))
+    def _say_started(self, rank: Rank) -> None:
+        wanted = self.wanted.get(rank.id)
+        if wanted is not None and wanted.allocation is not None and rank.id in self.node.ranks:
+            self.outbox.put(
+                JobStarted(rank.id.job, wanted.action, 0.0, 1.0, attempt=rank.id.number)
+            )
 
 
 class SimAgent:
@@ -278,12 +240,12 @@ class SimAgent:
         node.agent = self
 
     async def call(self, verb: str, document: bytes) -> bytes:
-        asked = messages.decode(document, messages.VERBS[verb][0])
+        asked = wire.decode(document, messages.VERBS[verb][0])
         try:
             found = getattr(self, f"_{verb.replace('-', '_')}")(asked)
-            return messages.answer(await found if asyncio.iscoroutine(found) else found)
+            return wire.answer(await found if asyncio.iscoroutine(found) else found)
         except EngineError as error:
-            return messages.refusal(error)
+            return wire.refusal(error)
         except Exception as error:
             self.node.ground.wrong.append(f"{now():.1f}: the model failed at {verb}: {error!r}")
             raise
@@ -326,11 +288,8 @@ class SimAgent:
         session = self._of(asked.session)
         if asked.number == session.done + 1:
             session.done = asked.number
-            launches = {each.action: each.launch for each in asked.launches}
-            for named in asked.actions:
-                action = messages.action_of(named)
-                assert isinstance(action, Start | Change | Stop)
-                session.order(action, launches)
+            for each in asked.wanted:
+                session.order(each)
         return messages.Answered(session=session.id, upto=session.outbox.upto)
 
     def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
@@ -355,7 +314,7 @@ class SimAgent:
         await outbox.wait(asked.after, asked.wait_s)
         self._of(asked.session)
         return messages.FactsGiven(
-            facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
+            facts=tuple(outbox.after(asked.after)),
             upto=outbox.upto,
             view=NodeView.of(self.node.node, _device),
             measurements=(),
@@ -367,7 +326,7 @@ def _device(device: Device) -> DeviceView:
     return DeviceView(name=str(device), number=device.number)
 
 
-class SimLink:
+class SimLink(wire.WireLink):
     """The way to one agent, which is slow, loses answers, and is cut."""
 
     def __init__(self, agent: SimAgent, draw: random.Random, is_up: Callable[[], bool]) -> None:

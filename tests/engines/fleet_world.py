@@ -6,7 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.engines.agent.agent import Agent
-from treadle.engines.agent.errors import ClusterAwayError, LinkLostError
+from treadle.engines.agent.agent_errors import ClusterAwayError, LinkLostError
+from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.wire import WireLink
 from treadle.engines.fleet.port import Change, Fencing, Joined, Left
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
@@ -15,7 +17,7 @@ from treadle.engines.node.environment import TAG
 FENCING = Fencing(lease_s=3.0, margin_s=1.0)
 
 
-class InProcessLink:
+class InProcessLink(WireLink):
     """Calls an agent of this process, unless it is cut."""
 
     def __init__(self, agent: Agent) -> None:
@@ -91,7 +93,7 @@ class FleetWorld:
             name,
             devices=CpuSlots(self.slots),
             address=f"127.0.0.{int(name[1:]) + 1}",
-            lease_s=self.fencing.lease_s,
+            lease=NodeLease(self.root / name, self.fencing.lease_s),
         )
         agent.confirm()
         return agent

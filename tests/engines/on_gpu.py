@@ -13,6 +13,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.engines.bench import agent_of, machine_of
+
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
@@ -29,7 +31,7 @@ from treadle.core.events import (
 from treadle.core.job_report import JobReport
 from treadle.core.launch import Launch
 from treadle.core.machine import DeviceView
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.clusters.here import here
 from treadle.engines.node.gpus import NvmlGpus
 from treadle.engines.registry import EngineContext
 
@@ -87,7 +89,7 @@ class Stand:
         self.gpus = NvmlGpus()
         self.jobs = Jobs()
         context = EngineContext(controls=self.jobs, clock=MonotonicClock(), root=root)
-        self.engine = LocalEngine(context, devices=self.gpus, node_name="here")
+        self.engine = here(context, devices=self.gpus, node_name="here")
         self.orders = 0
 
     async def start(self, job: str, *words: str, turn: int = 0) -> None:
@@ -129,7 +131,7 @@ class Stand:
 
         async def wait() -> None:
             while not true():
-                await self.engine.device_watch.look()
+                await machine_of(self.engine).device_watch.look()
                 await asyncio.sleep(0.2)
 
         await asyncio.wait_for(wait(), within_s)
@@ -139,7 +141,7 @@ class Stand:
         return self.engine.view()[0].devices[0]
 
     def log(self, job: str) -> str:
-        found = sorted(self.engine.folders.root.glob(f"jobs/{job}/*/rank-0.log"))
+        found = sorted(agent_of(self.engine).folders.root.glob(f"jobs/{job}/*/rank-0.log"))
         return found[-1].read_text() if found else ""
 
 
@@ -147,7 +149,7 @@ async def story(root: Path) -> None:
     stand = Stand(root)
     print("driver", stand.gpus.driver, "uuids", stand.gpus.uuids, "node", stand.engine.nodes())
     await stand.engine.adopt([])
-    await stand.engine.device_watch.look()
+    await machine_of(stand.engine).device_watch.look()
     stand.say("at rest")
     chapters: list[Callable[[Stand], Awaitable[None]]] = [alone, stopped, shared, leftover, foreign]
     for chapter in chapters:

@@ -8,29 +8,22 @@ import pytest
 from tests.engines.bench import Story, on, tell
 from tests.engines.test_local_adoption import row
 
-from treadle.core.actions import Change
+from treadle.core.events import JobFinished, JobStarted
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.agent import adoption
+from treadle.engines.agent.found import look
 from treadle.engines.node import attempt_folders as folders
+from treadle.engines.node.attempt_folders import AttemptFolders
+
+MARK = AttemptId("a", 1)
 
 
-def test_an_attempt_whose_supervisor_just_begins_is_not_launched_a_second_time(tmp_path: Path):
-    """1. A supervisor has the lock and has written nothing yet. 2. The controller returns."""
-
-    async def story(bench: Story) -> None:
-        places = bench.engine.folders
-        mark = AttemptId("a", 1)
-        with folders.locked(places.make(*mark, action=8)):
-            starting = row("a", Phase.STARTING, allocation=on(0), action=8, attempt=8)
-            plan = adoption.plan(places, [starting], [mark])
-        assert [(each.owed, each.found and each.found.alive) for each in plan.jobs] == [
-            (None, True)
-        ]
-        assert not plan.strays
-        assert not plan.over
-
-    tell(tmp_path, story)
+def test_an_attempt_whose_supervisor_just_begins_is_there(tmp_path: Path):
+    """A supervisor has the lock and has written nothing yet: it answers the order of its mark."""
+    places = AttemptFolders(tmp_path)
+    with folders.locked(places.make(*MARK, action=8)):
+        found = look(places, MARK)
+    assert (found.alive, found.never_was, found.action) == (True, False, 8)
 
 
 def killed_at(call: int) -> Callable[..., None]:
@@ -43,24 +36,31 @@ def killed_at(call: int) -> Callable[..., None]:
     return step
 
 
-def test_an_attempt_that_was_about_to_be_launched_is_owed_and_not_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("where", "point", "call"),
+    [
+        (Path, "mkdir", 1),
+        (folders, "_refuse_link", 1),
+        (folders, "_refuse_link", 2),
+        (folders, "replace", 1),
+    ],
+)
+def test_an_attempt_that_was_about_to_be_launched_is_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: object, point: str, call: int
 ):
-    """1. The controller is killed while it makes the folder, at each point. 2. It returns."""
+    """1. The controller is killed while it makes the folder. 2. It returns."""
 
     async def story(bench: Story) -> None:
-        places = bench.engine.folders
+        bench.job("a", "true")
+        bench.jobs.numbers["a", 8] = 1
+        with monkeypatch.context() as patched:
+            patched.setattr(where, point, killed_at(call))
+            with pytest.raises(SystemExit):
+                bench.folders.make(*MARK, action=8)
         starting = row("a", Phase.STARTING, allocation=on(0), action=8, attempt=8)
-        points = [(Path, "mkdir", 1), (folders, "_refuse_link", 1), (folders, "_refuse_link", 2)]
-        for number, (where, point, call) in enumerate([*points, (folders, "replace", 1)], 1):
-            mark = AttemptId("a", number)
-            with monkeypatch.context() as patched:
-                patched.setattr(where, point, killed_at(call))
-                with pytest.raises(SystemExit):
-                    places.make(*mark, action=8)
-            plan = adoption.plan(places, [starting], [mark])
-            assert [each.owed for each in plan.jobs] == [Change(8, "a", on(0))]
-            assert not plan.over
-            assert mark not in [stray.id for stray in plan.strays]
+        await bench.engine.adopt([starting], [MARK])
+        assert await bench.event() == JobStarted("a", 8, 0.0, 1.0, attempt=1)
+        assert await bench.event() == JobFinished("a", 8)
+        assert [ended.attempt for ended in bench.ends] == [1]
 
     tell(tmp_path, story)

@@ -7,9 +7,11 @@ from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
-from treadle.core.launch import AttemptId
+from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
-from treadle.engines.fleet import batches
+from treadle.engines.agent.messages import Wanted
+from treadle.engines.agent.wire import WireLink
+from treadle.engines.fleet.batches import batches
 from treadle.testing.engine_bench import row
 
 LONG = {"LONG": "\x01" * 20_000}  # 120,000 bytes as it is sent
@@ -18,7 +20,7 @@ NAMES = [f"j{number}" for number in range(6)]
 
 def test_orders_and_launches_of_a_node_go_in_batches_by_their_bytes(tmp_path, monkeypatch):
     """Also those of jobs that a controller finds when it takes over, and stops of all of them."""
-    monkeypatch.setattr(batches, "BYTES_MAX", 300_000)
+    monkeypatch.setattr(WireLink, "bytes_max", 300_000)
     longest = 0
 
     async def story(bench: FleetStory) -> None:
@@ -60,7 +62,7 @@ def test_orders_and_launches_of_a_node_go_in_batches_by_their_bytes(tmp_path, mo
 
 
 def test_a_launch_that_is_too_long_fails_alone_and_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(batches, "BYTES_MAX", 300_000)
+    monkeypatch.setattr(WireLink, "bytes_max", 300_000)
 
     async def story(bench: FleetStory) -> None:
         bench.job("long", "true", env={"LONG": "\x01" * 60_000})
@@ -75,9 +77,12 @@ def test_a_launch_that_is_too_long_fails_alone_and_says_why(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])
-def test_batches_have_all_launches_in_order(count, monkeypatch):
-    monkeypatch.setattr(batches, "BYTES_MAX", 10)
-    launches = [f"{number:06}" for number in range(count)]
-    found = batches.batches(launches)  # type: ignore[arg-type]
-    assert list(map(str, (each for batch in found for each in batch))) == launches
+def test_batches_have_all_launches_in_order(count):
+    launch = Launch(job="j", attempt=1, command=("x",), workdir="/", ranks=1)
+    wanted = [
+        Wanted(attempt=AttemptId("j", number), action=0, allocation=None, launch=launch)
+        for number in range(count)
+    ]
+    found = batches(wanted, 10)
+    assert [each for batch in found for each in batch] == wanted
     assert len(found) == max(1, count)

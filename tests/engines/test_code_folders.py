@@ -72,7 +72,7 @@ def test_a_file_that_may_not_be_read_is_said_to_be_that():
     (here / "private.key").touch(mode=0o600)
     (here / "private.key").write_text("secret")
     here.chmod(0o755)
-    code = "import sys; from pathlib import Path; from treadle.engines.fleet.copies import tree; "
+    code = "import sys; from pathlib import Path; from treadle.engines.agent.copies import tree; "
     code += "entry = tree.listing(Path(sys.argv[1])).entries[0]; import os; os.setuid(65534)\n"
     code += "try: tree.read(Path(sys.argv[1]), entry, 0, 10)\n"
     code += "except tree.UncopyableError as error: print(error)"

@@ -53,7 +53,8 @@ def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
     daemon: when the end is reported, which is when a retry may begin, nothing writes any more."""
 
     async def story(bench: Story) -> None:
-        bench.engine.groups.containment = contained
+        await bench.begin()
+        bench.machine.groups.containment = contained
         bench.job("a", "python", "-c", ESCAPES)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -61,7 +62,7 @@ def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
         pid = int(bench.log("a"))
         escaped = processes.ProcessId(pid, processes.start_of(pid) or 0)
         await bench.until(lambda: has_contained(bench, pid, contained))
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         assert live.process is not None
         processes.send(live.process, signal.SIGKILL)
@@ -76,7 +77,8 @@ def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
     tmp_path: Path, contained: Containment
 ):
     async def story(bench: Story) -> None:
-        bench.engine.groups.containment = contained
+        await bench.begin()
+        bench.machine.groups.containment = contained
         bench.job("a", "python", "-c", ESCAPES)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -84,7 +86,7 @@ def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
         pid = int(bench.log("a"))
         escaped = processes.ProcessId(pid, processes.start_of(pid) or 0)
         await bench.until(lambda: has_contained(bench, pid, contained))
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         supervisor = live.process
         assert supervisor is not None
@@ -94,7 +96,7 @@ def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
         # A new engine knows the group from the attempt's folder, whatever groups it makes itself.
         bench.fresh_engine()
         await bench.engine.adopt([])
-        await bench.until(lambda: not bench.engine.folders.live())
+        await bench.until(lambda: not bench.folders.live())
         assert alive([escaped]) == []
 
     tell(tmp_path, story)
@@ -104,12 +106,13 @@ def test_every_process_of_an_attempt_is_in_its_group_and_the_group_is_removed(
     tmp_path: Path, contained: Containment
 ):
     async def story(bench: Story) -> None:
-        bench.engine.groups.containment = contained
+        await bench.begin()
+        bench.machine.groups.containment = contained
         bench.job("a", "sh", "-c", "cat /proc/self/cgroup; echo up; sleep 600 & exec sleep 600")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await bench.until(lambda: "up" in bench.log("a"))
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         await bench.until(lambda: len(live.scope.pids()) == 2)
         if contained.kind != "processes only":
@@ -142,8 +145,9 @@ def test_a_rank_that_cannot_enter_its_group_is_not_launched_and_the_machine_is_t
     tmp_path: Path,
 ):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with unified() as cgroups:
-            bench.engine.groups.containment = Vanishing(cgroups)
+            bench.machine.groups.containment = Vanishing(cgroups)
             bench.job("a", "true")
             await bench.order(Start(0, "a", on(0)))
             await bench.until(lambda: bench.ends)
@@ -159,8 +163,9 @@ EATS = "b = bytearray(1)\nfor _ in range(200): b += bytes(1 << 20)\nprint('ate')
 
 def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with containment("cgroup v1") as contained:
-            bench.engine.groups.containment = contained
+            bench.machine.groups.containment = contained
             bench.job("a", "python", "-c", EATS, memory_gib=0.0625)
             await bench.order(Start(0, "a", on(0)))
             assert isinstance(await bench.ended(), JobFailed)
@@ -174,8 +179,9 @@ def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Pa
 
 def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with containment("cgroup v1") as contained:
-            bench.engine.groups.containment = contained
+            bench.machine.groups.containment = contained
             bench.job("a", "python", "-c", EATS, memory_gib=1.0, cpus=0.5)
             await bench.order(Start(0, "a", on(0)))
             assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
@@ -202,12 +208,13 @@ def test_a_child_that_is_killed_for_memory_is_counted_though_the_job_ends_well(t
 
 def test_cores_are_a_quota_of_the_group(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with containment("cgroup v1") as contained:
-            bench.engine.groups.containment = contained
+            bench.machine.groups.containment = contained
             bench.job("a", "sleep", "600", cpus=1.5, memory_gib=0.5)
             await bench.order(Start(0, "a", on(0)))
             await bench.event()
-            live = bench.engine._runners["a"].live
+            live = bench.live("a")
             assert live is not None
             folders = live.scope.document()["folders"]
             quota = Path(folders["cpu"], "cpu.cfs_quota_us").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from treadle.core.errors import EngineError
-from treadle.engines.agent import messages
+from treadle.engines.agent import wire
 from treadle.engines.agent.copies.incoming import Incoming, Owner, digest
 from treadle.engines.agent.copies.tree import (
     LISTING_BYTES_MAX,
@@ -42,7 +42,7 @@ def send(source: Path, incoming: Incoming, found: Listing, *, files: int = 1000)
 def test_a_file_that_changed_on_another_node_is_said_to_have_changed() -> None:
     """Of other errors nobody would say that the folder changes all the time."""
     with pytest.raises(ChangedError, match="'w' was changed"):
-        messages.opened(messages.refusal(ChangedError("'w' was changed")), bytes)
+        wire.opened(wire.refusal(ChangedError("'w' was changed")), bytes)
 
 
 def test_a_copy_has_files_folders_links_modes_and_times(tmp_path):

@@ -111,17 +111,17 @@ def test_a8_no_file_and_no_user_is_looked_up_on_the_event_loop(
             assert await bench.ended() == JobFailed("c", 2, 0.0)
             assert audit.found == []
         await bench.engine.close()
-        bench.engine.folders.make("99", 1, "abcd", action=7)
+        bench.folders.make("99", 1, "abcd", action=7)
         bench.fresh_engine()
         row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=0, attempt=0)
         with audited(tmp_path, monkeypatch) as audit:
             await bench.engine.adopt([row], [AttemptId("a", 1)])
             await bench.order(Stop(3, "a"))
             assert await bench.event() == JobStopped("a", 3, 0.0)
-            await asyncio.gather(*bench.engine._tasks)
+            await asyncio.gather(*bench.machine.tasks)
             assert audit.found == []
             # The audit itself does see such things.
-            bench.engine.folders.live()
+            bench.folders.live()
             tmp_path.stat()
             assert len(audit.found) == 2
 
@@ -158,13 +158,14 @@ def open_pipes() -> list[str]:
 
 def test_the_output_of_an_attempt_that_is_being_launched_can_be_followed(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "echo", "well")
 
         async def follow() -> bytes:
             followed = bench.engine.follow(AttemptId("a", 1), 0)
             return b"".join([piece.data async for piece in followed])
 
-        with busy(bench.engine.fork_server):
+        with busy(bench.machine.fork_server):
             await bench.order(Start(0, "a", on(0)))
             await bench.until(bench.folder("a").is_dir)
             assert await read(bench, "a", 1) == b""
@@ -181,9 +182,10 @@ def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(tmp_pa
     starts once a has stopped."""
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "sleep", "600")
         bench.job("b", "true")
-        with busy(bench.engine.fork_server):
+        with busy(bench.machine.fork_server):
             await bench.order(Start(0, "a", on(0)))
             await bench.until(bench.folder("a").is_dir)
             await bench.order(Stop(1, "a"), Start(2, "b", on(1), after=("a",)))
@@ -198,13 +200,14 @@ def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(tmp_pa
 
 def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "true")
-        engine, server = bench.engine, bench.engine.fork_server
+        machine, server = bench.machine, bench.machine.fork_server
         server.start()
         before = open_pipes()
-        live = engine.attempt(Start(0, "a", on(0)), bench.jobs.launch("a", 0, on(0)))
+        live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
         with busy(server):
-            launch = asyncio.create_task(engine.launch(live))
+            launch = asyncio.create_task(machine.launch(live))
             await bench.until(live.folder.is_dir)
             launch.cancel()
             await asyncio.wait({launch})
@@ -216,12 +219,14 @@ def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(tmp_path: 
 
 def test_a_launch_that_comes_after_the_end_of_the_engine_starts_no_fork_server(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "true")
-        live = bench.engine.attempt(Start(0, "a", on(0)), bench.jobs.launch("a", 0, on(0)))
+        machine = bench.machine
+        live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
         await bench.engine.close()
         with pytest.raises(OSError, match="Cannot send after transport endpoint shutdown"):
-            await bench.engine.launch(live)
-        assert bench.engine.fork_server._process is None
-        assert bench.engine.folders.live() == []
+            await machine.launch(live)
+        assert machine.fork_server._process is None
+        assert bench.folders.live() == []
 
     tell(tmp_path, story)

@@ -6,8 +6,8 @@ from tests.engines.fleet_story import FleetStory, spread, tell
 from treadle.core.actions import Start
 from treadle.core.attempt import How
 from treadle.core.events import JobStarted
-from treadle.engines.agent import messages
-from treadle.engines.agent.errors import StaleEpochError
+from treadle.engines.agent import messages, wire
+from treadle.engines.agent.agent_errors import StaleEpochError
 from treadle.engines.fleet.port import NewEpoch
 from treadle.engines.node import kept_value
 
@@ -20,13 +20,13 @@ def test_an_agent_refuses_a_controller_that_another_one_has_followed(tmp_path):
         await bench.engine.adopt([])
         for asked in (messages.Survey(epoch=old), messages.TakeCharge(epoch=old)):
             verb = "survey" if isinstance(asked, messages.Survey) else "take-charge"
-            answer = await bench.world.links["n0"].call(verb, messages.encode(asked))
+            answer = await bench.world.links["n0"].call(verb, wire.encode(asked))
             with pytest.raises(StaleEpochError, match="has taken orders of controller 2, and this"):
-                messages.opened(answer, messages.Answered)
+                wire.opened(answer, messages.Answered)
         await bench.world.replace_agent("n0")  # It is written down.
-        survey = messages.encode(messages.Survey(epoch=old))
+        survey = wire.encode(messages.Survey(epoch=old))
         with pytest.raises(StaleEpochError):
-            messages.opened(await bench.world.links["n0"].call("survey", survey), messages.Surveyed)
+            wire.opened(await bench.world.links["n0"].call("survey", survey), messages.Surveyed)
 
     tell(tmp_path, story)
 
@@ -54,7 +54,7 @@ def test_a_controller_that_was_followed_and_has_the_lease_again_takes_charge_ane
         bench.job("late", "true")
         await bench.engine.adopt([])
         for link in bench.world.links.values():
-            await link.call("survey", messages.encode(messages.Survey(epoch=5)))
+            await link.call("survey", wire.encode(messages.Survey(epoch=5)))
         await bench.order(Start(0, "late", spread("n1")))
         asked = bench.world.links["n1"].calls["take-charge"]
         await bench.until(lambda: bench.world.links["n1"].calls["take-charge"] > asked)

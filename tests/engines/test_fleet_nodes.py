@@ -13,6 +13,7 @@ from treadle.core.events import AttemptEnded, JobStarted, NodeJoined, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.agent import messages
+from treadle.engines.agent.wire import WireLink, answer
 from treadle.engines.node import fence
 from treadle.testing.engine_bench import row
 
@@ -407,7 +408,7 @@ def test_a_job_whose_node_was_lost_does_not_wait_for_ever_after_such_an_answer(t
     tell(tmp_path, story)
 
 
-class Held:
+class Held(WireLink):
     """A link whose answers come when the story says so."""
 
     def __init__(self) -> None:
@@ -425,7 +426,7 @@ def test_an_answer_that_is_there_when_its_node_leaves_is_not_taken(tmp_path):
         bench.engine.clients["n1"]._link = held
         await bench.until(lambda: held.asked)
         given = messages.FactsGiven(facts=(), upto=0, view=seen["n1"], measurements=(), now=0.0)
-        held.asked[0].set_result(messages.answer(given))
+        held.asked[0].set_result(answer(given))
         bench.world.cut("n1")
         await bench.until(lambda: bench.world.links["n0"].calls["facts"] > 3)
         assert "n1" not in seen

@@ -11,6 +11,7 @@ from treadle.core.attempt import How
 from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded, JobStarted, JobStopped
 from treadle.core.launch import Launch
+from treadle.engines.agent.messages import Wanted
 from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
 from treadle.engines.fleet.gang import LEASE_OVER, Gang
 from treadle.engines.fleet.split import gang_of
@@ -35,7 +36,7 @@ class Agents:
     def __init__(self) -> None:
         self.course = Course("j")
         self.told: list[JobStarted | AttemptEnded] = []
-        self.mail: dict[str, list[object]] = {node: [] for node in NODES}  # orders on their way
+        self.mail: dict[str, list[Wanted]] = {node: [] for node in NODES}  # orders on their way
         self.facts: dict[str, list[object]] = {node: [] for node in NODES}  # answers on their way
         self.running: dict[str, tuple[int, int]] = {}  # by node: (attempt, newest order)
         self.begun: list[Start | Change] = []
@@ -49,8 +50,8 @@ class Agents:
                     if isinstance(fact, JobStarted):
                         self.check_start(fact.attempt)
                     self.told.append(fact)
-                case Send(node, action, _):
-                    self.mail[node].append(action)
+                case Send(node, wanted):
+                    self.mail[node].append(wanted)
                 case Begin(order):
                     self.begun.append(order)
                     self.do(self.course.launched(order, gang(order)))
@@ -66,16 +67,17 @@ class Agents:
         """The agent of a node takes its next order."""
         if not self.mail[node]:
             return
-        action = self.mail[node].pop(0)
-        if isinstance(action, Stop):
-            attempt, _ = self.running.pop(node, (0, 0))
-            code = 143 if attempt else None
-            self.facts[node].append(AttemptEnded("j", action.id, attempt, How.STOPPED, code))
+        wanted = self.mail[node].pop(0)
+        number = wanted.attempt.number
+        if wanted.allocation is None:
+            if self.running.get(node, (0, 0))[0] == number:  # Else it has ended by itself.
+                del self.running[node]
+                ended = AttemptEnded("j", wanted.action, number, How.STOPPED, 143)
+                self.facts[node].append(ended)
         else:
-            assert isinstance(action, Start)
             assert node not in self.running, "two attempts on one node"
-            self.running[node] = (action.id + 1, action.id)
-            self.facts[node].append(JobStarted("j", action.id, 0.0, 1.0, attempt=action.id + 1))
+            self.running[node] = (number, wanted.action)
+            self.facts[node].append(JobStarted("j", wanted.action, 0.0, 1.0, attempt=number))
 
     def exit(self, node: str, code: int) -> None:
         if node in self.running:
@@ -151,7 +153,10 @@ def test_a_part_that_fails_ends_the_others_and_says_why():
     course.order(start := Start(0, "j", SPREAD), launch)
     course.launched(start, gang(start))
     effects = course.hear(*ended("b", 3))
-    assert effects == [Send("a", Stop(0, "j")), Send("c", Stop(0, "j"))]
+    assert [(each.node, each.wanted.allocation) for each in effects if isinstance(each, Send)] == [
+        ("a", None),
+        ("c", None),
+    ]
     assert course.hear(*ended("a", 143, how=How.STOPPED)) == []
     (told,) = course.hear(*ended("c", 1))
     assert isinstance(told, Tell)
@@ -199,8 +204,7 @@ def test_parts_that_fall_after_an_order_to_stop_were_stopped():
     course.launched(start, gang(start))
     course.order(Stop(1, "j"), launch)
     course.hear(*ended("a", 143, how=How.STOPPED, action=1))
-    course.hear(*ended("b", 1))  # It failed before the order came,
-    course.hear("b", AttemptEnded("j", 1, 0, How.STOPPED))  # which is answered as well.
+    course.hear(*ended("b", 1))  # It failed before the order came.
     (told,) = course.hear(*ended("c", 143, how=How.STOPPED, action=1))
     assert isinstance(told, Tell)
     assert isinstance(told.fact, AttemptEnded)

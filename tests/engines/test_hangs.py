@@ -17,6 +17,7 @@ from tests.engines.hung_mount import hung_mount
 
 from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.engines.agent import machine
 from treadle.engines.agent.attempt_guard import Deadlines
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import processes
@@ -29,7 +30,7 @@ SOON = Deadlines(
 
 
 def live_of(bench: Story, job: str = "a") -> LiveAttempt:
-    live = bench.engine._runners[job].live
+    live = bench.live(job)
     assert live is not None
     return live
 
@@ -64,7 +65,8 @@ def test_a10_a_job_whose_workdir_hangs_can_be_cancelled_and_other_devices_go_on(
     said. 3. A job on the other device runs. 4. The file system is back: the stop is answered."""
 
     async def story(bench: Story) -> None:
-        bench.engine.deadlines = SOON
+        await bench.begin()
+        bench.machine.deadlines = SOON
         with hung_mount(tmp_path / "mnt") as mount:
             bench.job("a", "true", workdir=str(mount.point / "work"), grace_s=0.2)
             await bench.order(Start(0, "a", on(0)))
@@ -88,7 +90,8 @@ def test_a10_a_job_whose_workdir_hangs_can_be_cancelled_and_other_devices_go_on(
 
 def test_a10_the_time_limit_counts_while_the_workdir_hangs(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.engine.deadlines = SOON
+        await bench.begin()
+        bench.machine.deadlines = SOON
         with hung_mount(tmp_path / "mnt") as mount:
             bench.job("a", "true", workdir=str(mount.point), grace_s=0.1, time_limit_s=0.3)
             await bench.order(Start(0, "a", on(0)))
@@ -118,8 +121,9 @@ def test_a10_a_stopped_supervisor_is_woken_by_a_cancel_and_its_job_gets_its_grac
 @pytest.mark.parametrize("kind", KINDS)
 def test_a10_a_supervisor_that_cannot_be_woken_is_killed_with_its_job(tmp_path: Path, kind: str):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with containment(kind) as contained:
-            bench.engine.deadlines, bench.engine.groups.containment = SOON, contained
+            bench.machine.deadlines, bench.machine.groups.containment = SOON, contained
             bench.job("a", "sh", "-c", "echo $$; exec sleep 600", grace_s=0.2)
             await bench.order(Start(0, "a", on(0)))
             await bench.event()
@@ -138,7 +142,8 @@ def test_a10_a_supervisor_that_cannot_be_woken_is_killed_with_its_job(tmp_path: 
 
 def test_a10_the_time_limit_is_enforced_although_the_supervisor_is_stopped(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.engine.deadlines = SOON
+        await bench.begin()
+        bench.machine.deadlines = SOON
         bench.job("a", "sleep", "600", grace_s=0.2, time_limit_s=0.5)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
@@ -150,7 +155,9 @@ def test_a10_the_time_limit_is_enforced_although_the_supervisor_is_stopped(tmp_p
     tell(tmp_path, story)
 
 
-def test_a10_a_restarted_engine_enforces_the_time_limit_of_a_stopped_supervisor(tmp_path: Path):
+def test_a10_a_restarted_engine_enforces_the_time_limit_of_a_stopped_supervisor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600", grace_s=0.2, time_limit_s=1.0)
         await bench.order(Start(0, "a", on(0)))
@@ -158,10 +165,11 @@ def test_a10_a_restarted_engine_enforces_the_time_limit_of_a_stopped_supervisor(
         supervisor = supervisor_of(bench)
         os.kill(supervisor.pid, signal.SIGSTOP)
         await bench.engine.close()
-        bench.fresh_engine().deadlines = SOON
+        bench.fresh_engine()
+        monkeypatch.setattr(machine, "USUAL", SOON)
         found = bench.folder("a")
         await bench.engine.adopt([])  # No job knows it: a stray, which is stopped as well.
-        await bench.until(lambda: not bench.engine.folders.live())
+        await bench.until(lambda: not bench.folders.live())
         assert alive([supervisor]) == []
         assert '"cause": "stopped"' in (found / "status.json").read_text()
 
@@ -169,15 +177,16 @@ def test_a10_a_restarted_engine_enforces_the_time_limit_of_a_stopped_supervisor(
 
 
 def fork_server_of(bench: Story) -> int:
-    process = bench.engine.fork_server._process
+    process = bench.machine.fork_server._process
     assert process is not None
     return process.pid
 
 
 def test_a10_a_stopped_fork_server_is_woken_and_the_job_runs_once(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.engine.deadlines = SOON
-        bench.engine.fork_server.start()
+        await bench.begin()
+        bench.machine.deadlines = SOON
+        bench.machine.fork_server.start()
         os.kill(fork_server_of(bench), signal.SIGSTOP)
         bench.job("a", "sh", "-c", "echo ran >> ran")
         await bench.order(Start(0, "a", on(0)))
@@ -192,8 +201,9 @@ def test_a10_a_fork_server_that_cannot_be_woken_is_replaced_and_no_attempt_is_ch
     tmp_path: Path,
 ):
     async def story(bench: Story) -> None:
-        bench.engine.deadlines = SOON
-        bench.engine.fork_server.start()
+        await bench.begin()
+        bench.machine.deadlines = SOON
+        bench.machine.fork_server.start()
         hung = fork_server_of(bench)
         process = processes.ProcessId(hung, processes.start_of(hung) or 0)
         for name in ("a", "b"):
@@ -212,11 +222,12 @@ def test_a10_a_fork_server_that_cannot_be_woken_is_replaced_and_no_attempt_is_ch
 
 def test_a10_a_launch_whose_fork_server_is_killed_is_launched_again(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.engine.fork_server.start()
+        await bench.begin()
+        bench.machine.fork_server.start()
         os.kill(fork_server_of(bench), signal.SIGSTOP)
         bench.job("a", "sh", "-c", "echo ran >> ran")
         await bench.order(Start(0, "a", on(0)))
-        await bench.until(lambda: bench.engine._runners["a"].live)
+        await bench.until(lambda: bench.lives("a"))
         os.kill(fork_server_of(bench), signal.SIGKILL)  # The order dies with it.
         assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 0)

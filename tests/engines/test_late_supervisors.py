@@ -8,8 +8,8 @@ from tests.engines.bench import Story, on, tell
 
 from treadle.core.attempt import How
 from treadle.core.launch import AttemptId
-from treadle.engines.agent import adoption
 from treadle.engines.agent.end_facts import ended_of
+from treadle.engines.agent.found import look
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.scope import RecordedScope
@@ -18,14 +18,14 @@ from treadle.engines.node.supervisor_files import has_ended
 
 def without_supervisor(bench: Story, *, failure: str = "", lacked: bool = False) -> LiveAttempt:
     """An attempt that was launched, and of whose supervisor nothing was heard."""
-    folder = bench.engine.folders.make("a", 1, action=0)
+    folder = bench.folders.make("a", 1, action=0)
     live = LiveAttempt(
         "a",
         1,
         action=0,
         allocation=on(0),
         folder=folder,
-        tag=bench.engine.groups.tag(AttemptId("a", 1)),
+        tag=bench.machine.groups.tag(AttemptId("a", 1)),
         scope=RecordedScope(folder / "processes.json"),
     )
     live.failure, live.lacked = failure, lacked
@@ -38,13 +38,14 @@ def test_an_attempt_that_a_late_supervisor_has_is_not_reported_as_over(tmp_path:
     without a word: now it has."""
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         live = without_supervisor(bench)
         with attempt_folders.locked(live.folder) as free:
             assert free
-            assert await bench.engine.end_of(live) is None
+            assert await bench.machine.end_of(live) is None
             assert live.taken, "the runner then looks for its rival"
-        assert await bench.engine.rival(live) is None
-        ended = await bench.engine.end_of(live)
+        assert await bench.machine.rival(live) is None
+        ended = await bench.machine.end_of(live)
         assert ended is not None
         assert ended.how is How.LOST
 
@@ -63,9 +64,10 @@ def test_an_end_reads_the_same_after_a_crash_before_its_report(
     tmp_path: Path, failure: str, lacked: bool, how: How
 ):
     async def story(bench: Story) -> None:
+        await bench.begin()
         live = without_supervisor(bench, failure=failure, lacked=lacked)
-        ended = await bench.engine.end_of(live)
-        again = ended_of(await asyncio.to_thread(adoption.look, bench.engine.folders, live.id))
+        ended = await bench.machine.end_of(live)
+        again = ended_of(await asyncio.to_thread(look, bench.folders, live.id))
         assert ended is not None
         assert (ended.how, again.how, again.error) == (how, how, ended.error)
 
@@ -78,11 +80,13 @@ def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(tmp_pat
     """
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         folder = without_supervisor(bench).folder
+        await bench.engine.close()
         engine = bench.fresh_engine()
         await engine.adopt([])
         async with asyncio.timeout(20):
-            while engine.folders.live():
+            while bench.folders.live():
                 await asyncio.sleep(0.01)
         assert has_ended(folder, "")
         await engine.close()

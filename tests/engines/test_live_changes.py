@@ -39,9 +39,7 @@ class Flexible:
 
     @property
     def live(self) -> LiveAttempt:
-        live = self.bench.engine._runners["a"].live
-        assert live is not None
-        return live
+        return self.bench.live("a")
 
     def starts(self, action: int) -> list[JobStarted]:
         facts = self.bench.jobs.facts
@@ -66,7 +64,7 @@ class Flexible:
         await self.bench.until(lambda: "of 2" in self.log(member))
 
     def held(self) -> set[int]:
-        return self.bench.engine._holders.numbers()
+        return self.bench.machine.holders.numbers()
 
     def log(self, rank: int, attempt: int = 1) -> str:
         return self.bench.log("a", rank=rank, attempt=attempt)
@@ -406,6 +404,7 @@ def test_a_rigid_script_is_restarted(tmp_path: Path) -> None:
 
 def test_newcomers_come_from_the_warm_interpreter(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
+        await bench.begin()
         await WarmStory(bench).warm_up("import json, socket")
         bench.jobs.facts.clear()
         job = Flexible(bench)

@@ -5,22 +5,27 @@ import signal
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.engines.bench import Story, on, tell
 
+from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
+from treadle.core.events import AttemptEnded, JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.agent import adoption
+from treadle.engines.agent.found import look
 from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.machine import Machine, MachineParts
+from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.environment import TAG
+from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.processes import ProcessId
 from treadle.engines.node.scope import RecordedScope
 from treadle.testing.builders import job
@@ -42,7 +47,7 @@ def row(
 async def adopt(bench: Story, *rows: Job) -> None:
     """As a controller does that has seen the ends that the engine has seen."""
     names = {row.id for row in rows}
-    unseen = [attempt for attempt in bench.engine.folders.live() if attempt.job in names]
+    unseen = [attempt for attempt in bench.folders.live() if attempt.job in names]
     await bench.engine.adopt(rows, unseen)
 
 
@@ -124,7 +129,7 @@ def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
         await bench.engine.close()
         assert supervisor is not None
         processes.send(supervisor.process, signal.SIGKILL)
-        await bench.until(lambda: not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive)
+        await bench.until(lambda: not look(bench.folders, AttemptId("a", 1)).alive)
         bench.fresh_engine()
         await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
         assert await bench.event() == JobFailed("a", 0, 0.0)
@@ -160,11 +165,11 @@ def test_a_stop_that_was_never_carried_out_is_carried_out(tmp_path: Path, phase:
 def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
-        bench.engine.folders.make("a", 1, action=3)
+        bench.folders.make("a", 1, action=3)
         await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3))
         assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 3)
-        assert bench.engine.folders.attempts("a") == [AttemptId("a", 1)]
+        assert bench.folders.attempts("a") == [AttemptId("a", 1)]
 
     tell(tmp_path, story)
 
@@ -236,10 +241,10 @@ def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
         await restart(bench)
         await adopt(bench, row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1))
         assert await bench.event() == JobStarted("b", 1, 0.0, 1.0, attempt=1)  # once a is gone
-        assert not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive
+        assert not look(bench.folders, AttemptId("a", 1)).alive
         assert await bench.event() == JobFinished("b", 1)
         assert [ended.job for ended in bench.ends] == ["b"]
-        assert not bench.engine.folders.live()
+        assert not bench.folders.live()
 
     tell(tmp_path, story)
 
@@ -305,7 +310,7 @@ def test_what_a_dead_stray_left_behind_is_killed(tmp_path: Path):
         await bench.engine.close()
         assert supervisor is not None
         processes.send(supervisor.process, signal.SIGKILL)
-        await bench.until(lambda: not adoption.look(bench.engine.folders, AttemptId("a", 1)).alive)
+        await bench.until(lambda: not look(bench.folders, AttemptId("a", 1)).alive)
         assert processes.tagged(TAG, supervisor.tag)
         bench.fresh_engine()
         await bench.engine.adopt([])
@@ -322,11 +327,27 @@ def test_two_engines_that_launch_the_same_attempt_run_it_once(tmp_path: Path):
         bench.job("a", "sh", "-c", 'echo run >> "$0"; exec sleep 600', str(tmp_path / "runs"))
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        await restart(bench)
-        await bench.order(Start(0, "a", on(0)))
-        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
-        await bench.order(Stop(1, "a"))
-        assert await bench.event() == JobStopped("a", 1, 0.0)
+        await bench.engine.close()
+        facts: list[Fact] = []
+        parts = MachineParts(
+            root=tmp_path / "engine",
+            node_name="here",
+            devices=bench.source,
+            excluded=(),
+            options=bench.options,
+            around=Surroundings.here(),
+            clock=MonotonicClock(),
+            tell=facts.append,
+            fitted=lambda launch: launch,
+        )
+        machine, launch = Machine(parts), bench.jobs.launch("a", 0, on(0))
+        wanted = Wanted(attempt=launch.id, action=0, allocation=on(0), launch=launch)
+        machine.order(wanted)
+        await bench.until(lambda: facts)
+        machine.order(replace(wanted, action=1, allocation=None))
+        await bench.until(lambda: not machine.runs)
+        await machine.close()
+        assert [type(fact) for fact in facts] == [JobStarted, AttemptEnded]
         assert (tmp_path / "runs").read_text() == "run\n"
 
     tell(tmp_path, story)
@@ -399,7 +420,7 @@ def test_jobs_run_on_when_their_controller_is_killed(tmp_path: Path):
         (tmp_path / "go").touch()
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert [ended.code for ended in bench.ends] == [5]
-        assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
+        assert not processes.tagged(TAG, f"{bench.folders.instance}*")
 
     tell(tmp_path, story)
 
@@ -411,7 +432,7 @@ def test_a_supervisor_that_comes_after_the_stop_was_answered_launches_nothing(tm
 
     async def story(bench: Story) -> None:
         bench.job("a", "touch", str(tmp_path / "ran"))
-        bench.engine.folders.make("a", 1, action=0)
+        bench.folders.make("a", 1, action=0)
         await adopt(bench, row("a", Phase.STOPPING, action=1))
         assert await bench.event() == JobStopped("a", 1, 0.0)
         await bench.order(Start(0, "a", on(0)))
@@ -429,11 +450,11 @@ def test_a_mark_without_a_supervisor_takes_no_device_from_the_job_that_runs(tmp_
         bench.job("a", "sleep", "600")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        bench.engine.folders.make("99", 1, "abcd", action=7)
+        bench.folders.make("99", 1, "abcd", action=7)
         await restart(bench)
         await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
-        await bench.until(lambda: bench.engine.folders.live() == [AttemptId("a", 1)])
-        marks = [task for task in bench.engine._tasks if "_clear_and_forget" in repr(task)]
+        await bench.until(lambda: bench.folders.live() == [AttemptId("a", 1)])
+        marks = [task for task in bench.machine.tasks if "_clear_and_forget" in repr(task)]
         await asyncio.gather(*marks)
         assert bench.engine.view()[0].devices[0].jobs == ("a",)
 
@@ -444,21 +465,22 @@ def test_an_attempt_that_ends_frees_only_what_it_holds_and_blocks(tmp_path: Path
     """Three attempts are on one device, and two of them do not die."""
 
     async def story(bench: Story) -> None:
-        engine = bench.engine
+        machine = await bench.begin()
+        holders = machine.holders
         first, second, third = (live(tmp_path, number) for number in (1, 2, 3))
         for each in (first, second, third):
-            engine._holders.hold(each)
+            holders.hold(each)
         for each in (first, second):
             each.stuck = f"attempt {each.number} does not die"
-            engine._holders.undying(each)
-        engine._holders.free(third)
-        assert engine._holders.are_stuck(on(0)), "the third did not block it"
-        engine._holders.free(first)
-        assert engine.view()[0].devices[0].because == "attempt 2 does not die"
-        assert engine._holders.of(on(0)) == [second]
-        engine._holders.free(second)
-        assert not engine._holders.are_stuck(on(0))
-        assert engine._holders.of(on(0)) == []
+            holders.undying(each)
+        holders.free(third)
+        assert holders.are_stuck(on(0)), "the third did not block it"
+        holders.free(first)
+        assert machine.view().devices[0].because == "attempt 2 does not die"
+        assert holders.of(on(0)) == [second]
+        holders.free(second)
+        assert not holders.are_stuck(on(0))
+        assert holders.of(on(0)) == []
 
     tell(tmp_path, story)
 

@@ -56,22 +56,22 @@ def test_every_order_is_answered_and_no_device_is_used_twice_at_once(tmp_path: P
             if rng.random() < 0.5:
                 await bench.event()
             # What ended by itself holds nothing any more.
-            gone = [d for d, job in holder.items() if job not in bench.engine._runners]
+            gone = [d for d, job in holder.items() if job not in bench.engine.courses]
             for each in gone:
                 del holder[each]
         for name in set(holder.values()):
             await bench.order(Stop(action, name))
             action += 1
-        await bench.until(lambda: not bench.engine._runners)
+        await bench.until(lambda: not bench.engine.courses and not bench.machine.runs)
         while not bench.inbox.empty():
             event = await bench.event()
             assert isinstance(event, JobStarted | JobStopped | JobFinished | JobFailed)
         assert not [ended for ended in bench.ends if ended.code not in (0, 143)]
-        launched = sum(len(bench.engine.folders.attempts(name)) for name in names)
+        launched = sum(len(bench.folders.attempts(name)) for name in names)
         assert len(bench.ends) == launched > 5
-        assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
-        assert not bench.engine._holders.by_slot
-        assert not bench.engine.folders.live()
+        assert not processes.tagged(TAG, f"{bench.folders.instance}*")
+        assert not bench.machine.holders.by_slot
+        assert not bench.folders.live()
         assert _files() <= files + 2  # the fork server's socket and self-pipe
 
     tell(tmp_path, story, slots=3)

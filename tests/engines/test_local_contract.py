@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from tests.engines.bench import agent_of
 from tests.engines.contract_jobs import commands, released
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.ports import Engine
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.clusters.here import here
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.node.environment import TAG
@@ -33,12 +34,11 @@ class LocalBench(EngineBench):
         context = EngineContext(
             controls=self.controls, clock=MonotonicClock(), root=self.root / "engine"
         )
-        self.local = LocalEngine(context, devices=CpuSlots(3), node_name="n0")
-        return self.local
+        return here(context, devices=CpuSlots(3), node_name="n0")
 
     async def clear_away(self) -> None:
         await self.engine.close()
-        while processes.kill_tagged(TAG, f"{self.local.folders.instance}*"):
+        while processes.kill_tagged(TAG, f"{agent_of(self.engine).folders.instance}*"):
             await asyncio.sleep(0.002)
 
     async def release(self, job: str, code: int = 0) -> None:

@@ -93,7 +93,7 @@ def test_our_own_processes_are_not_foreign(tmp_path: Path):
         for number, name in enumerate("ab"):
             await bench.until(partial(bench.log, name))
             fake.put(number, int(bench.log(name)))
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
         assert not bench.closed
         assert [view.state for view in bench.engine.view()[0].devices] == ["held", "held"]
         fake.put(0)
@@ -105,9 +105,10 @@ def test_our_own_processes_are_not_foreign(tmp_path: Path):
 
 def test_the_next_job_waits_until_the_gpu_is_clean(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "true")
         bench.job("b", "true")
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
         fake.put(0, used_gib=40.0)
         await bench.order(Start(0, "a", on(0)))
         assert await bench.ended() == JobFinished("a", 0)
@@ -129,9 +130,10 @@ def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
     monkeypatch.setattr(device_watch, "CLEAN_WITHIN_S", 0.05)
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "true")
         bench.job("b", "true")
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
         fake.put(0, used_gib=40.0)
         await bench.order(Start(0, "a", on(0)))
         await bench.ended()
@@ -222,8 +224,8 @@ def test_attempts_that_share_a_device_share_its_busy_time(tmp_path: Path):
         for _ in "abc":
             assert isinstance(await bench.event(), JobStarted)
         fake.set_busy(0.9, 0.2, 0.6)
-        await bench.engine.observer.look()
-        found = {each.job: each.busy for each in bench.engine.measurements()}
+        await bench.machine.observer.look()
+        found = {each.job: each.busy for each in bench.machine.measurements()}
         assert found == pytest.approx({"a": 0.45, "b": 0.45, "c": 0.4})
 
     fake = FakeGpus(3)
@@ -262,8 +264,10 @@ def test_without_gpus_there_is_a_slot_for_each_core(monkeypatch: pytest.MonkeyPa
 
 def test_a_gpu_that_cannot_be_seen_is_not_used(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         fake.put(0, error="the NVIDIA driver does not answer")
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
+        await bench.until(lambda: bench.closed)
         assert bench.closed == [
             DeviceClosed(
                 GPU, "device here:0 cannot be seen: the NVIDIA driver does not answer", "unseen"
@@ -278,12 +282,14 @@ def test_processes_behind_a_wall_are_believed_only_if_they_stay(tmp_path: Path, 
     """A number that /proc does not know: it has just ended, or lives in another container."""
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         fake.put(0, 2**22 + 1)
-        await bench.engine.device_watch.look()
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
+        await bench.machine.device_watch.look()
         assert not bench.closed
         monkeypatch.setattr(device_watch, "UNSEEN_S", 0.0)
-        await bench.engine.device_watch.look()
+        await bench.machine.device_watch.look()
+        await bench.until(lambda: bench.closed)
         assert [type(fact) for fact in bench.closed] == [DeviceClosed]
 
     fake = FakeGpus(1)

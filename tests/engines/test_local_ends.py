@@ -125,7 +125,7 @@ def test_daemons_do_not_outlive_their_job(tmp_path: Path):
         pids = [int(line.split()[1]) for line in bench.log("a").splitlines()]
         assert len(pids) >= 3
         assert not [pid for pid in pids if processes.start_of(pid) is not None]
-        assert not processes.tagged(TAG, f"{bench.engine.folders.instance}*")
+        assert not processes.tagged(TAG, f"{bench.folders.instance}*")
 
     tell(tmp_path, story)
 
@@ -161,14 +161,14 @@ def test_when_its_supervisor_is_killed_a_job_is_lost_and_leaves_nothing(tmp_path
         await bench.order(Start(0, "a", on(0, 1)))
         await bench.event()
         await bench.until(lambda: "daemon" in bench.log("a") and "daemon" in bench.log("a", rank=1))
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         assert live.process is not None
         processes.send(live.process, signal.SIGKILL)
         assert await bench.event() == JobFailed("a", 0, 0.0)
         (ended,) = bench.ends
         assert (ended.how, ended.code, ended.codes) == ("lost", 137, (None, None))
-        await bench.until(lambda: not processes.tagged(TAG, f"{bench.engine.folders.instance}*"))
+        await bench.until(lambda: not processes.tagged(TAG, f"{bench.folders.instance}*"))
 
     tell(tmp_path, story)
 
@@ -191,7 +191,7 @@ def test_a_job_that_is_stopped_from_outside_goes_back_to_the_queue(tmp_path: Pat
         bench.job("a", "sleep", "600")
         await bench.order(Start(3, "a", on(0)))
         await bench.event()
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         assert live.process is not None
         processes.send(live.process, signal.SIGTERM)
@@ -205,7 +205,7 @@ def test_a_job_whose_folder_was_removed_ends_and_is_lost(tmp_path: Path):
         bench.job("a", "sleep", "600")
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.event(), JobStarted)
-        live = bench.engine._runners["a"].live
+        live = bench.live("a")
         assert live is not None
         shutil.rmtree(live.folder)
         await bench.order(Stop(1, "a"))

@@ -216,9 +216,10 @@ def test_a4_when_descriptors_run_out_the_job_goes_back_and_the_machine_pauses(tm
     closed with the cause. 3. There are descriptors again: the devices open, and it runs."""
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.job("a", "true")
         bench.job("b", "true")
-        bench.engine.fork_server.start()
+        bench.machine.fork_server.start()
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         lowest = os.dup(0)
         os.close(lowest)
@@ -274,9 +275,9 @@ def test_a_fork_server_that_was_killed_is_replaced(tmp_path: Path):
         bench.job("b", "true")
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        assert bench.engine.fork_server._process is not None
-        bench.engine.fork_server._process.kill()
-        bench.engine.fork_server._process.wait()
+        assert bench.machine.fork_server._process is not None
+        bench.machine.fork_server._process.kill()
+        bench.machine.fork_server._process.wait()
         await bench.order(Start(1, "b", on(1)))
         assert await bench.ended() == JobFinished("b", 1)
         await bench.order(Stop(2, "a"))  # what the old one forked has not noticed

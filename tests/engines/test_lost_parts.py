@@ -13,7 +13,7 @@ from treadle.core.events import AttemptEnded, JobStarted, NodeLost
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.agent import messages
+from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent import Agent
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.node import processes
@@ -172,11 +172,11 @@ def test_an_agent_says_that_a_job_is_gone_when_none_of_its_attempts_is_left(tmp_
 
         async def gone(*jobs: JobId, wait_s: float) -> tuple[JobId, ...]:
             asked = messages.GoneAsked(session=charged.session, jobs=jobs, wait_s=wait_s)
-            answer = await link.call("gone", messages.encode(asked))
-            return messages.opened(answer, messages.Gone).jobs
+            answer = await link.call("gone", wire.encode(asked))
+            return wire.opened(answer, messages.Gone).jobs
 
-        charge = messages.encode(messages.TakeCharge(epoch=bench.world.epoch + 1))
-        charged = messages.opened(await link.call("take-charge", charge), messages.Charged)
+        charge = wire.encode(messages.TakeCharge(epoch=bench.world.epoch + 1))
+        charged = wire.opened(await link.call("take-charge", charge), messages.Charged)
         assert await gone("one", "other", wait_s=9.0) == ("other",), "one is being stopped"
         assert await gone("one", wait_s=0.0) == ()
         assert await gone("one", wait_s=20.0) == ("one",)

@@ -36,7 +36,7 @@ def test_a_launch_removes_what_earlier_attempts_of_the_job_left(
         for action in range(4):
             await bench.order(Start(action, "a", on(0)))
             assert await bench.ended() == JobFailed("a", action, 0.0)
-        there = bench.engine.folders.attempts("a")
+        there = bench.folders.attempts("a")
         assert [attempt.number for attempt in there] == [3, 4]
 
     tell(tmp_path, story)

@@ -125,8 +125,9 @@ def test_jobs_of_the_engine_run_under_mps_and_are_measured_so(root: Path, progra
     """1. Two jobs that may share start on one GPU. 2. Both see the daemon. 3. They stop."""
 
     async def story(bench: Story) -> None:
-        bench.engine.mps = Mps(root, bench.engine.folders.instance, program)
-        object.__setattr__(bench.engine._launch, "mps", bench.engine.mps)
+        await bench.begin()
+        bench.machine.mps = Mps(root, bench.folders.instance, program)
+        object.__setattr__(bench.machine.launches, "mps", bench.machine.mps)
         for name in "ab":
             bench.job(name, "sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY; sleep 600", may_share=True)
         await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))
@@ -134,9 +135,9 @@ def test_jobs_of_the_engine_run_under_mps_and_are_measured_so(root: Path, progra
             assert isinstance(await bench.event(), JobStarted)
         await bench.until(lambda: bench.log("a").strip() and bench.log("b").strip())
         assert bench.log("a") == bench.log("b")
-        await bench.engine.observer.look()
-        assert [each.mps for each in bench.engine.measurements()] == [True, True]
-        tag = f"{bench.engine.folders.instance}-mps-*"
+        await bench.machine.observer.look()
+        assert [each.mps for each in bench.machine.measurements()] == [True, True]
+        tag = f"{bench.folders.instance}-mps-*"
         assert len(processes.tagged(TAG, tag)) == 1
         await bench.order(Stop(2, "a"), Stop(3, "b"))
         await bench.ended()

@@ -48,8 +48,8 @@ def running(code: str) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 async def measured(bench: Story, job: str) -> Measurement:
-    await bench.engine.observer.look()
-    return next(each for each in bench.engine.measurements() if each.job == job)
+    await bench.machine.observer.look()
+    return next(each for each in bench.machine.measurements() if each.job == job)
 
 
 def test_memory_of_a_process_is_what_it_has_resident() -> None:
@@ -87,7 +87,7 @@ def test_a_cpu_slot_is_busy_as_far_as_its_cores_are_used(tmp_path: Path) -> None
         await bench.order(Start(0, "spins", on(0)), Start(1, "sleeps", on(1)))
         await bench.event()
         await bench.event()
-        await bench.engine.observer.look()
+        await bench.machine.observer.look()
 
         def seen(job: str) -> Measurement:
             return next(each for each in bench.engine.measurements() if each.job == job)
@@ -118,12 +118,12 @@ def test_gpu_memory_is_of_the_jobs_own_processes_and_energy_is_shared(tmp_path: 
         await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))
         await bench.event()
         await bench.event()
-        holders = {live.job: live for live in bench.engine._holders.by_slot.values()}
+        holders = {live.job: live for live in bench.machine.holders.by_slot.values()}
         pid = await bench.until(lambda: holders["a"].scope.pids()[-1:])
         fake.put(0, *pid, used_gib=30.0)
         fake.set_busy(0.8)
         fake.energy_j = 1000.0
-        await bench.engine.observer.look()
+        await bench.machine.observer.look()
         fake.energy_j = 1100.0
         a, b = await measured(bench, "a"), await measured(bench, "b")
         assert (a.alone, b.alone) == (False, False)

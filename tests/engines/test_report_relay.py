@@ -198,7 +198,7 @@ def test_a_job_reports_to_its_node_also_when_its_agent_was_replaced(tmp_path):
         assert (found.job, found.token, found.report) == ("a", "t-a", Report(step=1, total=1000))
         assert 0 <= found.at <= bench.engine._clock.now()
         await bench.world.replace_agent("n1")
-        await bench.until(lambda: bench.world.links["n1"].agent._session)
+        await bench.until(lambda: bench.world.links["n1"].agent.session)
         (bench.root / "after-1").touch()
         await heard(bench, 2)
 
@@ -244,6 +244,7 @@ def test_what_an_attempt_reports_in_its_grace_is_not_taken_for_the_next_ones(tmp
         await heard(bench, 1)
         await bench.order(Change(1, "a", spread("n2")))
         relay = bench.world.links["n1"].agent._relay
+        assert relay is not None
         (bench.root / "after-1").touch()
         await bench.until(lambda: relay._upto == 2 and not relay._kept)
         assert [each.report.step for each in bench.jobs.reports] == [1]

@@ -107,7 +107,9 @@ def test_a_node_of_which_no_controller_can_take_charge_is_closed(tmp_path):
         head_hangs(bench)
         link = bench.world.links["n1"]
         link.refused.add("facts")
-        await bench.until(lambda: link.agent._lease.is_over)
+        lease = link.agent._lease
+        assert lease is not None
+        await bench.until(lambda: lease.is_over)
         await link.agent._end_session()
         assert changes(bench) == []
         link.refused.clear()

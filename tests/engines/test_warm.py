@@ -46,6 +46,7 @@ print(json.dumps({
 
 def _tell(root: Path, story, imports: str = "", **details) -> None:
     async def whole(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench, **details)
         await warm.warm_up(imports)
         await story(warm)
@@ -64,6 +65,7 @@ def test_a_script_sees_the_same_process(tmp_path: Path, command: tuple[str, ...]
         assert warm.code == cold.code == 0
 
     async def whole(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         warm.write("wait.py", "")
         await _warm_up_unbuffered(warm)
@@ -271,7 +273,7 @@ while True: time.sleep(0.01)
         bench.write("a.py", code)
         job = await bench.start("python", "a.py", grace_s=0.1)
         await bench.bench.until(lambda: bench.bench.log(job))
-        live = bench.bench.engine._runners[job].live
+        live = bench.bench.live(job)
         assert live is not None
         await bench.bench.until(lambda: len(live.scope.pids()) >= 3)  # keeper, rank, daemon
         await bench.bench.order(Stop(50, job))
@@ -361,6 +363,7 @@ def test_a_changed_module_ends_the_warm_interpreter(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
 
     async def whole(bench: Story) -> None:
+        await bench.begin()
         await story(WarmStory(bench, env={"PYTHONPATH": str(folder)}))
 
     tell(tmp_path, whole)
@@ -432,7 +435,8 @@ def test_a_failed_rank_stops_the_others(tmp_path: Path) -> None:
 
 def test_off_means_off(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
-        bench.engine.warm.enabled = False
+        await bench.begin()
+        bench.machine.warm.enabled = False
         warm = WarmStory(bench)
         warm.write("a.py", "print(1)")
         for _ in range(2):
@@ -448,6 +452,7 @@ def test_what_imports_print_is_printed_by_the_script(tmp_path: Path) -> None:
     (folder / "loud.py").write_text("import sys; print('careful', file=sys.stderr)")
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench, env={"PYTHONPATH": str(folder)})
         warm.write("a.py", "import loud; print('on')")
         await warm.warm_up("import loud")

@@ -54,6 +54,7 @@ async def _warm_up(bench: WarmStory, count: int = 1) -> None:
 @as_root
 def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path, nobody: dict[str, object]) -> None:
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench, **nobody)
         await _warm_up(warm)
         warm.write("a.py", ABOUT)
@@ -69,6 +70,7 @@ def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path, nobody: dict[st
 @as_root
 def test_users_do_not_share_one(tmp_path: Path, nobody: dict[str, object]) -> None:
     async def story(bench: Story) -> None:
+        await bench.begin()
         theirs, ours = WarmStory(bench, **nobody), WarmStory(bench)
         ours._orders = 100
         await _warm_up(theirs)
@@ -98,13 +100,14 @@ time.sleep(1000)
 """
 
     async def story(bench: Story) -> None:
-        bench.engine.groups.containment = contained
-        bench.engine.warm.containment = contained
+        await bench.begin()
+        bench.machine.groups.containment = contained
+        bench.machine.warm.containment = contained
         warm = WarmStory(bench)
         await _warm_up(warm)
         warm.write("a.py", code)
         job = await warm.start(PYTHON, "a.py", grace_s=0.1)
-        live = bench.engine._runners[job].live
+        live = bench.live(job)
         assert live is not None
         assert live.scope.kind == kind
         pids = await bench.until(lambda: (p := live.scope.pids()) and len(p) >= 3 and p)
@@ -119,12 +122,13 @@ time.sleep(1000)
 
 def test_a_killed_supervisor_takes_its_warm_ranks_along(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         await _warm_up(warm)
         warm.write("a.py", "import time, os; print(os.getpid(), flush=True); time.sleep(1000)")
         job = await warm.start(PYTHON, "a.py")
         pid = int(await bench.until(lambda: bench.log(job)))
-        live = bench.engine._runners[job].live
+        live = bench.live(job)
         assert live is not None
         assert live.process is not None
         os.kill(live.process.pid, signal.SIGKILL)
@@ -140,13 +144,14 @@ def test_there_are_at_most_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(warm_pool, "TEMPLATES_MAX", 2)
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         scopes: list[Scope] = []
         for number in range(3):
             warm = WarmStory(bench, env={"NUMBER": str(number)})
             warm._orders = 100 * number
             await _warm_up(warm, count=min(2, number + 1))
             scopes += [each.scope for each in warm.templates if each.scope not in scopes]
-        assert len(bench.engine.warm._templates) == 2
+        assert len(bench.machine.warm._templates) == 2
         assert scopes[0].pids() == []
 
     tell(tmp_path, story)
@@ -156,6 +161,7 @@ def test_an_idle_one_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(warm_pool, "IDLE_S", 0.3)
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         await _warm_up(warm)
         await bench.until(lambda: not warm.templates or warm.templates[0].ended)
@@ -167,6 +173,7 @@ def test_none_is_left_when_the_engine_leaves(tmp_path: Path) -> None:
     pids: list[int] = []
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         await _warm_up(warm)
         pids.extend(warm.templates[0].scope.pids())
@@ -185,6 +192,7 @@ def test_one_whose_imports_start_threads_is_not_used(tmp_path: Path) -> None:
     )
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench, env={"PYTHONPATH": str(folder)})
         warm.write(
             "a.py", "import busy, os, time\nwhile not os.path.exists('go'): time.sleep(0.01)"
@@ -194,7 +202,7 @@ def test_one_whose_imports_start_threads_is_not_used(tmp_path: Path) -> None:
         (tmp_path / "go").touch()
         await warm.end_of(job)
         assert not (await warm.run(PYTHON, "a.py")).warm
-        assert list(bench.engine.warm._given_up.values()) == ["an import started a thread"]
+        assert list(bench.machine.warm._given_up.values()) == ["an import started a thread"]
 
     tell(tmp_path, story)
 
@@ -312,6 +320,7 @@ def test_a_tampered_keeper_ends_only_its_own_attempt(
     """The script kills its keeper, which is its own user's."""
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench, **nobody)
         await _warm_up(warm)
         warm.write("a.py", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
@@ -325,6 +334,7 @@ def test_a_tampered_keeper_ends_only_its_own_attempt(
 
 def test_a_stopped_interpreter_is_not_waited_for(tmp_path: Path) -> None:
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         await _warm_up(warm)
         (pid,) = warm.templates[0].scope.pids()
@@ -347,6 +357,7 @@ def test_other_versions_of_python(tmp_path: Path, version: str) -> None:
         pytest.skip(f"there is no Python {version} here")
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         warm.write("wait.py", "import os, time\nwhile not os.path.exists('go'): time.sleep(0.005)")
         job = await warm.start(str(found[0]), "wait.py")
@@ -370,6 +381,7 @@ def test_torch_draws_other_numbers_in_every_run(tmp_path: Path) -> None:
     pytest.importorskip("torch")
 
     async def story(bench: Story) -> None:
+        await bench.begin()
         warm = WarmStory(bench)
         await warm.warm_up("import torch, numpy")
         warm.write(

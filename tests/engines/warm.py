@@ -35,7 +35,7 @@ class WarmStory:
     def __init__(self, bench: Story, **details: Any) -> None:
         self.bench = bench
         self.details = details
-        self.bench.engine.warm.prepare_after_s = 0.0
+        self.bench.machine.warm.prepare_after_s = 0.0
         self._orders = 0
 
     async def warm_up(self, imports: str = "") -> None:
@@ -51,7 +51,7 @@ class WarmStory:
 
     @property
     def templates(self) -> list[Any]:
-        found = list(self.bench.engine.warm._templates.values())
+        found = list(self.bench.machine.warm._templates.values())
         for each in found:
             each.listen()
         return found

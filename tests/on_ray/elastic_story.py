@@ -17,7 +17,7 @@ from tests.control.daemons import Daemon
 from tests.on_ray import elastic_rows
 from tests.on_ray.cluster import HEAD, NODES, RayCluster
 from tests.on_ray.elastic_rows import STEPS, Lineage, Row
-from treadle.engines.agent import adoption
+from treadle.engines.agent.found import look
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.environment import TAG
@@ -149,7 +149,7 @@ class Story:
         node = next(name for name in self.nodes() if name != HEAD)
         root = self.live.state / "nodes" / node
         folders = AttemptFolders(root)
-        found = [adoption.look(folders, mark).supervisor for mark in folders.live()]
+        found = [look(folders, mark).supervisor for mark in folders.live()]
         pids = [_holder_of(root / "agent.lock")]
         pids += [
             each.process.pid for each in found if each is not None and each.process is not None

@@ -10,6 +10,7 @@ import pytest
 
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_host import AgentHost, Post
+from treadle.engines.agent.node_lease import NodeLease
 from treadle.engines.node.devices import CpuSlots
 
 WITHIN_S = 20.0
@@ -138,5 +139,5 @@ def test_an_agent_that_was_ended_on_purpose_says_so_of_what_was_lost_with_it(
     host.depart().result(WITHIN_S)
     host.close().result(WITHIN_S)
     folder = tmp_path / "nodes" / "b"
-    agent = Agent(folder, "b", devices=CpuSlots(1), lease_s=15.0)
+    agent = Agent(folder, "b", devices=CpuSlots(1), lease=NodeLease(folder, 15.0))
     assert agent._doubts.trouble == "Treadle was made to leave the cluster"

@@ -15,7 +15,7 @@ from ray.exceptions import ActorDiedError, RayError
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError
-from treadle.engines.agent import messages
+from treadle.engines.agent import wire
 from treadle.engines.agent.agent_host import Attending, Post
 from treadle.engines.clusters.ray import frames, lease
 from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
@@ -406,7 +406,7 @@ def test_an_answer_that_is_too_long_is_refused_and_the_connection_stays(monkeypa
 
     async def story(cluster: Cluster, controller: Controller) -> None:
         await controller.next(frames.Ready)
-        for number, answer in ((1, b"+" + b"x" * 5000), (2, b"+" + messages.answer([]))):
+        for number, answer in ((1, b"+" + b"x" * 5000), (2, b"+" + wire.answer([]))):
             controller.send(frames.Ask(number, "b", "b-1", "facts", b"{}"))
             await until(lambda: any(not answer.done() for answer in cluster.answers))
             cluster.answers[-1].set_result(answer)
@@ -414,6 +414,6 @@ def test_an_answer_that_is_too_long_is_refused_and_the_connection_stays(monkeypa
             assert found.number == number
             if number == 1:
                 with pytest.raises(EngineError, match="cannot be sent through Ray's driver"):
-                    messages.opened(found.document, list)
+                    wire.opened(found.document, list)
 
     tell(story, node("b"))

@@ -13,7 +13,7 @@ from tests.on_ray.test_ray_driver import SETTINGS, WITHIN_S, Cluster, node, unti
 from tests.unit.engines.test_ray_lease import BOB, Values
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.errors import InvalidInputError
-from treadle.engines.agent.errors import ClusterAwayError
+from treadle.engines.agent.agent_errors import ClusterAwayError
 from treadle.engines.clusters.ray import frames, lease
 from treadle.engines.clusters.ray.driver import Driver
 from treadle.engines.clusters.ray.fleet import RayFleet

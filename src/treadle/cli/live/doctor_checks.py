@@ -16,7 +16,7 @@ from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.launch import AttemptId
 from treadle.core.machine import NodeView
 from treadle.core.wording import several
-from treadle.engines.agent.adoption import Found, look
+from treadle.engines.agent.found import Found, look
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.store.address import shown
 from treadle.store.bond import (

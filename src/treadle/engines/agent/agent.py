@@ -1,7 +1,7 @@
-"""The agent of one node: a local engine that a controller elsewhere gives orders to.
+"""The agent of one node: a controller says what it wants of attempts there, and hears of them.
 
-Each controller that takes charge gets a local engine of its own (session.py). The engine before is
-closed, which leaves its supervisors running, and the fresh one adopts them as on a single machine.
+Each controller that takes charge begins a session (session.py). The session before is closed, which
+leaves its supervisors running, and the fresh one takes them over.
 """
 
 import asyncio
@@ -14,29 +14,30 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from treadle.core.actions import Action, Start
 from treadle.core.attempt import How
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
-from treadle.core.launch import Part
+from treadle.core.job_report import JobReport
+from treadle.core.launch import Launch
 from treadle.core.machine import Leftovers
-from treadle.engines.agent import adoption, messages
+from treadle.engines.agent import messages, wire
+from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
 from treadle.engines.agent.copies.agent_copies import AgentCopies
 from treadle.engines.agent.copies.own_folders import discard_own
-from treadle.engines.agent.errors import LostPlaceError, StaleEpochError, UnconfirmedError
+from treadle.engines.agent.found import left_by, look
 from treadle.engines.agent.lease_doubts import LeaseDoubts
-from treadle.engines.agent.node_lease import LEASE_S, NodeLease
+from treadle.engines.agent.machine import Machine, MachineParts
+from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.output_reader import as_engine_error
 from treadle.engines.agent.report_relay import ReportRelay
-from treadle.engines.agent.session import NodeControls, Session, job_of
-from treadle.engines.context import EngineContext, EngineOptions
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.agent.session import AgentClock, Session, fitted
+from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence, kept_value
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
-from treadle.engines.node.members_files import read_members
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.processes import boot_id
 from treadle.files import is_folder, why_refused
@@ -48,24 +49,13 @@ SWEEP_EVERY_S = 3600.0  # what is left of copies that broke off
 logger = logging.getLogger("treadle")
 
 
-class AgentClock:
-    """Seconds since the machine was started."""
-
-    def now(self) -> float:
-        return fence.now()
-
-    async def sleep_until(self, moment: float) -> None:
-        while (left_s := moment - self.now()) > 0:
-            await asyncio.sleep(left_s)
-
-
 class Agent:
     """Lives on the event loop of its process; one for each node and root.
 
     The process that has it calls `confirm` every CONFIRM_EVERY_S while the cluster says that the
-    node is a member, passes calls of the controller to `call`, and may be killed at any moment:
-    what runs keeps running until the last confirmation has run out, and the agent that is made next
-    over the same root takes it over.
+    node is a member, passes what the controller asks to `ask` or `call`, and may be killed at any
+    moment: what runs keeps running until the last confirmation has run out, and the agent that is
+    made next over the same root takes it over.
     """
 
     def __init__(
@@ -77,12 +67,12 @@ class Agent:
         address: str = "127.0.0.1",
         excluded: Collection[int] = (),
         options: EngineOptions | None = None,
-        lease_s: float = LEASE_S,
-        member: str = "",
+        lease: NodeLease | None = None,
     ) -> None:
         """root: a folder of its own on this node. address: of this node, for the other nodes.
 
-        member: another one each time that the node joins the cluster.
+        lease: None on the controller's own machine, where no cluster confirms anything, and jobs
+        report to the controller itself.
         """
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
@@ -91,16 +81,16 @@ class Agent:
         self.machine = f"{boot_id()}/{self.folders.instance}"
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
-        self._lease = NodeLease(root, lease_s, member)
+        self._lease = lease
         self._doubts = LeaseDoubts(root, node_name)
-        self._epoch = self._read_epoch()
-        self._session: Session | None = None
-        # Launches of one `TakeCharge` that is to come: its name, and the batches by number.
-        self._announced: tuple[str, dict[int, tuple[messages.Ordered, ...]]] = ("", {})
+        self.epoch = self._read_epoch()
+        self.session: Session | None = None
+        # Parts of one `TakeCharge` that is to come: its name, and the batches by number.
+        self._announced: tuple[str, dict[int, tuple[messages.Wanted, ...]]] = ("", {})
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
-        self._relay = ReportRelay(root, self._token_of)
+        self._relay = None if lease is None else ReportRelay(root, self._token_of)
         self._copies = AgentCopies(self._roots, self, node_name)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
@@ -124,12 +114,14 @@ class Agent:
 
         asked_at: when the cluster was asked, by engines.node.fence.now(); by default now.
         """
+        if self._lease is None:
+            return
         try:
             lasted = self._lease.renew(asked_at)
         except OSError as error:
             self._doubts.not_written(error)
             return
-        session = self._session
+        session = self.session
         if not lasted and session is not None:
             session.over = "the lease of the node had run out"
         self._doubts.confirmed(lasts=lasted and session is not None and not session.over)
@@ -138,18 +130,25 @@ class Agent:
         """The cluster did not confirm this node when it was asked: a sentence why."""
         self._doubts.doubt(why)
 
-    async def call(self, verb: str, document: bytes) -> bytes:
-        """Carry out a call of the controller. It never raises: errors are answers too."""
+    async def ask(self, verb: str, asked: object) -> object:
+        """Carry out what the controller asks. Raises InvalidInputError and EngineError."""
         try:
-            if verb not in self._verbs:
-                return messages.refusal(InvalidInputError(f"an agent has no verb {verb[:40]!r}"))
-            asked = messages.decode(document, messages.VERBS[verb][0])
-            return messages.answer(await self._verbs[verb](asked))
-        except (InvalidInputError, EngineError) as error:
-            return messages.refusal(error)
+            return await self._verbs[verb](asked)
+        except (InvalidInputError, EngineError):
+            raise
         except Exception as error:  # the controller must hear of it, whatever it is
             logger.exception("the agent of node %s failed at %s", self.node.name, verb)
-            return messages.refusal(error)
+            raise EngineError(f"the agent failed: {error!r}", retryable=False) from None
+
+    async def call(self, verb: str, document: bytes) -> bytes:
+        """The same for a controller elsewhere. It never raises: errors are answers too."""
+        if verb not in self._verbs:
+            return wire.refusal(InvalidInputError(f"an agent has no verb {verb[:40]!r}"))
+        try:
+            asked = wire.decode(document, messages.VERBS[verb][0])
+            return wire.answer(await self.ask(verb, asked))
+        except Exception as error:
+            return wire.refusal(error)
 
     def sees(self, path: str, content: str) -> bool:
         """Whether a path on this node leads to a file that the controller wrote."""
@@ -164,12 +163,12 @@ class Agent:
     def runs(self) -> bool:
         """Whether an attempt is alive here; of a folder that is gone, none can be taken over."""
         with suppress(FileNotFoundError):
-            return any(adoption.look(self.folders, mark).alive for mark in self.folders.live())
+            return any(look(self.folders, mark).alive for mark in self.folders.live())
         return False
 
     def running(self) -> dict[JobId, int]:
         """Ranks that run here, by job."""
-        found = [adoption.look(self.folders, mark) for mark in self.folders.live()]
+        found = [look(self.folders, mark) for mark in self.folders.live()]
         statuses = {each.job: each.status for each in found if each.alive}
         return {job: 0 if status is None else len(status.codes) for job, status in statuses.items()}
 
@@ -183,7 +182,8 @@ class Agent:
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
-        self._relay.close()
+        if self._relay is not None:
+            self._relay.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
         async with self._taking:
@@ -193,8 +193,8 @@ class Agent:
 
     async def _survey(self, asked: messages.Survey) -> messages.Surveyed:
         async with self._taking:
-            if asked.epoch != self._epoch:
-                self._enter(asked.epoch)
+            if asked.epoch != self.epoch:
+                await asyncio.to_thread(self._enter, asked.epoch)
                 await self._end_session()  # Nothing changes any more while we look.
         try:
             return await asyncio.to_thread(self._look, asked)
@@ -206,65 +206,61 @@ class Agent:
     def _look(self, asked: messages.Survey) -> messages.Surveyed:
         marks = set(self.folders.live())
         marks |= {mark for mark in asked.attempts if is_folder(self.folders.path(*mark))}
-        found = []
-        for mark in sorted(marks):
-            seen, members = (
-                adoption.look(self.folders, mark),
-                read_members(self.folders.path(*mark)),
+        seen = (look(self.folders, mark) for mark in sorted(marks))
+        found = (
+            messages.FoundAttempt(
+                id=each.id,
+                alive=each.alive,
+                action=each.action,
+                never_was=each.never_was,
+                ended=each.ended,
+                changes=each.changes,
+                part=each.part,
+                holds=each.allocation(self.node.name),
             )
-            found.append(
-                messages.FoundAttempt(
-                    id=mark,
-                    alive=seen.alive,
-                    action=seen.action,
-                    never_was=seen.never_was,
-                    ended=seen.status is not None and seen.status.ended,
-                    changes=() if members is None else tuple(members["can"]),
-                    part=_part_of(seen),
-                    holds=seen.allocation(self.node.name),
-                )
-            )
+            for each in seen
+        )
         return messages.Surveyed(found=tuple(found))
 
     async def _announce(self, asked: messages.Announce) -> messages.Announced:
         self._refuse_older(asked.epoch)
         if self._announced[0] != asked.named:
             self._announced = (asked.named, {})
-        self._announced[1][asked.batch] = asked.launches
+        self._announced[1][asked.batch] = asked.wanted
         return messages.Announced()
 
-    def _launches_of(self, asked: messages.TakeCharge) -> tuple[messages.Ordered, ...]:
+    def _wanted_of(self, asked: messages.TakeCharge) -> tuple[messages.Wanted, ...]:
         """All that it brings, also what was announced."""
         named, batches = self._announced
         if not asked.batches:
-            return asked.launches
+            return asked.wanted
         if named != asked.named or len(batches) != asked.batches:  # By an agent before this one.
             raise EngineError(f"node {self.node.name} lacks a part of its orders", retryable=True)
-        return (*(each for batch in batches.values() for each in batch), *asked.launches)
+        return (*(each for batch in batches.values() for each in batch), *asked.wanted)
 
     async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
-            self._enter(asked.epoch)
-            if self._lease.is_over:
+            await asyncio.to_thread(self._enter, asked.epoch)
+            if self._lease is not None and self._lease.is_over:
                 raise UnconfirmedError(self._doubts.why)
             await self._end_session()
-            await self._relay.open()
+            if self._relay is not None:
+                await self._relay.open()
             # In a thread: the lease is renewed meanwhile, though that folder may not answer.
-            shared = await asyncio.to_thread(self.sees, asked.shared, asked.probe)
-            launches = self._launches_of(asked)
-            session = self._begin_session(asked, shared=shared)
+            shared = self._lease is None or await asyncio.to_thread(
+                self.sees, asked.shared, asked.probe
+            )
+            wanted = self._wanted_of(asked)
+            session = await asyncio.to_thread(self._begin_session, asked, shared=shared)
+            session.note(wanted)
             try:
-                session.controls.allow(launches)
-                closed = {each.device: each for each in asked.closed}
-                await session.engine.adopt(
-                    [job_of(row) for row in asked.rows], asked.attempts, closed
-                )
+                await session.machine.begin(wanted, asked.over, asked.closed)
             except BaseException:
-                await session.engine.close()
+                await session.machine.close()
                 raise
-            self._session, self._announced = session, ("", {})
+            self.session, self._announced = session, ("", {})
             self._sweep(session)
-            upto, root = session.controls.outbox.upto, str(session.checkpoints)
+            upto, root = session.outbox.upto, str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
 
     def _sweep(self, session: Session) -> None:
@@ -281,21 +277,36 @@ class Agent:
     def _begin_session(self, asked: messages.TakeCharge, *, shared: bool) -> Session:
         checkpoints = Path(asked.shared).parent if shared else self.root
         around = with_fields(
-            Surroundings.here(), lease=self._lease.path, checkpoints=checkpoints, moves=True
+            Surroundings.here(),
+            beside=self._devices.beside,
+            lease=None if self._lease is None else self._lease.path,
+            checkpoints=checkpoints,
+            moves=self._lease is not None,
         )
-        controls = NodeControls(
-            self.root, lambda: self._relay.address, lambda: self._doubts.trouble
+        session = Session(uuid4().hex, asked.epoch, checkpoints, lambda: self._doubts.trouble)
+        session.machine = Machine(
+            MachineParts(
+                root=self.root,
+                node_name=self.node.name,
+                devices=self._devices,
+                excluded=self._excluded,
+                options=self._options,
+                around=around,
+                clock=AgentClock(),
+                tell=session.tell,
+                fitted=self._fitted,
+            )
         )
-        engine = LocalEngine(
-            EngineContext(
-                controls=controls, clock=AgentClock(), root=self.root, options=self._options
-            ),
-            devices=self._devices,
-            node_name=self.node.name,
-            around=around,
-            excluded=self._excluded,
-        )
-        return Session(uuid4().hex, asked.epoch, controls, engine, checkpoints)
+        return session
+
+    def _fitted(self, launch: Launch) -> Launch:
+        """As it is launched on this node: in the job's own folder, if it was given one here.
+
+        It reports to the agent, if a socket of the controller's machine leads nowhere here.
+        """
+        if self._relay is None:
+            return launch
+        return fitted(self.root, launch, self._relay.address)
 
     def _roots(self, session: str) -> dict[str, Path]:
         """Where the folders are that are copied from node to node."""
@@ -304,17 +315,17 @@ class Agent:
         return {"checkpoints": here / "checkpoints", **own}
 
     async def _end_session(self) -> None:
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.engine.close()
+        if self.session is not None:
+            session, self.session = self.session, None
+            await session.machine.close()
 
     def _doubt(self) -> messages.Doubt | None:
-        for_s = self._lease.unconfirmed_s()
+        for_s = None if self._lease is None else self._lease.unconfirmed_s()
         return None if for_s is None else messages.Doubt(why=self._doubts.why, for_s=for_s)
 
     def _enter(self, epoch: int) -> None:
         self._refuse_older(epoch)
-        if epoch > self._epoch:
+        if epoch > self.epoch:
             try:
                 kept_value.write(self.root / "epoch", f"{epoch}")
             except OSError as error:
@@ -322,15 +333,15 @@ class Agent:
                     f"node {self.node.name} cannot note its controller: {why_refused(error)}",
                     retryable=False,
                 ) from None
-            self._epoch = epoch
+            self.epoch = epoch
 
     def _refuse_older(self, epoch: int) -> None:
         """Refuse a controller that another one has followed."""
-        if epoch < self._epoch:
+        if epoch < self.epoch:
             raise StaleEpochError(
-                f"node {self.node.name} has taken orders of controller {self._epoch}, and this is "
+                f"node {self.node.name} has taken orders of controller {self.epoch}, and this is "
                 f"controller {epoch}",
-                self._epoch,
+                self.epoch,
             )
 
     def _read_epoch(self) -> int:
@@ -342,17 +353,17 @@ class Agent:
         return 0
 
     def _of(self, session: str) -> Session:
-        if self._session is None:
+        if self.session is None:
             raise LostPlaceError(f"no controller is in charge of node {self.node.name}")
-        self._session.check(session)
-        return self._session
+        self.session.check(session)
+        return self.session
 
     def _token_of(self, job: JobId) -> str | None:
         """None while no controller has said which jobs run here."""
-        return None if self._session is None else self._session.controls.token_of(job)
+        return None if self.session is None else self.session.tokens.get(job, "")
 
     def _answered(self, session: Session) -> messages.Answered:
-        return messages.Answered(session=session.id, upto=session.controls.outbox.upto)
+        return messages.Answered(session=session.id, upto=session.outbox.upto)
 
     # -- in charge ------------------------------------------------------------------------------
 
@@ -363,37 +374,39 @@ class Agent:
                 raise LostPlaceError("a batch of orders is missing")
             if asked.number == session.done + 1:
                 session.done = asked.number
-                session.controls.allow(asked.launches)
-                actions = [messages.action_of(each) for each in asked.actions]
-                await session.engine.carry_out(self._allowed(session, actions))
+                session.note(asked.wanted)
+                for each in self._allowed(session, asked.wanted):
+                    session.machine.order(each)
             return self._answered(session)
 
-    def _allowed(self, session: Session, actions: Sequence[Action]) -> list[Action]:
+    def _allowed(
+        self, session: Session, wanted: Sequence[messages.Wanted]
+    ) -> Sequence[messages.Wanted]:
         """Those that are carried out: what would be killed with the lease goes back to the queue.
 
         The controller closes the node with the answer that has these facts.
         """
         if self._doubt() is None:
-            return list(actions)
-        for each in actions:
-            if isinstance(each, Start):
-                session.controls.tell(AttemptEnded(each.job, each.id, 0, How.STOPPED))
-        return [each for each in actions if not isinstance(each, Start)]
+            return wanted
+        runs = session.machine.runs
+        begun = [each for each in wanted if each.attempt in runs or each.allocation is None]
+        for each in [each for each in wanted if each not in begun]:
+            session.tell(AttemptEnded(each.attempt.job, each.action, 0, How.STOPPED))
+        return begun
 
     async def _prepare(self, asked: messages.Prepare) -> messages.Prepared:
-        engine = self._of(asked.session).engine
+        machine = self._of(asked.session).machine
         if self._doubt() is not None:
             return messages.Prepared(free=False, objection=self._doubts.why)
-        order = Start(asked.order, asked.job, asked.allocation)
         give_up_at = fence.now() + asked.wait_s
-        while engine.in_the_way(order):
-            if engine.is_stuck(order):
+        while machine.in_the_way(asked.allocation):
+            if machine.is_stuck(asked.allocation):
                 return messages.Prepared(free=False, objection="a process there does not die")
             if fence.now() >= give_up_at:
                 return messages.Prepared(free=False)
             await asyncio.sleep(FREE_LOOK_S)
-            engine = self._of(asked.session).engine
-        objection = await engine.objection(order)
+            machine = self._of(asked.session).machine
+        objection = await machine.objection(asked.job, asked.allocation)
         port = 0 if objection else free_port(self.address)
         return messages.Prepared(free=not objection, objection=objection, port=port)
 
@@ -410,51 +423,54 @@ class Agent:
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
         session = self._of(asked.session)
-        outbox = session.controls.outbox
+        outbox = session.outbox
         await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
         session = self._of(asked.session)
         self._sweep(session)
-        (view,) = session.engine.view()
-        await self._relay.open()  # If it could not before.
-        reports, reports_upto = self._relay.given(asked.reports_after)
+        reports: tuple[tuple[JobReport, ...], int] = (), 0
+        if self._relay is not None:
+            await self._relay.open()  # If it could not before.
+            reports = self._relay.given(asked.reports_after)
+        facts = tuple(outbox.after(asked.after))
+        shown = session.is_due(facts)
+        view = session.machine.view() if shown else None
         return messages.FactsGiven(
-            facts=tuple(messages.named(fact) for fact in outbox.after(asked.after)),
+            facts=facts,
             upto=outbox.upto,
-            view=with_fields(view, warning=self._doubts.trouble),
-            measurements=tuple(session.engine.measurements()),
+            view=None if view is None else with_fields(view, warning=self._doubts.trouble),
+            measurements=tuple(session.machine.measurements()) if shown else (),
             now=fence.now(),
-            reports=reports,
-            reports_upto=reports_upto,
+            reports=reports[0],
+            reports_upto=reports[1],
             doubt=self._doubt(),
         )
 
     async def _order_device(self, asked: messages.DeviceAsked) -> messages.Answered:
         session = self._of(asked.session)
-        await session.engine.order_device(asked.device, asked.order)
+        session.machine.order_device(asked.device, asked.order)
         return self._answered(session)
 
     async def _order_node(self, asked: messages.NodeAsked) -> messages.Answered:
         session = self._of(asked.session)
-        await session.engine.order_node(asked.node, asked.order)
+        session.machine.gate.order(asked.node, asked.order)
         return self._answered(session)
 
     async def _tidy(self, asked: messages.JobAsked) -> Leftovers:
-        """The controller has the end of the job: nothing of it is launched any more."""
         session = self._of(asked.session)
-        session.controls.forget(asked.job)
-        return await session.engine.tidy(asked.job)
+        session.tokens.pop(asked.job, None)
+        return await session.machine.tidy(asked.job)
 
     async def _discard(self, asked: messages.JobAsked) -> Leftovers:
-        engine = self._of(asked.session).engine
+        machine = self._of(asked.session).machine
         await asyncio.to_thread(discard_own, self.root, asked.job)
-        return await engine.discard(asked.job)
+        return await machine.discard(asked.job)
 
     # -- output ---------------------------------------------------------------------------------
 
     async def _output(self, asked: messages.OutputAsked) -> messages.OutputGiven:
-        if self._session is None:
+        if self.session is None:
             raise LostPlaceError(f"no controller is in charge of node {self.node.name}")
-        reader = self._session.engine.outputs
+        reader = self.session.machine.outputs
         # Asked before reading: what an attempt wrote before it ended is then read as well.
         over = await reader.is_over(asked.attempt)
         found = await reader.read(asked.attempt, asked.rank, offset=asked.offset, limit=asked.limit)
@@ -468,15 +484,8 @@ class Agent:
                 return messages.Whereabouts(there=False)
             if not is_folder(folder):
                 return messages.Whereabouts(there=False)
-            part = _part_of(adoption.left_by(asked.attempt, folder))
+            part = left_by(asked.attempt, folder).part
             return messages.Whereabouts(there=True, part=part)
 
-        return await asyncio.to_thread(look)
-
-
-def _part_of(found: adoption.Found) -> Part | None:
-    """The part that a node has in an attempt on several, as its supervisor wrote it down."""
-    written = None if found.supervisor is None else found.supervisor.part
-    if written is None:
-        return None
-    return Part(**{**written, "addresses": tuple(written["addresses"])})
+        with as_engine_error(asked.attempt):
+            return await asyncio.to_thread(look)

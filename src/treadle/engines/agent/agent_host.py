@@ -22,6 +22,7 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_lock import locked, open_passages
 from treadle.engines.agent.device_choice import devices_of, excluded_by
+from treadle.engines.agent.node_lease import NodeLease
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence
 from treadle.version import __version__
@@ -235,8 +236,7 @@ class AgentHost:
             address=post.address,
             excluded=tuple(sorted(excluded)),
             options=post.options,
-            lease_s=post.lease_s,
-            member=post.member,
+            lease=NodeLease(post.folder, post.lease_s, post.member),
         )
         if why := await self._confirm(agent):
             raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)

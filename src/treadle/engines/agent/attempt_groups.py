@@ -1,9 +1,10 @@
 """The group of processes of each attempt: its tag, its scope, and scopes that were left over."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from treadle.core.launch import AttemptId
-from treadle.engines.agent.adoption import Found, Plan
+from treadle.engines.agent.found import Found
 from treadle.engines.node import member_folders
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
@@ -31,9 +32,8 @@ class AttemptGroups:
                 return scope_of(found.supervisor.scope)
         return self.containment.named(self.tag_of(found), found.folder)
 
-    def sweep(self, plan: Plan) -> None:
-        """Remove groups that a killed engine made and no supervisor used."""
-        found = [*(each.found for each in plan.jobs if each.found is not None), *plan.strays]
+    def sweep(self, found: Iterable[Found]) -> None:
+        """Remove groups that a killed agent made and no supervisor used."""
         alive = {self.tag_of(each) for each in found if each.alive}
         self.containment.sweep(f"{self._folders.instance}-", keep=alive)
         member_folders.sweep(f"{self._folders.instance}-", keep=alive)

@@ -6,11 +6,10 @@ all of it is one piece of work in a thread, and the event loop goes on.
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from treadle.core.actions import Change, Start
 from treadle.core.allocation import Allocation
 from treadle.core.errors import EngineError
 from treadle.core.launch import Launch
@@ -51,6 +50,7 @@ class AttemptLaunch:
     mps: Mps
     warm: WarmPool
     turns: TurnLink
+    fitted: Callable[[Launch], Launch]  # as it is launched on this node; it may look at files
 
     def attempt(self, launch: Launch, allocation: Allocation, *, action: int) -> LiveAttempt:
         """The attempt before anything of it exists."""
@@ -82,8 +82,8 @@ class AttemptLaunch:
             self.warm.prepare_later(wish, live)
 
     def _launched(self, live: LiveAttempt) -> Launched:
-        launch, allocation = live.launch, live.allocation
-        assert launch is not None
+        assert live.launch is not None
+        launch, allocation = self.fitted(live.launch), live.allocation
         assert allocation is not None
         try:
             self.folders.make(*live.id, action=live.action)
@@ -114,13 +114,15 @@ class AttemptLaunch:
             self.folders.forget(*live.id)
             raise
 
-    def target(self, live: LiveAttempt, launch: Launch, order: Start | Change) -> dict[str, Any]:
+    def target(
+        self, live: LiveAttempt, launch: Launch, allocation: Allocation, *, action: int
+    ) -> dict[str, Any]:
         """What the supervisor of a running attempt must know to change it; without secrets."""
-        own = replace(launch, attempt=live.number, nonce=live.nonce)
+        own = replace(self.fitted(launch), attempt=live.number, nonce=live.nonce)
         document = order_document(
             own,
-            order.allocation,
-            action=order.id,
+            allocation,
+            action=action,
             tag=live.tag,
             paths=Paths(live.folder, self.checkpoints.make(own), live.scope),
             uuids=self.uuids,
@@ -129,7 +131,7 @@ class AttemptLaunch:
         common = {n: v for n, v in document["env"].items() if n not in launch.secrets}
         ranks = [{**rank, "env": {**common, **rank["env"]}} for rank in document["ranks"]]
         return {
-            "action": order.id,
+            "action": action,
             "devices": document["devices"],
             "plan": document["plan"],
             "ranks": ranks,

@@ -1,19 +1,14 @@
 """The end of an attempt as a fact, from the files that its supervisor left."""
 
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
-from treadle.core.actions import Start
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.events import AttemptEnded
-from treadle.core.job import JobId
-from treadle.engines.agent.adoption import Found
+from treadle.engines.agent.found import Found
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import KILLED_CODE
 
-ENDS_MAX = 4096  # jobs whose newest end is remembered
 FENCED = "fenced"  # the lease of its node ran out
 
 # What is written as the cause of an end; without a cause the ranks exited.
@@ -84,25 +79,3 @@ def seal(folder: Path, ended: AttemptEnded) -> bool:
 
 def _gib(count: int | None) -> float | None:
     return None if count is None else round(count / 2**30, 4)
-
-
-class NewestEnds:
-    """The newest end of each job that ended lately."""
-
-    def __init__(self) -> None:
-        self._ends: dict[JobId, AttemptEnded] = {}
-
-    def add(self, ended: AttemptEnded) -> None:
-        self._ends.pop(ended.job, None)
-        if ended.attempt and ended.how not in (How.STOPPED, How.REPLACED, How.MACHINE_ERROR):
-            self._ends[ended.job] = ended
-        if len(self._ends) > ENDS_MAX:
-            del self._ends[next(iter(self._ends))]
-
-    def repeat(self, order: Start, tell: Callable[[AttemptEnded], None]) -> bool:
-        """Answer an order by the end that came before it; False if there was none."""
-        ended = self._ends.get(order.job)
-        if ended is None:
-            return False
-        tell(replace(ended, action=order.id))
-        return True

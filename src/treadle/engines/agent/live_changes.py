@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from treadle.core.actions import Change, Start
+from treadle.core.allocation import Allocation
 from treadle.core.launch import Launch
-from treadle.core.live_plans import may_change
 from treadle.engines.agent.attempt_launch import AttemptLaunch
 from treadle.engines.agent.device_holders import DeviceHolders
 from treadle.engines.agent.live_attempt import LiveAttempt, slots_of
@@ -32,23 +31,15 @@ class LiveChanges:
     launches: AttemptLaunch
     holders: DeviceHolders
 
-    def possible(self, live: LiveAttempt, order: Start | Change) -> bool:
-        """Whether the attempt itself can carry out the order."""
-        before = live.allocation
-        if not isinstance(order, Change) or before is None or live.stop_wanted:
-            return False
-        if live.refused >= order.id or not live.changes:
-            return False
-        return may_change(before, order.allocation, live.changes)
-
-    async def order(self, live: LiveAttempt, order: Start | Change, launch: Launch) -> None:
+    async def order(
+        self, live: LiveAttempt, action: int, allocation: Allocation, launch: Launch
+    ) -> None:
         """Hold the devices and give the supervisor its target."""
         before = live.more
-        live.more = frozenset({*live.slots, *slots_of(order.allocation)})
+        live.more = frozenset({*live.slots, *slots_of(allocation)})
         self.holders.hold(live)
         try:
-            document = await asyncio.to_thread(self.launches.target, live, launch, order)
-            await asyncio.to_thread(_write, live.folder / TARGET, document)
+            await asyncio.to_thread(self._write_target, live, action, allocation, launch)
         except BaseException:
             # Its supervisor was not told: it has only what it had.
             left = live.more - before - set(slots_of(live.allocation) if live.allocation else ())
@@ -85,18 +76,16 @@ class LiveChanges:
             await asyncio.wait(either, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
             told.cancel()
 
-    def stays(self, live: LiveAttempt, order: Start | Change) -> bool:
-        """Whether it goes on with what it has: it was to have more, and could not."""
-        before = live.allocation
-        if before is None or live.refused != order.id or not live.refused_why or live.ending:
-            return False
-        # The same: it was refused before a restart of the engine, and is ordered again.
-        return before == order.allocation or before.grows_to(order.allocation)
+    def _write_target(
+        self, live: LiveAttempt, action: int, allocation: Allocation, launch: Launch
+    ) -> None:
+        document = self.launches.target(live, launch, allocation, action=action)
+        _write(live.folder / TARGET, document)
 
-    def reached(self, live: LiveAttempt, order: Start | Change) -> None:
-        """The order was carried out: what is not needed any more is released."""
+    def reached(self, live: LiveAttempt, action: int, allocation: Allocation) -> None:
+        """The order was answered: what is not needed any more is released."""
         live.more = frozenset(live.slots)
-        live.action, live.allocation = order.id, order.allocation
+        live.action, live.allocation = action, allocation
         self.free_dropped(live)
 
     def free_dropped(self, live: LiveAttempt) -> None:

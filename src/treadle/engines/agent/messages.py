@@ -1,25 +1,19 @@
-"""What a controller and the agents of its nodes say to each other, as JSON documents.
+"""What a controller and the agents of its nodes say to each other.
 
 A call is a verb and a document of the type that stands beside it in `VERBS`; its answer is a
-document of the second type, in an envelope that may hold an error instead. The types of the core
-cross as they are. Facts and orders carry the name of their class.
+document of the second type. In one process they are handed over as they are; wire.py has their form
+on the way to another machine.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
-import msgspec
-
-from treadle.core import actions, events
-from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import JobId
 from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch, Part
-from treadle.core.lifecycle import Phase
 from treadle.core.machine import (
     DeviceOrder,
     Leftovers,
@@ -29,69 +23,37 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.agent.copies import copy_messages
-from treadle.engines.agent.copies.tree import ChangedError
-from treadle.engines.agent.errors import LostPlaceError, StaleEpochError, UnconfirmedError
 
-Document = TypeVar("Document")
-
-
-# -- facts and orders -----------------------------------------------------------------------------
+# -- facts ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A fact or an order, with the name of its class."""
+class Refused:
+    """An attempt goes on as it was: it could not change while it runs."""
 
-    kind: str
-    body: msgspec.Raw
-
-
-_FACTS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (
-        *(events.JobStarted, events.TrainingEnded, events.RankReplaced, events.AttemptEnded),
-        *(events.NodeJoined, events.NodeDrained, events.DeviceClosed, events.DeviceOpened),
-    )
-}
-_ACTIONS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (actions.Start, actions.Change, actions.Stop)
-}
+    job: JobId
+    action: int  # the order to change it
+    attempt: int
+    changes: tuple[str, ...]  # what it can change
+    why: str = ""  # empty: it cannot go on under that order, or does not answer
+    started_at: float | None = None
 
 
-def named(value: Event | Action) -> Named:
-    return Named(type(value).__name__, msgspec.Raw(msgspec.json.encode(value)))
-
-
-def fact_of(found: Named) -> Event:
-    fact: Event = msgspec.json.decode(found.body, type=_FACTS[found.kind])
-    return fact
-
-
-def action_of(found: Named) -> Action:
-    action: Action = msgspec.json.decode(found.body, type=_ACTIONS[found.kind])
-    return action
+Fact = Event | Refused
 
 
 # -- documents ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
-    """How to launch a job for an order."""
+class Wanted:
+    """What is to become of one attempt on a node, as its newest order says."""
 
-    action: int
-    launch: Launch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """Where a job stands on one node, as far as its agent must know (core.job.Job)."""
-
-    job: JobId
-    phase: Phase
-    allocation: Allocation | None
-    action: int
-    hold: int  # the order that began its present hold
+    attempt: AttemptId
+    action: int  # that order
+    allocation: Allocation | None  # None: it is to end
+    launch: Launch | None = None  # how to begin it, or to change it
+    told: bool = False  # its start under that order was reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,14 +85,13 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeCharge:
-    """Begin a session: `Engine.adopt` of one node."""
+    """Begin a session: what runs there and is not named here is stopped."""
 
     epoch: int
-    rows: tuple[Row, ...] = ()
-    attempts: tuple[AttemptId, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
+    over: tuple[AttemptId, ...] = ()  # the controller has not seen their ends
     closed: tuple[DeviceClosed, ...] = ()
-    launches: tuple[Ordered, ...] = ()
-    # Further launches were sent before, in this many batches under this name (`Announce`).
+    # More is wanted, which was sent before in this many batches under this name (`Announce`).
     batches: int = 0
     named: str = ""
     # A file that the controller wrote, and what is in it: an agent that reads the same shares the
@@ -141,12 +102,12 @@ class TakeCharge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Announce:
-    """Launches of a `TakeCharge` that follows: more than one message holds (batches.py)."""
+    """A part of a `TakeCharge` that follows: more than one message holds (batches.py)."""
 
     epoch: int
     named: str
     batch: int  # from 0; one that comes again replaces itself
-    launches: tuple[Ordered, ...]
+    wanted: tuple[Wanted, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,8 +137,7 @@ class Charged:
 class Orders:
     session: str
     number: int  # of this batch; one that was carried out is not carried out again
-    actions: tuple[Named, ...]
-    launches: tuple[Ordered, ...] = ()
+    wanted: tuple[Wanted, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +145,6 @@ class Prepare:
     """Whether a part could be launched at once."""
 
     session: str
-    order: int
     job: JobId
     allocation: Allocation
     wait_s: float = 0.0  # for its devices to become free
@@ -230,10 +189,10 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsGiven:
-    facts: tuple[Named, ...]
+    facts: tuple[Any, ...]  # of `Fact`
     upto: int  # the number of the last one
-    view: NodeView
-    measurements: tuple[Measurement, ...]
+    view: NodeView | None  # None: as it was said last, but for the jobs
+    measurements: tuple[Measurement, ...]  # with a view
     now: float  # by the agent's clock, as `Measurement.at` and `JobReport.at`
     reports: tuple[JobReport, ...] = ()  # the newest of each job
     reports_upto: int = 0
@@ -301,69 +260,3 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "discard": (JobAsked, Leftovers),
     **copy_messages.VERBS,
 }
-
-
-# -- the envelope ---------------------------------------------------------------------------------
-
-_NOTHING = msgspec.Raw(b"null")
-
-
-@dataclass(frozen=True, slots=True)
-class Envelope:
-    answer: msgspec.Raw
-    # "invalid", "stale", "place", "unconfirmed", "changed" or "engine"; empty: it is an answer
-    error: str = ""
-    message: str = ""
-    retryable: bool = False
-    epoch: int = 0  # of the later controller, if it is stale
-
-
-def encode(document: object) -> bytes:
-    return msgspec.json.encode(document)
-
-
-def decode(data: bytes, kind: type[Document]) -> Document:
-    return msgspec.json.decode(data, type=kind)
-
-
-def answer(document: object) -> bytes:
-    return encode(Envelope(msgspec.Raw(encode(document))))
-
-
-def refusal(error: Exception) -> bytes:
-    """An error as an answer."""
-    match error:
-        case InvalidInputError():
-            return encode(Envelope(_NOTHING, "invalid", str(error)))
-        case StaleEpochError():
-            return encode(Envelope(_NOTHING, "stale", str(error), epoch=error.epoch))
-        case LostPlaceError():
-            return encode(Envelope(_NOTHING, "place", str(error), True))
-        case UnconfirmedError():
-            return encode(Envelope(_NOTHING, "unconfirmed", str(error), True))
-        case ChangedError():
-            return encode(Envelope(_NOTHING, "changed", str(error)))
-        case EngineError():
-            return encode(Envelope(_NOTHING, "engine", str(error), error.retryable))
-        case _:
-            return encode(Envelope(_NOTHING, "engine", f"the agent failed: {error!r}"))
-
-
-def opened(data: bytes, kind: type[Document]) -> Document:
-    """What an agent answered. Raises its error as it was raised there."""
-    envelope = decode(data, Envelope)
-    match envelope.error:
-        case "invalid":
-            raise InvalidInputError(envelope.message)
-        case "stale":
-            raise StaleEpochError(envelope.message, envelope.epoch)
-        case "place":
-            raise LostPlaceError(envelope.message)
-        case "unconfirmed":
-            raise UnconfirmedError(envelope.message)
-        case "changed":
-            raise ChangedError(envelope.message)
-        case "engine":
-            raise EngineError(envelope.message, retryable=envelope.retryable)
-        case _:
-            return decode(envelope.answer, kind)

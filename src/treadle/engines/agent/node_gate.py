@@ -4,10 +4,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.core.actions import Change, Start
+from treadle.core.allocation import Allocation
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import NodeDrained, NodeJoined
+from treadle.core.job import JobId
 from treadle.core.machine import NodeOrder
 from treadle.files import replace
 
@@ -47,12 +48,12 @@ class NodeGate:
             self.drained = drain
             self._report(NodeDrained(node) if drain else NodeJoined(self.node, undrained=True))
 
-    def objection(self, order: Start | Change) -> str:
+    def objection(self, job: JobId, allocation: Allocation) -> str:
         """Why the node takes nothing new; empty if it does. Raises EngineError if it cannot."""
-        for device in order.allocation.devices:
+        for device in allocation.devices:
             if device.node != self.node.name or device.number >= self.node.device_count:
                 raise EngineError(
-                    f"job {order.job} was given device {device}, which this machine does not have",
+                    f"job {job} was given device {device}, which this machine does not have",
                     retryable=False,
                 )
         return f"node {self.node.name} is drained" if self.drained else ""

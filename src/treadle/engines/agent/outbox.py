@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from treadle.core.events import Event
+from treadle.engines.agent.messages import Fact
 
 LIMIT = 100_000  # a controller that is so far behind takes charge anew
 
@@ -16,10 +16,10 @@ class Outbox:
         self.upto = 0  # the number of the newest fact
         self.overflowed = False
         self._limit = limit
-        self._facts: deque[tuple[int, Event]] = deque()
+        self._facts: deque[tuple[int, Fact]] = deque()
         self._more = asyncio.Event()
 
-    def put(self, fact: Event) -> None:
+    def put(self, fact: Fact) -> None:
         self.upto += 1
         self._facts.append((self.upto, fact))
         self._more.set()
@@ -27,7 +27,7 @@ class Outbox:
             self.overflowed = True
             self._facts.clear()
 
-    def after(self, number: int) -> list[Event]:
+    def after(self, number: int) -> list[Fact]:
         """All facts behind that one; those up to it are dropped."""
         while self._facts and self._facts[0][0] <= number:
             self._facts.popleft()

@@ -1,96 +1,39 @@
-"""One controller in charge of one node: a local engine, its facts, and the launches it may ask for.
+"""One controller in charge of one node: what is done for it, and the facts it has not taken yet.
 
 A session ends when another controller takes charge, when the same one does so anew, or when the
-lease has run out. The local engine that is made for the next session finds what runs.
+lease has run out. The next one finds what runs.
 """
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from treadle.core.allocation import Allocation
-from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event
-from treadle.core.job import Job, JobId, JobSpec
-from treadle.core.job_report import JobReport
+from treadle.core.events import AttemptEnded, JobStarted
+from treadle.core.job import JobId
 from treadle.core.launch import Launch
+from treadle.engines.agent.agent_errors import LostPlaceError
 from treadle.engines.agent.copies.command_paths import led_to
 from treadle.engines.agent.copies.own_folders import own_folder
-from treadle.engines.agent.errors import LostPlaceError
-from treadle.engines.agent.messages import Ordered, Row
+from treadle.engines.agent.machine import Machine
+from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.agent.outbox import Outbox
-from treadle.engines.local.engine import LocalEngine
+from treadle.engines.node import fence
 from treadle.engines.node.checkpoint_folders import folder_name
 
 API_URL, JOB_TOKEN = "TREADLE_API_URL", "TREADLE_JOB_TOKEN"
+SHOWN_EVERY_S = 0.5
 
 
-class NodeControls:
-    """The controls of a local engine whose controller is elsewhere (core.ports.Controls)."""
+class AgentClock:
+    """Seconds since the machine was started."""
 
-    def __init__(
-        self, root: Path, reports: Callable[[], str], trouble: Callable[[], str] = str
-    ) -> None:
-        """root: of the agent. reports: where jobs of this node report; empty: nowhere.
-        trouble: why the lease of the node is not renewed; empty: it is."""
-        self.outbox = Outbox()
-        self._root, self._reports, self._trouble = root, reports, trouble
-        self._launches: dict[JobId, dict[int, Launch]] = {}  # by order
+    def now(self) -> float:
+        return fence.now()
 
-    def allow(self, launches: Sequence[Ordered]) -> None:
-        """The controller said how to launch jobs for orders that follow."""
-        for each in launches:
-            self._launches.setdefault(each.launch.job, {})[each.action] = each.launch
-
-    def launch(self, job: JobId, action: int, allocation: Allocation) -> Launch:  # noqa: ARG002
-        found = self._launches.get(job, {}).get(action)
-        if found is None:
-            raise EngineError(
-                f"the controller did not say how to launch job {job} for order {action}",
-                retryable=False,
-            )
-        return self._fitted(found)
-
-    def _fitted(self, launch: Launch) -> Launch:
-        """As it is launched on this node: in the job's own folder, if it was given one here.
-
-        It reports to the agent: a socket of the controller's machine leads nowhere on another.
-        """
-        if (own := own_folder(self._root, folder_name(launch.job, launch.submission))) is not None:
-            launch = _moved(launch, str(own))
-        env = {name: value for name, value in launch.env.items() if name != API_URL}
-        if API_URL in launch.env and (address := self._reports()):
-            env[API_URL] = address
-        return replace(launch, env=env)
-
-    def token_of(self, job: JobId) -> str:
-        """What a job that was to be launched here reports with; empty: there is no such job."""
-        launches = self._launches.get(job)
-        return launches[max(launches)].secrets.get(JOB_TOKEN, "") if launches else ""
-
-    def tell(self, *facts: Event) -> None:
-        for fact in facts:
-            if isinstance(fact, AttemptEnded):
-                self.outbox.put(replace(fact, error=self._trouble()) if fact.node_lost else fact)
-                self._forget_before(fact)
-            else:
-                self.outbox.put(fact)
-
-    def report(self, *reports: JobReport) -> None:
-        """Jobs of a local engine report by themselves."""
-        raise AssertionError(reports)
-
-    def forget(self, job: JobId) -> None:
-        """The job has ended: nothing of it is launched any more, and it reports nothing."""
-        self._launches.pop(job, None)
-
-    def _forget_before(self, ended: AttemptEnded) -> None:
-        """Launches hold secrets; those for orders before this end are not asked for again."""
-        kept = self._launches.get(ended.job, {})
-        for action in [action for action in kept if action < ended.action]:
-            del kept[action]
-        if not kept:
-            self._launches.pop(ended.job, None)
+    async def sleep_until(self, moment: float) -> None:
+        while (left_s := moment - self.now()) > 0:
+            await asyncio.sleep(left_s)
 
 
 @dataclass
@@ -99,17 +42,56 @@ class Session:
 
     id: str
     epoch: int
-    controls: NodeControls
-    engine: LocalEngine
     checkpoints: Path  # the root of the folders in which jobs of this node keep theirs
+    trouble: Callable[[], str]  # why the lease of the node is not renewed; empty: it is
+    machine: Machine = field(init=False)
+    outbox: Outbox = field(default_factory=Outbox)
+    tokens: dict[JobId, str] = field(default_factory=dict)  # that jobs report with
     done: int = 0  # the number of the newest batch of orders that was carried out
-    over: str = field(default="")  # why the controller must take charge anew
+    _shown_at: float = 0.0
+    over: str = ""  # why the controller must take charge anew
 
     def check(self, session: str) -> None:
         if session != self.id:
             raise LostPlaceError("this session has ended")
-        if self.over or self.controls.outbox.overflowed:
+        if self.over or self.outbox.overflowed:
             raise LostPlaceError(self.over or "the controller has not taken facts for too long")
+
+    def tell(self, fact: Fact) -> None:
+        if isinstance(fact, AttemptEnded) and fact.node_lost:
+            fact = replace(fact, error=self.trouble())
+        self.outbox.put(fact)
+
+    def is_due(self, facts: Iterable[Fact]) -> bool:
+        """Whether a view of the machine goes with these facts: jobs come and go much faster."""
+        now = fence.now()
+        due = now >= self._shown_at + SHOWN_EVERY_S or not all(map(_is_of_job, facts))
+        if due:
+            self._shown_at = now
+        return due
+
+    def note(self, wanted: Iterable[Wanted]) -> None:
+        """Their jobs may report, also when they have ended: until they are tidied up."""
+        for each in wanted:
+            if each.launch is not None and JOB_TOKEN in each.launch.secrets:
+                self.tokens[each.attempt.job] = each.launch.secrets[JOB_TOKEN]
+
+
+def _is_of_job(fact: Fact) -> bool:
+    return isinstance(fact, AttemptEnded | JobStarted)
+
+
+def fitted(root: Path, launch: Launch, reports: str) -> Launch:
+    """As it is launched on a node: in the job's own folder, if it was given one there.
+
+    root: of the agent. reports: where jobs of the node report; empty: nowhere.
+    """
+    if (own := own_folder(root, folder_name(launch.job, launch.submission))) is not None:
+        launch = _moved(launch, str(own))
+    env = {name: value for name, value in launch.env.items() if name != API_URL}
+    if API_URL in launch.env and reports:
+        env[API_URL] = reports
+    return replace(launch, env=env)
 
 
 def _moved(launch: Launch, own: str) -> Launch:
@@ -123,18 +105,4 @@ def _moved(launch: Launch, own: str) -> Launch:
         workdir=own,
         command=tuple(map(led, launch.command)),
         env={name: led(value) for name, value in launch.env.items()},
-    )
-
-
-def job_of(row: Row) -> Job:
-    """A job as the local engine must know it to adopt its attempts."""
-    return Job(
-        JobSpec(row.job, iterations=1.0),
-        0,
-        row.phase,
-        0.0,
-        0.0,
-        allocation=row.allocation,
-        action=row.action,
-        attempt=row.hold,
     )

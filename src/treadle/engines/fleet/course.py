@@ -1,14 +1,14 @@
 """The orders about one job and what its parts say, as a state machine without any I/O.
 
-    an attempt runs on one node and can  -> pass the order on to its agent
-      carry out the order while it runs
+    an attempt runs on one node and can  -> pass the order on to its agent; if it is refused, the
+      carry out the order while it runs     attempt goes on as it was, or is stopped for the order
     an attempt runs and an order came    -> stop all its parts, wait for the end
     nothing runs                         -> begin the newest order to launch, if there is one
 
 A newer order replaces an older one. Each method answers with what has to be done, in order.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from treadle.core.actions import Action, Change, Start, Stop
@@ -17,6 +17,7 @@ from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.live_plans import may_change
+from treadle.engines.agent.messages import Refused, Wanted
 from treadle.engines.fleet.gang import Gang
 
 Launching = Start | Change
@@ -32,11 +33,10 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Give an order to the agent of a node."""
+    """Tell the agent of a node what is wanted of an attempt."""
 
     node: str
-    action: Action
-    launch: Launch | None = None
+    wanted: Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,11 @@ class Course:
         """Whether an attempt runs or an order has no answer yet."""
         return self.gang is not None or self.beginning is not None
 
+    @property
+    def owes(self) -> bool:
+        """Whether an order to launch it was not carried out yet."""
+        return self.beginning is not None or self._next is not None
+
     # -- orders ---------------------------------------------------------------------------------
 
     @property
@@ -96,7 +101,7 @@ class Course:
             launch = ask(action)
             gang.change(action.id, action.allocation, launch)
             self._next = None
-            return [Send(gang.nodes[0], action, launch)]
+            return self._sent(gang, gang.nodes)
         self._next = action
         return [] if gang.training_over else self._stop_gang(gang, action.id)
 
@@ -120,7 +125,11 @@ class Course:
         return may_change(seat.allocation, order.allocation, gang.changes)
 
     def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
-        return [Send(node, Stop(order, self.job)) for node in gang.stop(order)]
+        return self._sent(gang, gang.stop(order))
+
+    def _sent(self, gang: Gang, nodes: Iterable[str]) -> list[Effect]:
+        found = ((node, gang.wanted(node)) for node in nodes)
+        return [Send(node, wanted) for node, wanted in found if wanted is not None]
 
     # -- launches -------------------------------------------------------------------------------
 
@@ -129,11 +138,7 @@ class Course:
         if self.beginning is not order:
             return []
         self.beginning, self.gang = None, gang
-        return [
-            Send(node, Start(order.id, self.job, seat.allocation), seat.launch)
-            for node, seat in gang.seats.items()
-            if seat.allocation is not None
-        ]
+        return self._sent(gang, gang.nodes)
 
     def not_launched(
         self,
@@ -160,8 +165,21 @@ class Course:
             return []
         heard = gang.hear(node, fact)
         effects: list[Effect] = [Tell(self._timely(told)) for told in heard.told]
-        effects += [Send(name, Stop(gang.action, self.job)) for name in heard.stop]
-        return effects + self._after(gang)
+        return effects + self._sent(gang, heard.stop) + self._after(gang)
+
+    def hear_refused(self, node: str, refused: Refused) -> list[Effect]:
+        """The attempt could not change while it runs."""
+        gang = self.gang
+        wanted = None if gang is None or gang.stopping else gang.wanted(node)
+        if gang is None or wanted is None or wanted.allocation is None:
+            return []
+        if (wanted.attempt.number, wanted.action) != (refused.attempt, refused.action):
+            return []
+        if (started := gang.refuse(refused)) is not None and not gang.training_over:
+            return [Tell(started)]
+        self._next = Change(refused.action, self.job, wanted.allocation)
+        # One whose training is over would lose it all if it were stopped and launched again.
+        return [] if gang.training_over else self._stop_gang(gang, refused.action)
 
     def lose(self, node: str, machine: str = "") -> list[Effect]:
         """A node is lost; what ran there is over once that is proven.
@@ -171,8 +189,7 @@ class Course:
         if self.gang is None:
             return []
         stops = self.gang.lose(node, machine)
-        effects: list[Effect] = [Send(name, Stop(self.gang.action, self.job)) for name in stops]
-        return effects + self._after(self.gang)
+        return self._sent(self.gang, stops) + self._after(self.gang)
 
     def fence(self, node: str) -> list[Effect]:
         """What was lost there is proven to be over."""

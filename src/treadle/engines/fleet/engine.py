@@ -1,4 +1,4 @@
-"""The fleet engine: jobs on many nodes, each with an agent that runs the local engine there.
+"""The engine: jobs on one node or many, each with an agent that runs them there.
 
 The engine keeps a course for each job (course.py), which says what to do, and a client for each
 node (node_client.py), which has it done. The cluster says which nodes there are (port.py,
@@ -41,8 +41,7 @@ from treadle.core.machine import (
     Output,
 )
 from treadle.engines.agent import messages
-from treadle.engines.agent.end_facts import NewestEnds
-from treadle.engines.agent.errors import StaleEpochError
+from treadle.engines.agent.agent_errors import StaleEpochError
 from treadle.engines.context import EngineContext
 from treadle.engines.fleet import takeover
 from treadle.engines.fleet.batches import checked
@@ -66,6 +65,7 @@ from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
+from treadle.engines.fleet.newest_ends import NewestEnds
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.own_address import is_own
 from treadle.engines.fleet.port import Change as FleetChange
@@ -116,7 +116,7 @@ class FleetEngine:
         self._machines = Machines(context.root / "machines.json")
         self.lost = LostParts(self, fleet.fencing, self._machines)
         self._checkpoints = CheckpointFolders(context.root)
-        self.outputs = FleetOutput(self.clients, context.clock, self._running)
+        self.outputs = FleetOutput(self.clients, context.clock, self._running, self._owes)
         limit_gib = context.options.copy_limit_gib
         self.copies = CheckpointCopies(self.clients, self.traces, limit_gib)
         self.code = CodeFolders(self.clients, limit_gib)
@@ -222,8 +222,7 @@ class FleetEngine:
     async def _take_charge(self, before: Before) -> None:
         self.ever.update(before.ever())
         self._epoch = await self._fleet.begin(self._on_change)
-        replace(self._probe_path, self._probe.encode(), mode=0o644)
-        self._machines.take_over(self._epoch)
+        self._prepare()
         clients, changes = self._nodes.begin()
         survey, found, silent = await self._survey(before, clients, changes)
         later = self._nodes.settle()
@@ -235,9 +234,12 @@ class FleetEngine:
         there = takeover.Members.of(members, self._machines.known())
         plan = takeover.plan(before, found, there, self._ask_for_row)
         self.courses, self._unseen = plan.courses, plan.attempts
-        self._machines.settle(there.machines, takeover.lost_before(self.courses.values()))
+        lost = takeover.lost_before(self.courses.values())
+        self._machines.settle(there.machines, lost)
         for change in later:
             self._nodes.on_change(change)
+        for order in plan.owed:
+            self._take(order)
         for client in self.clients.values():
             client.begin()
         for job in plan.stopped:
@@ -256,6 +258,16 @@ class FleetEngine:
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
+
+    def _prepare(self) -> None:
+        """Write down what nodes elsewhere make necessary."""
+        if not any(member.machine for member in self.members.values()):
+            return
+        try:
+            replace(self._probe_path, self._probe.encode(), mode=0o644)
+        except OSError as error:  # No node shares the controller's folder, as far as is known.
+            logger.warning("%s cannot be written: %s", self._probe_path, error)
+        self._machines.take_over(self._epoch)
 
     async def _survey(
         self, before: Before, clients: Sequence[NodeClient], changes: Sequence[Joined | Left]
@@ -281,51 +293,43 @@ class FleetEngine:
 
     def _ask_for_row(self, job: Job) -> Launch:
         assert job.allocation is not None
-        return checked(self._controls.launch(job.id, job.action, job.allocation))
+        return self.ask(Change(job.action, job.id, job.allocation))
 
     @property
     def _probe_path(self) -> Path:
         return self._context.root / "shared.probe"
 
-    # -- the clients' side (node_client.Desk) ---------------------------------------------------
+    # -- the clients' side ----------------------------------------------------------------------
 
     def charge(self, node: str) -> messages.TakeCharge:
-        rows, launches = [], []
-        attempts = set(self._unseen.get(node, ()))
-        for course in self.courses.values():
-            seat = None if course.gang is None else course.gang.seats.get(node)
-            if course.gang is None or seat is None or seat.settled:
-                continue
-            row = takeover.row_of(course, node)
-            if row is None:  # It was lost with the node: the agent stops what there is of it.
-                continue
-            attempts.add(course.gang.attempt)
-            rows.append(row)
-            if seat.launch is not None:
-                attempts.add(seat.launch.id)
-                launches.append(messages.Ordered(action=seat.sent, launch=seat.launch))
+        """All that the agent must know to take over, as of now."""
+        gangs = (course.gang for course in self.courses.values() if course.gang is not None)
+        wanted = (gang.wanted(node) for gang in gangs)
         return messages.TakeCharge(
             epoch=self._epoch,
-            rows=tuple(rows),
-            attempts=tuple(sorted(attempts)),
+            wanted=tuple(each for each in wanted if each is not None),
+            over=tuple(sorted(self._unseen.get(node, ()))),
             closed=self.silent.told(node),
-            launches=tuple(launches),
             shared=str(self._probe_path),
             probe=self._probe,
         )
 
     def see(self, node: str, seen: messages.FactsGiven) -> None:
         self.silent.answered(node)
-        self._views.seen[node] = seen.view
         behind_s = self._clock.now() - seen.now
-        self._sightings[node] = Sightings(seen.measurements, behind_s)
+        if seen.view is not None:
+            self._views.seen[node] = seen.view
+            self._sightings[node] = Sightings(seen.measurements, behind_s)
         for each in seen.reports:
             course = self.courses.get(each.job)
             if course is not None and course.gang is not None and course.gang.reports_from(node):
                 self._controls.report(replace_fields(each, at=max(0.0, each.at + behind_s)))
 
-    def hear(self, node: str, fact: Event) -> None:
+    def hear(self, node: str, fact: messages.Fact) -> None:
         match fact:
+            case messages.Refused():
+                if (course := self.courses.get(fact.job)) is not None:
+                    self.do(course, course.hear_refused(node, fact))
             case AttemptEnded(how=How.REPLACED):
                 self._hear_replaced(node, fact)
             case JobStarted() | TrainingEnded() | AttemptEnded():
@@ -346,19 +350,10 @@ class FleetEngine:
         self._sightings.pop(node, None)
 
     def _hear_replaced(self, node: str, fact: AttemptEnded) -> None:
-        """The end of an earlier attempt, of one that was given up, or of one that goes on anew."""
+        """The end of an earlier attempt; it is told once, if the controller waits for it."""
         unseen = self._unseen.get(node, set())
-        owed = {each for each in unseen if (each.job, each.number) == (fact.job, fact.attempt)}
-        unseen -= owed
-        course = self.courses.get(fact.job)
-        gang = None if course is None else course.gang
-        seat = None if gang is None else gang.seats.get(node)
-        if course is None or gang is None or seat is None or gang.attempt.number != fact.attempt:
-            # What was given up with its node is found dead when that returns; its end was told.
-            if owed or (gang is not None and fact.attempt > gang.attempt.number):
-                self._tell(fact)
-        else:
-            self.do(course, course.hear(node, fact))
+        if any((each.job, each.number) == (fact.job, fact.attempt) for each in unseen):
+            self._tell(fact)
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -383,16 +378,19 @@ class FleetEngine:
         self.do(course, effects)
 
     def ask(self, order: Launching) -> Launch:
-        return checked(self._controls.launch(order.job, order.id, order.allocation))
+        members = (self.members.get(node) for node in order.allocation.nodes())
+        limits = [member.link.bytes_max for member in members if member is not None]
+        launch = self._controls.launch(order.job, order.id, order.allocation)
+        return checked(launch, min((each for each in limits if each is not None), default=None))
 
     def do(self, course: Course, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case Tell(fact):
                     self._tell(fact)
-                case Send(node, action, launch):
+                case Send(node, wanted):
                     if (client := self.clients.get(node)) is not None:
-                        client.send(action, launch)
+                        client.send(wanted)
                 case Begin(order):
                     self._launches.add(course, order)
         if not course.busy and self.courses.get(course.job) is course:
@@ -429,6 +427,10 @@ class FleetEngine:
         course = self.courses.get(attempt.job)
         gang = None if course is None else course.gang
         return gang if gang is not None and gang.attempt == attempt else None
+
+    def _owes(self, job: JobId) -> bool:
+        course = self.courses.get(job)
+        return course is not None and course.owes
 
     async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
         if job in self.courses:  # It has not ended here.

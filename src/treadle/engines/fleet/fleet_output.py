@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import NamedTuple
 
-from treadle.core.errors import EngineError, InvalidInputError, NodeAwayError
+from treadle.core.errors import InvalidInputError, NodeAwayError
+from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Part
 from treadle.core.machine import Output
 from treadle.core.ports import Clock
@@ -37,11 +38,13 @@ class FleetOutput:
         clients: Mapping[str, NodeClient],
         clock: Clock,
         running: Callable[[AttemptId], Gang | None],
+        owed: Callable[[JobId], bool],
     ) -> None:
-        """running: the attempt, if it runs or is being launched."""
+        """running: the attempt, if it runs or is being launched. owed: whether a launch of the job
+        is due: what no node knows may be that one."""
         self._clients = clients
         self._clock = clock
-        self._running = running
+        self._running, self._owed = running, owed
         self._parts: dict[AttemptId, dict[str, Part | None]] = {}
 
     def remember(self, gang: Gang) -> None:
@@ -68,7 +71,12 @@ class FleetOutput:
         self, attempt: AttemptId, rank: int, offset: int, limit: int
     ) -> messages.OutputGiven:
         gang = self._running(attempt)
-        place = await self._place(attempt, rank, gang)
+        try:
+            place = await self._place(attempt, rank, gang)
+        except InvalidInputError:
+            if gang is not None or not self._owed(attempt.job):
+                raise
+            return messages.OutputGiven(output=Output(max(0, offset), b"", 0), over=False)
         client = self._clients.get(place.node)
         if client is None:
             raise NodeAwayError(
@@ -110,15 +118,15 @@ class FleetOutput:
             return_exceptions=True,
         )
         found: dict[str, Part | None] = {}
-        silent = ""
+        silent: BaseException | None = None
         for client, answer in zip(clients, answers, strict=True):
             if isinstance(answer, messages.Whereabouts):
                 if answer.there:
                     found[client.name] = answer.part
             else:
-                silent = client.name
-        if silent and not _complete(found):
-            raise EngineError(f"node {silent} does not answer", retryable=True)
+                silent = answer
+        if silent is not None and not _complete(found):
+            raise silent
         if not found:
             raise InvalidInputError(f"job {attempt.job} has no attempt {attempt.number}")
         return found

@@ -4,8 +4,7 @@ Whatever the order in which the parts speak: there is at most one start and exac
 start comes after the end. The attempt has started when all parts have. A part that ends badly ends
 the attempt: the others are stopped, and the first that ended badly says how and why.
 
-On one node the agent says it all: what its attempt can change, and how it was replaced, is passed
-on as it is.
+On one node it may start more than once: each change that it makes while it runs is told so.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,6 +16,7 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
+from treadle.engines.agent.messages import Refused, Wanted
 
 KILLED_CODE = 137
 LEASE_OVER = (
@@ -34,7 +34,7 @@ class Seat:
     before: Allocation | None = None  # as its start or last change was reported
     started: JobStarted | None = None
     ended: AttemptEnded | None = None
-    settled: bool = False  # it has ended, and its agent has answered all orders
+    settled: bool = False  # nothing of it runs any more
     stopping: bool = False  # its agent was ordered to stop it
     lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
     machine: str = ""  # on which it was when it was lost; empty: not known
@@ -111,6 +111,19 @@ class Gang:
 
     # -- orders ---------------------------------------------------------------------------------
 
+    def wanted(self, node: str) -> Wanted | None:
+        """What is to become of the part there; None if it is over, or lost with its node."""
+        seat = self.seats.get(node)
+        if seat is None or seat.settled or seat.lost:
+            return None
+        return Wanted(
+            attempt=self.attempt,
+            action=seat.sent,
+            allocation=None if seat.stopping else seat.allocation,
+            launch=None if seat.stopping else seat.launch,
+            told=seat.started is not None and seat.started.action == seat.sent,
+        )
+
     def stop(self, order: int) -> tuple[str, ...]:
         """An order ends the attempt; the nodes to which it must be sent."""
         self._stop_ordered = True
@@ -149,8 +162,6 @@ class Gang:
                 self.training_over = self.alone is not None
                 silent = self.stopping or not self.training_over
                 return Heard(() if silent else (fact,))
-            case AttemptEnded(how=How.REPLACED):  # Its agent launches the next one by itself.
-                return Heard(() if self.alone is None else (fact,))
             case _:
                 return self._hear_end(seat, _explained(node, fact))
 
@@ -161,9 +172,6 @@ class Gang:
         """
         seat = self.seats.get(node)
         if seat is None or seat.settled or seat.lost:
-            return ()
-        if seat.ended is not None:  # Only an answer to an order is missing, and will not come.
-            seat.settled = True
             return ()
         seat.lost, seat.machine = True, machine
         self._cause = self._cause or self._lost(seat)
@@ -180,6 +188,31 @@ class Gang:
             seat = self.seats[node]
             seat.ended, seat.settled = self._lost(seat), True
 
+    def refuse(self, refused: Refused) -> JobStarted | None:
+        """Its only part could not change. It goes on as it was if it was to have more: the word of
+        that. None if it has to end for the order."""
+        seat = self.alone
+        assert seat is not None, "only an attempt on one node changes while it runs"
+        before, after, launch = seat.before, seat.allocation, seat.launch
+        self.changes, seat.allocation = refused.changes, before
+        if not refused.why or before is None or after is None or launch is None:
+            return None
+        # The same: it was refused before a restart of the controller, and is ordered again.
+        if before != after and not before.grows_to(after):
+            return None
+        speed = launch.iterations_per_s if seat.started is None else seat.started.iterations_per_s
+        seat.started = JobStarted(
+            self.job,
+            refused.action,
+            launch.iterations_done,
+            speed,
+            refused.changes,
+            attempt=refused.attempt,
+            started_at=refused.started_at,
+            refused=refused.why,
+        )
+        return seat.started
+
     def _hear_start(self, seat: Seat, fact: JobStarted) -> Heard:
         if seat.ended is not None or fact.action != seat.sent or self.stopping:
             return Heard()
@@ -189,10 +222,7 @@ class Gang:
             return Heard()
         if self.alone is not None:
             self.started, self.changes = True, fact.changes
-            seat.allocation = seat.before if fact.refused and seat.before else seat.allocation
             seat.before = seat.allocation
-            if seat.launch is not None and seat.launch.attempt == fact.attempt:
-                self.attempt = seat.launch.id  # Its agent may have replaced it for a change.
             return Heard((fact,))
         if self.started:
             return Heard()
@@ -201,8 +231,7 @@ class Gang:
         return Heard((replace(fact, changes=(), started_at=max(at, default=None)),))
 
     def _hear_end(self, seat: Seat, fact: AttemptEnded) -> Heard:
-        seat.ended = seat.ended or fact
-        seat.settled = fact.action >= seat.sent
+        seat.ended, seat.settled = fact, True
         if not seat.failed:
             return Heard()
         # What ends after an order to stop ended by that: the parts fall one after another.

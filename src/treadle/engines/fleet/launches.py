@@ -1,44 +1,23 @@
 """Launches what is ordered: once nothing is in its way and its nodes have its files."""
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.core.events import JobStarted
-from treadle.core.launch import Launch
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
-from treadle.engines.fleet.copies.code_folders import CodeFolders
 from treadle.engines.fleet.copies.copier import SupersededError
-from treadle.engines.fleet.course import Course, Effect, Launching
-from treadle.engines.fleet.fleet_output import FleetOutput
+from treadle.engines.fleet.course import Course, Launching
 from treadle.engines.fleet.gathering import Ready, gathered, objection
-from treadle.engines.fleet.node_client import NodeClient
-from treadle.engines.fleet.port import Joined
-from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.split import gang_of
-from treadle.engines.fleet.traces import Traces
+
+if TYPE_CHECKING:
+    from treadle.engines.fleet.engine import FleetEngine
 
 logger = logging.getLogger("treadle")
-
-
-class LaunchDesk(Protocol):
-    """What launches need of their engine."""
-
-    members: dict[str, Joined]
-    ever: set[str]  # names of all nodes that were ever there
-    clients: dict[str, NodeClient]
-    copies: CheckpointCopies
-    code: CodeFolders
-    traces: Traces
-    outputs: FleetOutput
-    silent: SilentNodes
-
-    def ask(self, order: Launching) -> Launch: ...
-    def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
-    def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 class NotProvided(NamedTuple):
@@ -67,8 +46,8 @@ def with_origin(fact: JobStarted, copies: CheckpointCopies, course: Course | Non
 class Launches:
     """The orders that are to be begun."""
 
-    def __init__(self, desk: LaunchDesk) -> None:
-        self._desk = desk
+    def __init__(self, engine: "FleetEngine") -> None:
+        self._engine = engine
         self._waiting: list[tuple[Course, Launching]] = []
 
     def add(self, course: Course, order: Launching) -> None:
@@ -87,16 +66,16 @@ class Launches:
     def _launch(self, course: Course, order: Launching) -> None:
         how, why = self._objection(order)
         if how is not None:
-            self._desk.do(course, course.not_launched(order, how, why))
-        elif len(order.allocation.nodes()) > 1 or self._desk.copies.apart:
-            self._desk.keep(self._gather(course, order))
+            self._engine.do(course, course.not_launched(order, how, why))
+        elif len(order.allocation.nodes()) > 1 or self._engine.copies.apart:
+            self._engine.keep(self._gather(course, order))
         else:
             self._place(course, order, 0, {})
 
     def _objection(self, order: Launching) -> tuple[How | None, str]:
-        if self._desk.silent.are_among(order.allocation.nodes()):
+        if self._engine.silent.are_among(order.allocation.nodes()):
             return How.STOPPED, ""  # Back to the queue.
-        return objection(order, self._desk.members, self._desk.ever)
+        return objection(order, self._engine.members, self._engine.ever)
 
     def _place(
         self, course: Course, order: Launching, port: int, workdirs: Mapping[str, str]
@@ -106,26 +85,28 @@ class Launches:
             return
         how, why = self._objection(order)
         if how is not None:  # A node left while files were copied.
-            self._desk.do(course, course.not_launched(order, how, why))
+            self._engine.do(course, course.not_launched(order, how, why))
             return
         nodes = order.allocation.nodes()
         addresses = {
-            name: self._desk.members[name].address for name in nodes if name in self._desk.members
+            name: self._engine.members[name].address
+            for name in nodes
+            if name in self._engine.members
         }
         try:
-            gang = gang_of(order.id, self._desk.ask(order), order.allocation, addresses, port)
+            gang = gang_of(order.id, self._engine.ask(order), order.allocation, addresses, port)
         except EngineError as error:
-            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
         except Exception as error:  # a bug in one job's orders must not stop other jobs
             logger.exception("job %s", order.job)
             why = f"the engine failed: {error!r}"
-            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
+            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
         else:
             gang.workdirs = workdirs
-            self._desk.traces.add(gang.attempt, gang.nodes)
-            self._desk.copies.remember(gang.attempt, gang.nodes, gang.launch)
-            self._desk.outputs.remember(gang)
-            self._desk.do(course, course.launched(order, gang))
+            self._engine.traces.add(gang.attempt, gang.nodes)
+            self._engine.copies.remember(gang.attempt, gang.nodes, gang.launch)
+            self._engine.outputs.remember(gang)
+            self._engine.do(course, course.launched(order, gang))
 
     async def _gather(self, course: Course, order: Launching) -> None:
         """Launch once all nodes have the job's files and could begin at once."""
@@ -133,20 +114,20 @@ class Launches:
         nodes, ready = order.allocation.nodes(), Ready()
 
         def wanted() -> bool:
-            return course.beginning is order and not self._desk.silent.are_among(nodes)
+            return course.beginning is order and not self._engine.silent.are_among(nodes)
 
         workdirs = await self._provided(order, wanted)
         if isinstance(workdirs, NotProvided):
-            self._desk.do(course, course.not_launched(order, *workdirs))
+            self._engine.do(course, course.not_launched(order, *workdirs))
             return
         try:
             if len(nodes) > 1:
-                ready = await gathered(order, self._desk.clients, wanted)
+                ready = await gathered(order, self._engine.clients, wanted)
         except EngineError as error:
-            self._desk.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
             return
         if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
-            self._desk.do(course, course.not_launched(order, How.STOPPED))
+            self._engine.do(course, course.not_launched(order, How.STOPPED))
         else:
             self._place(course, order, ready.port, workdirs)
 
@@ -155,13 +136,13 @@ class Launches:
     ) -> Mapping[str, str] | NotProvided:
         """Once the nodes have the job's files: the folders that it was given there."""
         try:
-            nodes, launch = order.allocation.nodes(), self._desk.ask(order)
+            nodes, launch = order.allocation.nodes(), self._engine.ask(order)
         except EngineError as error:
             return NotProvided(How.ENGINE_ERROR, str(error))
         try:
-            await self._desk.copies.provide(launch, nodes, wanted)
-            if self._desk.copies.apart:
-                return await self._desk.code.provide(launch, nodes, wanted)
+            await self._engine.copies.provide(launch, nodes, wanted)
+            if self._engine.copies.apart:
+                return await self._engine.code.provide(launch, nodes, wanted)
         except SupersededError:  # If the order stands, a node is silent: back to the queue.
             return NotProvided(How.STOPPED)
         except StrandedError as error:

@@ -25,31 +25,23 @@ found.
 
 import asyncio
 import logging
-from collections.abc import Collection, Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
 from treadle.engines.agent import messages
-from treadle.engines.fleet.course import Course, Effect
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Fencing
+
+if TYPE_CHECKING:
+    from treadle.engines.fleet.engine import FleetEngine
 
 WAIT_S = 5.0  # of one call, for something to be gone
 UNKNOWN = ""  # the machine of parts that an earlier controller launched, perhaps
 
 logger = logging.getLogger("treadle")
-
-
-class LostPartsDesk(Protocol):
-    """What the proofs need of their engine."""
-
-    clients: dict[str, NodeClient]
-    courses: dict[JobId, Course]
-
-    def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
-    def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 class Place(NamedTuple):
@@ -60,8 +52,8 @@ class Place(NamedTuple):
 class LostParts:
     """The proofs that are awaited."""
 
-    def __init__(self, desk: LostPartsDesk, fencing: Fencing, machines: Machines) -> None:
-        self._desk, self._after_s, self._machines = desk, fencing.gone_after_s, machines
+    def __init__(self, engine: "FleetEngine", fencing: Fencing, machines: Machines) -> None:
+        self._engine, self._after_s, self._machines = engine, fencing.gone_after_s, machines
         self._clocks: dict[Place, asyncio.TimerHandle] = {}  # of machines that are no members
         # Parts of which the machine is not known: the one that has the name now has nothing.
         self._not_here: set[tuple[str, JobId]] = set()
@@ -92,7 +84,7 @@ class LostParts:
             return {}
         now, found = asyncio.get_running_loop().time(), dict[str, float]()
         for place, clock in self._clocks.items():
-            client = self._desk.clients.get(place.node)
+            client = self._engine.clients.get(place.node)
             if client is None or not self._asked_about(client):
                 left_s = max(0.0, clock.when() - now)
                 found[place.node] = max(left_s, found.get(place.node, 0.0))
@@ -104,18 +96,18 @@ class LostParts:
 
     def _lost_on(self, node: str) -> Mapping[JobId, str]:
         """The jobs of which a part is lost there and not proven to be over, with its machine."""
-        gangs = [course.gang for course in self._desk.courses.values() if course.gang is not None]
+        gangs = [course.gang for course in self._engine.courses.values() if course.gang is not None]
         return {gang.job: gang.seats[node].machine for gang in gangs if gang.is_lost_on(node)}
 
     def _watch(self, node: str) -> None:
         """Await the proof that each part needs."""
-        client = self._desk.clients.get(node)
+        client = self._engine.clients.get(node)
         here = None if client is None else client.machine
         for machine in set(self._lost_on(node).values()):
             if machine != here and Place(node, machine) not in self._clocks:
                 self._start_clock(Place(node, machine))
         if client is not None:
-            self._desk.keep(self._ask(client))
+            self._engine.keep(self._ask(client))
 
     # -- by time --------------------------------------------------------------------------------
 
@@ -132,7 +124,7 @@ class LostParts:
         del self._clocks[place]
         node, machine = place
         jobs = [job for job, where in self._lost_on(node).items() if where == machine]
-        if machine == UNKNOWN and node in self._desk.clients:
+        if machine == UNKNOWN and node in self._engine.clients:
             jobs = [job for job in jobs if (node, job) in self._not_here]
         self._fence(node, jobs)
 
@@ -159,7 +151,7 @@ class LostParts:
             except Exception:  # A job would wait for ever.
                 logger.exception("what is left on node %s", client.name)
                 await asyncio.sleep(AGAIN_LAST_S)
-            if self._desk.clients.get(client.name) is not client:
+            if self._engine.clients.get(client.name) is not client:
                 return  # It left meanwhile, or its agent is another one: that is asked.
             self._hear_gone(client, gone)
 
@@ -174,8 +166,8 @@ class LostParts:
         """It is proven: nothing of these jobs runs there."""
         for job in jobs:
             self._not_here.discard((node, job))
-            if (course := self._desk.courses.get(job)) is not None:
-                self._desk.do(course, course.fence(node))
-        client = self._desk.clients.get(node)
+            if (course := self._engine.courses.get(job)) is not None:
+                self._engine.do(course, course.fence(node))
+        client = self._engine.clients.get(node)
         if jobs and client is not None:
             self._machines.joined(node, client.machine, beside=bool(self._lost_on(node)))

@@ -54,6 +54,8 @@ class Machines:
 
     def settle(self, members: Mapping[str, str], lost: Collection[str]) -> None:
         """members: the machines of all nodes. lost: nodes that have parts which were lost."""
+        if not any(members.values()) and not self._of:
+            return  # They cannot be others.
         kept = {node: machines for node, machines in self._of.items() if node in lost}
         for node, machine in members.items():
             kept[node] = _with(kept.get(node, () if node not in lost else ("",)), machine)

@@ -7,18 +7,18 @@ made at once.
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from treadle.core.cluster import Node
 from treadle.core.events import Event, NodeJoined, NodeLost
-from treadle.core.job import JobId
 from treadle.engines.agent import messages
-from treadle.engines.fleet.course import Course, Effect
-from treadle.engines.fleet.lost_parts import LostParts
-from treadle.engines.fleet.node_client import Desk, NodeClient
+from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined, Left
 from treadle.engines.fleet.survey import says_at_last
+
+if TYPE_CHECKING:
+    from treadle.engines.fleet.engine import FleetEngine
 
 ANOTHER_MACHINE = "another machine has its name, or it was started again"
 
@@ -26,25 +26,14 @@ Change = Joined | Left
 logger = logging.getLogger("treadle")
 
 
-class MembershipDesk(Desk, Protocol):
-    """What membership needs of its engine."""
-
-    courses: dict[JobId, Course]
-    lost: LostParts
-
-    def do(self, course: Course, effects: Sequence[Effect]) -> None: ...
-    def forget(self, node: str) -> None: ...  # What its agent said is old.
-    def keep(self, work: Coroutine[Any, Any, None]) -> None: ...
-
-
 class Membership:
     """Of the cluster of one controller."""
 
     def __init__(
-        self, desk: MembershipDesk, there: Iterable[Joined], tell: Callable[[Event], None]
+        self, engine: "FleetEngine", there: Iterable[Joined], tell: Callable[[Event], None]
     ) -> None:
         """there: the nodes when the controller starts."""
-        self._desk, self._tell = desk, tell
+        self._engine, self._tell = engine, tell
         self.members: dict[str, Joined] = {each.node.name: each for each in there}
         self.ever = set(self.members)  # names of all nodes that were ever there
         self.coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
@@ -59,7 +48,7 @@ class Membership:
         for change in early:
             self._note_early(change)
         for name, member in self.members.items():
-            self.clients[name] = NodeClient(member, self._desk)
+            self.clients[name] = NodeClient(member, self._engine)
         return list(self.clients.values()), self.changes
 
     def settle(self) -> list[Change]:
@@ -82,7 +71,7 @@ class Membership:
             if await says_at_last(survey, client, awaited):
                 self._join(member)
 
-        self._desk.keep(waiting())
+        self._engine.keep(waiting())
 
     def _note_early(self, change: Change) -> None:
         """A change between the making of the engine and its beginning."""
@@ -115,7 +104,7 @@ class Membership:
             return
         if isinstance(change, Joined):
             changes.insert(-1, Left(name, ANOTHER_MACHINE))
-        self._desk.keep(client.close())  # Do not wait for what it has.
+        self._engine.keep(client.close())  # Do not wait for what it has.
 
     def _join(self, joined: Joined) -> None:
         """A node came, or its agent is another one."""
@@ -130,9 +119,9 @@ class Membership:
         self.ever.add(name)
         self.coming.discard(name)
         before = self.clients.pop(name, None)
-        client = self.clients[name] = NodeClient(joined, self._desk)
-        self._desk.lost.joined(client)
-        self._desk.keep(self._welcome(client, before, None if known else joined.node))
+        client = self.clients[name] = NodeClient(joined, self._engine)
+        self._engine.lost.joined(client)
+        self._engine.keep(self._welcome(client, before, None if known else joined.node))
 
     async def _welcome(
         self, client: NodeClient, before: NodeClient | None, node: Node | None
@@ -149,16 +138,16 @@ class Membership:
     def _leave(self, left: Left) -> None:
         if left.name in self.coming:
             self.coming.remove(left.name)
-            self._desk.lost.away(left.name)
+            self._engine.lost.away(left.name)
         if (member := self.members.pop(left.name, None)) is None:
             return
         logger.warning("node %s is lost: %s", left.name, left.why)
         client = self.clients.pop(left.name, None)
-        self._desk.forget(left.name)
+        self._engine.forget(left.name)
         self._tell(NodeLost(left.name, left.why))
-        self._desk.lost.away(left.name, member.machine)
-        for course in list(self._desk.courses.values()):
-            self._desk.do(course, course.lose(left.name, member.machine))
+        self._engine.lost.away(left.name, member.machine)
+        for course in list(self._engine.courses.values()):
+            self._engine.do(course, course.lose(left.name, member.machine))
         if client is not None:
             client.leave()
-            self._desk.keep(client.close())
+            self._engine.keep(client.close())

@@ -13,26 +13,26 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
-from treadle.core.actions import Action
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
-from treadle.core.events import Event
-from treadle.core.launch import Launch
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.wording import span
 from treadle.engines.agent import messages
-from treadle.engines.agent.errors import (
+from treadle.engines.agent.agent_errors import (
     ClusterAwayError,
     LinkLostError,
     LostPlaceError,
     StaleEpochError,
     UnconfirmedError,
 )
-from treadle.engines.fleet.batches import Order, batches, first_batch
+from treadle.engines.fleet.batches import batches, first_batch
 from treadle.engines.fleet.port import Joined
+
+if TYPE_CHECKING:
+    from treadle.engines.fleet.engine import FleetEngine
 
 FACTS_WAIT_S = 2.0  # a call that brings no facts brings the newest measurements
 AGAIN_FIRST_S, AGAIN_LAST_S = 0.05, 2.0
@@ -45,19 +45,10 @@ Answer = TypeVar("Answer")
 logger = logging.getLogger("treadle")
 
 
-class Desk(Protocol):
-    """What a client needs of its engine."""
-
-    # All that the agent must know to take over, as of now.
-    def charge(self, node: str) -> messages.TakeCharge: ...
-    def hear(self, node: str, fact: Event) -> None: ...
-    def see(self, node: str, seen: messages.FactsGiven) -> None: ...
-
-
 class Health(NamedTuple):
     """Whether an agent answers, for people (core.machine.NodeView)."""
 
-    word: str  # "joining", "answers", "slow", "silent", "unconfirmed"
+    word: str  # "joining", "answers", "slow", "silent", "unconfirmed"; empty: as it is here
     since_at: float | None = None  # its last answer, or confirmation; seconds since 1970
     because: str = ""  # why it is not confirmed
 
@@ -65,7 +56,7 @@ class Health(NamedTuple):
 class NodeClient:
     """One node, from when it joined until it left."""
 
-    def __init__(self, joined: Joined, desk: Desk) -> None:
+    def __init__(self, joined: Joined, engine: "FleetEngine") -> None:
         self.name = joined.node.name
         # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
         self.shared: bool | None = None
@@ -76,8 +67,8 @@ class NodeClient:
         self.doubt = ""  # why the cluster does not confirm the node, by its agent; empty: it does
         self._confirmed_at = 0.0  # if there is a doubt: before; seconds since 1970
         self._unasked = 0.0  # when the cluster could not be asked last
-        self._desk = desk
-        self._orders: list[Order] = []
+        self._engine = engine
+        self._orders: list[messages.Wanted] = []
         self._more = asyncio.Event()
         self._session = ""
         self._number = 0  # of the newest batch
@@ -108,9 +99,9 @@ class NodeClient:
         """Another agent speaks for the node, before this began: what is asked goes there."""
         self._link, self.machine = joined.link, joined.machine
 
-    def send(self, action: Action, launch: Launch | None) -> None:
-        """Give an order; it is on its way when this returns."""
-        self._orders.append((action, launch))
+    def send(self, wanted: messages.Wanted) -> None:
+        """Say what is wanted; it is on its way when this returns."""
+        self._orders.append(wanted)
         self._more.set()
 
     async def ready(self) -> None:
@@ -121,14 +112,14 @@ class NodeClient:
         """One call. Raises what the agent raised, or LinkLostError."""
         asked = time.monotonic()
         try:
-            answer = await self._link.call(verb, messages.encode(document))
+            answer = await self._link.ask(verb, document, kind)
         except ClusterAwayError:
             self._unasked = time.monotonic()
             raise
         if self._left:
             raise LinkLostError(f"node {self.name} is not there any more")
         self._note_answer(asked)
-        return messages.opened(answer, kind)
+        return answer
 
     def _note_answer(self, asked: float) -> None:
         """An answer that took long may have been on its way while the node was cut off."""
@@ -184,7 +175,9 @@ class NodeClient:
             return Health("joining")
         if self.doubt:
             return Health("unconfirmed", self._confirmed_at, self.doubt)
-        return Health("slow", since_at) if quiet_s > SLOW_AFTER_S else Health("answers")
+        if quiet_s > SLOW_AFTER_S:
+            return Health("slow", since_at)
+        return Health("answers" if self.machine else "")
 
     async def patiently(self, verb: str, document: object, kind: type[Answer]) -> Answer:
         """The same, again and again while that makes sense."""
@@ -278,7 +271,7 @@ class NodeClient:
     async def _take_charge(self) -> None:
         pause_s = AGAIN_FIRST_S
         while True:
-            charge = self._desk.charge(self.name)  # Whatever was ordered before is in it.
+            charge = self._engine.charge(self.name)  # Whatever was ordered before is in it.
             self._orders.clear()
             try:
                 answered = await self._charged(charge)
@@ -300,15 +293,15 @@ class NodeClient:
         self._in_charge.set()
 
     async def _charged(self, charge: messages.TakeCharge) -> messages.Charged:
-        """Take charge, with launches in as many messages as they need."""
-        *before, last = batches(charge.launches)
+        """Take charge, in as many messages as that needs."""
+        *before, last = batches(charge.wanted, self._link.bytes_max)
         named = uuid4().hex if before else ""
-        for number, launches in enumerate(before):
+        for number, wanted in enumerate(before):
             announce = messages.Announce(
-                epoch=charge.epoch, named=named, batch=number, launches=launches
+                epoch=charge.epoch, named=named, batch=number, wanted=wanted
             )
             await self.ask("announce", announce, messages.Announced)
-        charge = replace(charge, launches=last, batches=len(before), named=named)
+        charge = replace(charge, wanted=last, batches=len(before), named=named)
         return await self.ask("take-charge", charge, messages.Charged)
 
     async def _work(self) -> None:
@@ -326,22 +319,14 @@ class NodeClient:
     async def _send_orders(self) -> None:
         while True:
             self._more.clear()
-            count = first_batch(self._orders)
+            count = first_batch(self._orders, self._link.bytes_max)
             batch, self._orders = self._orders[:count], self._orders[count:]
             if not batch:
                 await self._more.wait()
                 continue
             self._number += 1
-            launches = tuple(
-                messages.Ordered(action=action.id, launch=launch)
-                for action, launch in batch
-                if launch is not None
-            )
             document = messages.Orders(
-                session=self._session,
-                number=self._number,
-                actions=tuple(messages.named(action) for action, _ in batch),
-                launches=launches,
+                session=self._session, number=self._number, wanted=tuple(batch)
             )
             await self.patiently("orders", document, messages.Answered)
 
@@ -359,9 +344,9 @@ class NodeClient:
         found = await self.patiently("facts", asked, messages.FactsGiven)
         doubt = found.doubt
         self._note_doubt("" if doubt is None else doubt.why, 0.0 if doubt is None else doubt.for_s)
-        self._desk.see(self.name, found)  # What jobs said before they ended is heard before that.
+        self._engine.see(self.name, found)  # What jobs said before they ended is heard before that.
         for each in found.facts:
-            self._desk.hear(self.name, messages.fact_of(each))
+            self._engine.hear(self.name, each)
         self._upto, self._reports_upto = found.upto, found.reports_upto
         for upto, waiter in self._waiting:
             if upto <= self._upto and not waiter.done():

@@ -1,7 +1,7 @@
 """What a fleet engine needs of a cluster: its nodes, links to their agents, and the lease.
 
-A cluster (Ray, or a test bench) implements `Fleet` and `Link`. What crosses a link is a verb and a
-JSON document (messages.py): nothing is pickled.
+A cluster (here.py, Ray, or a test bench) implements `Fleet` and `Link`. What crosses a link is a
+verb and a document (agent/messages.py), on a wire as JSON: nothing is pickled.
 
 Rules
 1. The cluster says which nodes are members. A link that fails is only a link that fails: the call
@@ -16,23 +16,24 @@ Rules
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from treadle.core.cluster import Node
 from treadle.engines.agent.node_lease import LEASE_S
+
+Answer = TypeVar("Answer")
 
 CONFIRM_EVERY_S = 3.0
 MARGIN_S = 5.0  # of the controller, until it believes that they are gone
 
 
 class Link(Protocol):
-    """The way to the agent of one node."""
+    """The way to the agent of one node (agent.wire.WireLink, if that is in another process)."""
 
-    async def call(self, verb: str, document: bytes) -> bytes:
-        """`Agent.call` over there. Raises LinkLostError, and nothing else.
+    bytes_max: int | None  # of one message, and of one launch; None: any
 
-        But EngineError, not retryable, if the document is too long to be sent.
-        """
+    async def ask(self, verb: str, document: object, kind: type[Answer]) -> Answer:
+        """`Agent.ask` over there. Raises what it raises, and LinkLostError if no answer comes."""
         ...
 
 
@@ -42,7 +43,9 @@ class Joined(NamedTuple):
     node: Node  # as its agent says it (`Agent.node`), with the rack that the cluster knows
     address: str  # of the node, as the other nodes reach it
     link: Link
-    machine: str  # its agent's (`Agent.machine`): another one if the name is on another machine
+    # Its agent's (`Agent.machine`): another one if the name is on another machine; empty if it is
+    # this machine's for ever.
+    machine: str
 
 
 class Left(NamedTuple):

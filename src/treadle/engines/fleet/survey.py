@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from treadle.core.errors import EngineError
 from treadle.engines.agent import messages
-from treadle.engines.agent.errors import StaleEpochError
+from treadle.engines.agent.agent_errors import StaleEpochError
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Joined, Left
 
@@ -31,6 +31,8 @@ async def surveyed(
     stale: list[StaleEpochError] = []
 
     async def one(client: NodeClient) -> tuple[messages.FoundAttempt, ...] | str:
+        if not client.machine:  # The controller's own: without its files nothing may be launched.
+            return (await client.ask("survey", asked, messages.Surveyed)).found
         try:
             async with asyncio.timeout(WITHIN_S):
                 return (await client.patiently("survey", asked, messages.Surveyed)).found

@@ -29,7 +29,7 @@ from treadle.core.events import JobStarted
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
-from treadle.engines.agent.messages import FoundAttempt, Row
+from treadle.engines.agent.messages import FoundAttempt
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.gang import Gang, Seat
 from treadle.engines.fleet.port import Joined
@@ -73,8 +73,12 @@ class Members(NamedTuple):
         return cls(addresses, {name: each.machine for name, each in found.items()}, before)
 
     def is_another(self, node: str) -> bool:
-        """Whether attempts that were ordered on that node may be on another machine."""
-        return self.before.get(node) != self.machines.get(node)
+        """Whether attempts that were ordered on that node may be on another machine.
+
+        Without a name for its machine, there is no other.
+        """
+        machine = self.machines.get(node)
+        return machine != "" and self.before.get(node) != machine
 
 
 @dataclass
@@ -83,6 +87,7 @@ class Takeover:
 
     courses: dict[JobId, Course] = field(default_factory=dict)
     begin: list[Course] = field(default_factory=list)  # their newest order is to be launched
+    owed: list[Change] = field(default_factory=list)  # to attempts that run for an older order
     stopped: list[Job] = field(default_factory=list)  # nothing of them runs: a stop is answered
     attempts: dict[str, set[AttemptId]] = field(default_factory=dict)  # to be told of, by node
     never: list[AttemptId] = field(default_factory=list)  # no node knows of them: they are over
@@ -188,9 +193,8 @@ class _Case:
         if unseen - lost:  # An older attempt may run on a node that is gone.
             return self._carry_out(newest, seen, unseen)
         is_current = all(e.action == job.action and not e.never_was for e in seen.values())
-        alone = not lost and len(parts) == 1 and set(seen) <= set(parts)
-        if alone and seen and not self._must_go(seen):
-            return self._leave_to_node(next(iter(parts)), seen, ask)
+        if seen and not lost and len(parts) == 1 and set(seen) == set(parts):
+            return self._go_on_alone(next(iter(parts)), newest, seen, ask)
         if (seen or lost) and is_current and set(seen) <= set(parts):
             return self._go_on(newest, seen, lost, ask)
         return self._carry_out(newest, seen, unseen)
@@ -206,26 +210,27 @@ class _Case:
         doubtful = {node for node in nodes - set(seen) if self.members.is_another(node)}
         return (nodes - set(self.members.addresses)) | doubtful
 
-    def _must_go(self, seen: Places) -> bool:
-        """Whether an attempt of an older order runs that cannot change while it runs."""
-        return any(
-            each.alive and each.action != self.job.action and not each.changes
-            for each in seen.values()
-        )
-
-    def _leave_to_node(self, node: str, seen: Places, ask: Ask) -> set[AttemptId]:
-        """The agent does what a local engine does after a restart."""
-        job = self.job
+    def _go_on_alone(
+        self, node: str, newest: AttemptId | None, seen: Places, ask: Ask
+    ) -> set[AttemptId]:
+        """It runs, or ran, on the only node that it is to be on."""
+        job, each = self.job, seen[node]
         assert job.allocation is not None
-        seat = Seat(job.allocation, _asked(ask, job), job.action)
-        changes = seen[node].changes if node in seen else ()
-        number = self.mine[-1] if self.mine else AttemptId(job.id, 0)
-        gang = Gang(number if not seen else seen[node].id, job.action, {node: seat})
-        self._running(gang, changes)
+        coming = {attempt for attempt in self.mine if attempt not in self.places}
+        launch = _asked(ask, job)
+        again = launch is not None and launch.id == each.id
+        if each.action == job.action and (again or not each.never_was):
+            gang = Gang(each.id, job.action, {node: Seat(job.allocation, launch, job.action)})
+            self._running(gang, each.changes)
+        elif each.alive:
+            holds = each.holds or job.allocation
+            gang = Gang(each.id, each.action, {node: Seat(holds, None, each.action, holds)})
+            gang.started, gang.changes = True, each.changes
+            self.takeover.owed.append(Change(job.action, job.id, job.allocation))
+        else:
+            return self._carry_out(newest, seen, set())
         self._course().adopt(gang)
-        mine = [each for each in self.mine if node in self.places.get(each, {node: None})]
-        self._pass(node, mine)
-        return set(mine)
+        return coming | {each.id}
 
     def _go_on(
         self, newest: AttemptId | None, seen: Places, lost: set[str], ask: Ask
@@ -329,21 +334,3 @@ def lost_before(courses: Iterable[Course]) -> set[str]:
     """Nodes that are lost and have parts of attempts of an earlier controller."""
     gangs = [course.gang for course in courses if course.gang is not None]
     return {node for gang in gangs for node in gang.nodes if gang.is_lost_on(node)}
-
-
-def row_of(course: Course, node: str) -> Row | None:
-    """What the agent of a node must know of the job; None if it has nothing to do with it."""
-    gang = course.gang
-    seat = None if gang is None else gang.seats.get(node)
-    if seat is None or seat.settled or seat.lost:
-        return None
-    if seat.stopping:
-        phase = Phase.STOPPING
-    elif seat.started is not None and seat.started.action == seat.sent:
-        phase = Phase.RUNNING
-    else:
-        phase = Phase.STARTING
-    allocation = None if seat.stopping else seat.allocation
-    return Row(
-        job=course.job, phase=phase, allocation=allocation, action=seat.sent, hold=course.hold
-    )

@@ -22,8 +22,8 @@ from ray.exceptions import RayError
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
-from treadle.engines.agent import messages
 from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post
+from treadle.engines.agent.wire import refusal
 from treadle.engines.clusters.ray import cluster, frames, lease
 from treadle.engines.clusters.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.clusters.ray.cluster import GcsValues, RayNode
@@ -395,7 +395,7 @@ class Driver:
             await self._send(answer)
         except frames.TooLongError as error:
             logger.error("what node %s answers to %s: %s", ask.node, ask.verb, error)  # noqa: TRY400
-            await self._send(Answer(ask.number, messages.refusal(error)))
+            await self._send(Answer(ask.number, refusal(error)))
 
     async def _answer(self, ask: Ask) -> Answer | NoAnswer:
         member = self._named.get(ask.node)

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.engines.agent.errors import ClusterAwayError, LinkLostError
+from treadle.engines.agent.agent_errors import ClusterAwayError, LinkLostError
+from treadle.engines.agent.wire import WireLink
 from treadle.engines.clusters.ray import frames
 from treadle.engines.clusters.ray.frames import (
     Answer,
@@ -53,7 +54,7 @@ class Opened(NamedTuple):
     unused: dict[str, str]  # nodes that are not used, and why
 
 
-class RayLink:
+class RayLink(WireLink):
     """The way to one agent, through the driver."""
 
     def __init__(self, fleet: "RayFleet", node: str, agent: str) -> None:

@@ -1,0 +1,138 @@
+"""Messages on the way to another machine: JSON documents, in which facts carry their class's name.
+
+An answer is in an envelope that may hold an error instead.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from treadle.core import events
+from treadle.core.errors import EngineError, InvalidInputError
+from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
+from treadle.engines.agent.copies.tree import ChangedError
+from treadle.engines.agent.messages import FactsGiven, Refused
+
+BYTES_MAX = 8 << 20  # of one launch, and of those that go together
+
+Document = TypeVar("Document")
+
+
+class WireLink(ABC):
+    """A link to an agent in another process (fleet.port.Link)."""
+
+    bytes_max: int | None = BYTES_MAX
+
+    async def ask(self, verb: str, document: object, kind: type[Document]) -> Document:
+        return opened(await self.call(verb, encode(document)), kind)
+
+    @abstractmethod
+    async def call(self, verb: str, document: bytes) -> bytes:
+        """`Agent.call` over there. Raises LinkLostError, and nothing else.
+
+        But EngineError, not retryable, if the document is too long to be sent.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A fact with the name of its class."""
+
+    kind: str
+    body: msgspec.Raw
+
+
+_FACTS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        *(events.JobStarted, events.TrainingEnded, events.RankReplaced, events.AttemptEnded),
+        *(events.NodeJoined, events.NodeDrained, events.DeviceClosed, events.DeviceOpened),
+        Refused,
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GivenFacts:
+    """`FactsGiven` on its way."""
+
+    facts: tuple[Named, ...]
+    rest: FactsGiven
+
+
+_NOTHING = msgspec.Raw(b"null")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    answer: msgspec.Raw
+    # "invalid", "stale", "place", "unconfirmed", "changed" or "engine"; empty: it is an answer
+    error: str = ""
+    message: str = ""
+    retryable: bool = False
+    epoch: int = 0  # of the later controller, if it is stale
+
+
+def encode(document: object) -> bytes:
+    if isinstance(document, FactsGiven):
+        named = (Named(type(each).__name__, _raw(each)) for each in document.facts)
+        document = GivenFacts(tuple(named), replace(document, facts=()))
+    return msgspec.json.encode(document)
+
+
+def _raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(value))
+
+
+def decode(data: bytes | msgspec.Raw, kind: type[Document]) -> Document:
+    if kind is not FactsGiven:
+        return msgspec.json.decode(data, type=kind)
+    given = msgspec.json.decode(data, type=GivenFacts)
+    facts = (msgspec.json.decode(each.body, type=_FACTS[each.kind]) for each in given.facts)
+    found: Any = replace(given.rest, facts=tuple(facts))
+    return found  # type: ignore[no-any-return]
+
+
+def answer(document: object) -> bytes:
+    return encode(Envelope(msgspec.Raw(encode(document))))
+
+
+def refusal(error: Exception) -> bytes:
+    """An error as an answer."""
+    match error:
+        case InvalidInputError():
+            return encode(Envelope(_NOTHING, "invalid", str(error)))
+        case StaleEpochError():
+            return encode(Envelope(_NOTHING, "stale", str(error), epoch=error.epoch))
+        case LostPlaceError():
+            return encode(Envelope(_NOTHING, "place", str(error), True))
+        case UnconfirmedError():
+            return encode(Envelope(_NOTHING, "unconfirmed", str(error), True))
+        case ChangedError():
+            return encode(Envelope(_NOTHING, "changed", str(error)))
+        case EngineError():
+            return encode(Envelope(_NOTHING, "engine", str(error), error.retryable))
+        case _:
+            return encode(Envelope(_NOTHING, "engine", f"the agent failed: {error!r}"))
+
+
+def opened(data: bytes, kind: type[Document]) -> Document:
+    """What an agent answered. Raises its error as it was raised there."""
+    envelope = decode(data, Envelope)
+    match envelope.error:
+        case "invalid":
+            raise InvalidInputError(envelope.message)
+        case "stale":
+            raise StaleEpochError(envelope.message, envelope.epoch)
+        case "place":
+            raise LostPlaceError(envelope.message)
+        case "unconfirmed":
+            raise UnconfirmedError(envelope.message)
+        case "changed":
+            raise ChangedError(envelope.message)
+        case "engine":
+            raise EngineError(envelope.message, retryable=envelope.retryable)
+        case _:
+            return decode(envelope.answer, kind)

@@ -1,1 +1,0 @@
-"""The local engine: jobs as processes on this machine."""
