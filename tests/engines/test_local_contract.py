@@ -1,4 +1,4 @@
-"""The local engine keeps the contract of engines, with real processes."""
+"""The engine of one machine keeps the contract of engines, with real processes."""
 
 import asyncio
 from pathlib import Path

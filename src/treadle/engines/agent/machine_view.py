@@ -1,4 +1,4 @@
-"""What the local engine shows of its node and of the attempts that run there."""
+"""What an agent shows of its machine, and of the attempts that run there."""
 
 from collections.abc import Mapping
 from dataclasses import replace

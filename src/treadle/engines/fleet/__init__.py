@@ -1,1 +1,1 @@
-"""Many nodes, each with an agent that runs the local engine, under one controller."""
+"""The engine: one node or many, each with an agent, under one controller."""
