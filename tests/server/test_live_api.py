@@ -18,9 +18,11 @@ from treadle.wire.problems import NotAllowedError
 DAEMON = """
 import asyncio, sys
 from pathlib import Path
+from treadle.engines.registry import EngineOptions
 from treadle.server.daemon import DaemonSettings, run_daemon
 state, socket = map(Path, sys.argv[1:])
-asyncio.run(run_daemon(DaemonSettings(state=state, socket=socket, devices=2, port=0)))
+two = EngineOptions(devices=2)
+asyncio.run(run_daemon(DaemonSettings(state=state, socket=socket, options=two, port=0)))
 """
 SECRET = "correct-horse-battery"
 

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -37,21 +37,13 @@ logger = logging.getLogger("treadle")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DaemonSettings:
-    """The options of `treadle up`; None means the default, or as it was before."""
+    """The options of `treadle up`; what is empty is as it was before, or the default."""
 
     state: Path
     socket: Path
     engine: str = "local"
-    address: str = ""  # of a cluster that the engine attaches to
-    lost_cluster: str = ""  # of one that is gone for good
-    copy_limit_gib: float = 2.0  # of a job's checkpoints, from node to node
-    devices: int | None = None  # slots of the CPU, in place of GPUs
-    gpus: tuple[str, ...] = ()  # only these: numbers or UUIDs
-    avoid: tuple[str, ...] = ()
-    warm: bool = True
-    turns: str = ""
-    policy: str | None = None
-    placement: str | None = None
+    options: EngineOptions = field(default_factory=EngineOptions)
+    wanted: Wanted = field(default_factory=Wanted)
     store: str | None = None
     listen: tuple[str, int] | None = None
     port: int | None = None  # None: the one that it had, else any that is free
@@ -61,8 +53,8 @@ class DaemonSettings:
     share: bool = False
     share_group: str | None = None
     admins: tuple[str, ...] = ()
-    keep_logs: str | None = None
-    keep_records: str | None = None
+    keep_logs: str = ""
+    keep_records: str = ""
 
 
 async def run_daemon(settings: DaemonSettings, ready: Callable[[], None] | None = None) -> None:
@@ -159,20 +151,11 @@ def _live_settings(settings: DaemonSettings) -> LiveSettings:
         root=settings.state,
         engine=engine_factory(settings.engine),
         engine_name=settings.engine,
-        options=EngineOptions(
-            devices=settings.devices,
-            gpus=settings.gpus,
-            avoid=settings.avoid,
-            warm=settings.warm,
-            turns=settings.turns,
-            address=settings.address,
-            lost_cluster=settings.lost_cluster,
-            copy_limit_gib=settings.copy_limit_gib,
-        ),
-        wanted=Wanted(settings.policy or "", settings.placement or ""),
+        options=settings.options,
+        wanted=settings.wanted,
         admins=frozenset(settings.admins),
-        keep_logs=settings.keep_logs or "",
-        keep_records=settings.keep_records or "",
+        keep_logs=settings.keep_logs,
+        keep_records=settings.keep_records,
         address=f"unix:{settings.socket}",
         socket=str(settings.socket),
     )

@@ -27,7 +27,7 @@ from treadle.cli.show.wording import plain
 from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
-from treadle.engines.registry import check_engine
+from treadle.engines.registry import EngineOptions, check_engine
 from treadle.wire.notation import memory
 from treadle.wire.retention import check_keeping
 
@@ -361,6 +361,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
     import asyncio  # noqa: PLC0415
     import logging  # noqa: PLC0415
 
+    from treadle.control.api import Wanted  # noqa: PLC0415
     from treadle.server.certificate import CertificateFiles  # noqa: PLC0415
     from treadle.server.daemon import DaemonSettings, run_daemon  # noqa: PLC0415
 
@@ -377,16 +378,17 @@ def _run_here(options: Mapping[str, Any]) -> int:
         state=state_folder(options["state"]),
         socket=_socket(options),
         engine=options["engine"] or "local",
-        address=options["address"] or "",
-        lost_cluster=options["lost_cluster"] or "",
-        copy_limit_gib=memory(options["copy_limit"] or "2GiB", "--copy-limit"),
-        devices=options["devices"],
-        gpus=_listed(options["gpus"]),
-        avoid=_listed(options["avoid"]),
-        warm=not options["no_warm"],
-        turns="" if options["turns"] in (None, "auto") else options["turns"],
-        policy=options["policy"],
-        placement=options["placement"],
+        options=EngineOptions(
+            address=options["address"] or "",
+            lost_cluster=options["lost_cluster"] or "",
+            copy_limit_gib=memory(options["copy_limit"] or "2GiB", "--copy-limit"),
+            devices=options["devices"],
+            gpus=_listed(options["gpus"]),
+            avoid=_listed(options["avoid"]),
+            warm=not options["no_warm"],
+            turns="" if options["turns"] in (None, "auto") else options["turns"],
+        ),
+        wanted=Wanted(options["policy"] or "", options["placement"] or ""),
         store=options["store"],
         listen=host_and_port(options["listen"]) if options["listen"] else None,
         port=options["port"],
@@ -396,8 +398,8 @@ def _run_here(options: Mapping[str, Any]) -> int:
         share=options["share"],
         share_group=options["share_group"],
         admins=tuple(options["admin"]),
-        keep_logs=options["keep_logs"],
-        keep_records=options["keep_records"],
+        keep_logs=options["keep_logs"] or "",
+        keep_records=options["keep_records"] or "",
     )
 
     def ready() -> None:
