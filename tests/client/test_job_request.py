@@ -51,6 +51,14 @@ def test_every_field_of_a_request_has_a_row_and_is_taken_by_files_and_python() -
     assert set(JobFields.__annotations__) == {*KNOWN_FIELDS, *targets, *apart}
 
 
+def test_the_docs_have_every_field_with_its_option() -> None:
+    table = (ROOT / "docs/jobs.md").read_text().partition("## Fields")[2].partition("\n\n## ")[0]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    told = {name: row[2] for row in rows for name in re.findall(r"`(\w+)`", row[1])}
+    assert told.keys() == set(KNOWN_FIELDS)
+    assert [each.name for each in FIELDS if f"`{each.option}`" not in told[each.name]] == []
+
+
 @pytest.mark.parametrize(
     ("given", "sent"),
     [

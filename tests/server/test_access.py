@@ -367,8 +367,8 @@ def test_no_token_is_in_any_answer_after_it_was_made(http: httpx2.Client, tokens
 
 
 def test_a_request_has_its_row_before_its_route_is_known():
-    for (method, route), needed in access.TABLE.items():
+    for (method, route), row in access.TABLE.items():
         path = route.replace("{identity}", "7_3").replace("{device}", "host:0")
         job = "7_3" if "{identity}" in route else ""
-        assert access.row_of(method, path) == access.Row(needed, job)
-    assert access.row_of("POST", "/jobs/7/cancel/more") is None
+        assert access.row_of(method, f"{PREFIX}{path}") == access.Found(row, job)
+    assert access.row_of("POST", f"{PREFIX}/jobs/7/cancel/more") is None

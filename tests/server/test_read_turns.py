@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
+from treadle.server.access import TABLE, Load
 from treadle.server.app import offered
 from treadle.server.limits import TooFastError
 from treadle.server.read_turns import (
-    ALWAYS,
-    COMPUTED,
-    COMPUTED_POSTS,
-    SIMULATED_POSTS,
     ReadTurns,
     Turns,
 )
@@ -120,11 +117,8 @@ def test_a12_simulations_of_two_users_keep_no_computed_read_waiting() -> None:
     asyncio.run(asyncio.wait_for(story(), 180))
 
 
-def test_a12_the_routes_that_are_named_exist() -> None:
-    named = {("GET", route) for route in (*ALWAYS, *COMPUTED)}
-    named |= {("POST", route) for route in (*COMPUTED_POSTS, *SIMULATED_POSTS)}
-    assert named <= set(offered())
-    assert PREFIX == "/api/v1"
+def test_there_are_routes_of_every_load() -> None:
+    assert {TABLE[each].load for each in offered()} == set(Load)
 
 
 async def _begins(turns: ReadTurns, method: str, path: str) -> None:

@@ -22,7 +22,7 @@ from treadle.wire.machine import Role
 
 SESSION = f"{PREFIX}/session"
 STREAM = f"{PREFIX}/stream"
-NEEDING = [f"{method} {path}" for (method, path), role in TABLE.items() if role != OPEN]
+NEEDING = [f"{method} {path}" for (method, path), row in TABLE.items() if row.needed != OPEN]
 # Not as they are asked for everywhere: the session must go on, and the server too.
 ENDING = {"DELETE /session", "POST /shutdown"}
 

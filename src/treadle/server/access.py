@@ -1,9 +1,10 @@
-"""The access table: which role each route needs, as its row in `*_routes.py` says.
+"""The access table: for each route the role that it needs and what it costs, as its row says.
 
-A route cannot be declared without. The service then checks who owns the job.
+A route of `*_routes.py` cannot be declared without. The service then checks who owns the job.
 """
 
 import re
+from enum import Enum
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -15,32 +16,46 @@ JOB: Final = "job"  # a running job with its own token, or a user
 
 Needed = Role | str
 
-TABLE: dict[tuple[str, str], Needed] = {}  # by method and path; routes.py fills it
+
+class Load(Enum):
+    """What a request costs the server; read_turns.py gives turns by it."""
+
+    NONE = "none"  # answered in any case: what monitors ask, and what running jobs report
+    READ = "read"
+    COMPUTED = "computed"
+    SIMULATED = "simulated"
+    ORDER = "order"
 
 
 class Row(NamedTuple):
-    """What a request needs, and the job that it names."""
-
     needed: Needed
-    job: str
+    load: Load
 
 
-def row_of(method: str, path: str) -> Row | None:
+class Found(NamedTuple):
+    row: Row
+    job: str  # that the request names
+
+
+TABLE: dict[tuple[str, str], Row] = {}  # by method and path; routes.py fills it
+
+
+def row_of(method: str, path: str) -> Found | None:
     """The row of a request, before its route is known; None if it has no route."""
-    for pattern, needed in _patterns().get(method, ()):
+    for pattern, row in _patterns().get(method, ()):
         found = pattern.fullmatch(path)
         if found is not None:
-            return Row(needed, found.groupdict().get("identity", ""))
+            return Found(row, found.groupdict().get("identity", ""))
     return None
 
 
 @cache
-def _patterns() -> dict[str, list[tuple[re.Pattern[str], Needed]]]:
+def _patterns() -> dict[str, list[tuple[re.Pattern[str], Row]]]:
     """By method; a route that names itself comes before one that takes any name."""
-    found: dict[str, list[tuple[re.Pattern[str], Needed]]] = {}
-    for (method, route), needed in sorted(TABLE.items(), key=lambda row: "{" in row[0][1]):
+    found: dict[str, list[tuple[re.Pattern[str], Row]]] = {}
+    for (method, route), row in sorted(TABLE.items(), key=lambda each: "{" in each[0][1]):
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(route))
-        found.setdefault(method, []).append((re.compile(pattern), needed))
+        found.setdefault(method, []).append((re.compile(f"/api/v1{pattern}"), row))
     return found
 
 

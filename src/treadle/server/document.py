@@ -78,7 +78,7 @@ def tidied(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tidy(operation: dict[str, Any], method: str, path: str) -> None:
-    needed = TABLE[method, path]
+    needed = TABLE[method, path].needed
     operation["summary"] = operation["description"].split("\n")[0].rstrip(".")
     operation["security"] = [] if needed == OPEN else [{"token": []}]
     role = {OPEN: "anyone", JOB: "the job itself, or a user"}.get(str(needed), str(needed))

@@ -10,6 +10,7 @@ from typing import Annotated
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import Response, StreamingResponse
 
+from treadle.server.access import Load
 from treadle.server.answers import answer, close_source
 from treadle.server.routes import Asking, Served, Shared, Topic
 from treadle.server.stream import EventStream, Standing, event_stream
@@ -70,7 +71,7 @@ async def follow_events(
     return EventStream(source, serving=shared, request=request)
 
 
-@route("GET", "/usage", Role.VIEWER, tuple[UsageRow, ...], also="text/csv")
+@route("GET", "/usage", Role.VIEWER, tuple[UsageRow, ...], also="text/csv", load=Load.COMPUTED)
 async def get_usage(
     service: Served,
     since_at: Moment = 0.0,
@@ -84,7 +85,7 @@ async def get_usage(
     return Response(as_csv((UsageRow,), rows), media_type="text/csv")
 
 
-@route("GET", "/snapshot", Role.VIEWER, dict[str, object])
+@route("GET", "/snapshot", Role.VIEWER, dict[str, object], load=Load.COMPUTED)
 async def get_snapshot(service: Served) -> Response:
     """Get the state as a policy sees it, to simulate from."""
     return await answer(service.snapshot())
@@ -108,13 +109,13 @@ async def _while_known(pieces: AsyncIterator[bytes], standing: Standing) -> Asyn
         yield piece
 
 
-@route("GET", "/journal", Role.VIEWER, response_class=JournalResponse)
+@route("GET", "/journal", Role.VIEWER, response_class=JournalResponse, load=Load.COMPUTED)
 async def get_journal(pieces: Annotated[AsyncIterator[bytes], Depends(_journal)]) -> Response:
     """Download the journal as JSON lines."""
     return JournalResponse(pieces)
 
 
-@route("GET", "/debug", Role.ADMIN, dict[str, str])
+@route("GET", "/debug", Role.ADMIN, dict[str, str], load=Load.COMPUTED)
 async def get_debug(service: Served) -> Response:
     """Get diagnostics, as texts by name."""
     return await answer(service.debug())

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator
 from starlette.responses import Response
 
 from treadle.core.job_report import Report
-from treadle.server.access import JOB
+from treadle.server.access import JOB, Load
 from treadle.server.answers import answer
 from treadle.server.privacy import may_read, shown, shown_why
 from treadle.server.routes import Asking, Served, Shared, Topic
@@ -82,7 +82,7 @@ async def submit_job(
     return await answer(submitted, status=201, headers={"Location": f"/api/v1/jobs/{submitted.id}"})
 
 
-@route("POST", "/jobs/dry-run", Role.USER, DryRun)
+@route("POST", "/jobs/dry-run", Role.USER, DryRun, load=Load.COMPUTED)
 async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Response:
     """Check a submission without submitting it."""
     return await answer(service.dry_run(who, asked))
@@ -168,7 +168,7 @@ async def release_job(identity: Identity, service: Served, who: Asking) -> Respo
     return await answer(service.release(who, identity))
 
 
-@route("GET", "/jobs/{identity}/why", Role.VIEWER, Why, 404)
+@route("GET", "/jobs/{identity}/why", Role.VIEWER, Why, 404, load=Load.COMPUTED)
 async def why_job(
     identity: Identity, service: Served, who: Asking, verbose: bool = False
 ) -> Response:
@@ -189,7 +189,7 @@ async def job_history(identity: Identity, service: Served) -> Response:
     return await answer(service.job_history(identity))
 
 
-@route("POST", "/jobs/{identity}/report", JOB, None, 404, 409, status=204)
+@route("POST", "/jobs/{identity}/report", JOB, None, 404, 409, status=204, load=Load.NONE)
 async def report_job(
     identity: Identity, report: Progressed, service: Served, who: Asking
 ) -> Response:

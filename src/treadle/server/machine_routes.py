@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from treadle.core.machine import NodeView
-from treadle.server.access import OPEN
+from treadle.server.access import OPEN, Load
 from treadle.server.answers import answer
 from treadle.server.metrics import CONTENT_TYPE
 from treadle.server.routes import Asking, Served, Shared, Topic
@@ -63,31 +63,31 @@ class Health:
     status: str = "ok"
 
 
-@route("GET", "/health", OPEN, Health)
+@route("GET", "/health", OPEN, Health, load=Load.NONE)
 async def get_health() -> Response:
     """Check that the server answers; needs no token."""
     return await answer(Health())
 
 
-@route("GET", "/status", Role.VIEWER, Status)
+@route("GET", "/status", Role.VIEWER, Status, load=Load.NONE)
 async def get_status(service: Served) -> Response:
     """Show daemon status."""
     return await answer(service.status())
 
 
-@route("GET", "/openapi.json", Role.VIEWER, dict[str, object])
+@route("GET", "/openapi.json", Role.VIEWER, dict[str, object], load=Load.NONE)
 async def get_openapi(request: Request) -> Response:
     """Get this document."""
     return await answer(request.app.openapi())
 
 
-@route("GET", "/metrics", Role.VIEWER, response_class=PlainTextResponse)
+@route("GET", "/metrics", Role.VIEWER, response_class=PlainTextResponse, load=Load.NONE)
 async def get_metrics(shared: Shared) -> Response:
     """Get metrics in Prometheus' text format."""
     return Response(shared.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-@route("GET", "/nodes", Role.VIEWER, tuple[NodeView, ...])
+@route("GET", "/nodes", Role.VIEWER, tuple[NodeView, ...], load=Load.NONE)
 async def list_nodes(service: Served) -> Response:
     """List nodes, their devices and the jobs on them."""
     return await answer(service.nodes())
@@ -113,7 +113,7 @@ async def unquarantine_device(device: DeviceName, service: Served, who: Asking) 
     return await answer(service.unquarantine(who, device))
 
 
-@route("GET", "/policy", Role.VIEWER, PolicyView)
+@route("GET", "/policy", Role.VIEWER, PolicyView, load=Load.NONE)
 async def get_policy(service: Served) -> Response:
     """Show the current policy."""
     return await answer(service.policy())

@@ -11,7 +11,6 @@ begins. Many who order without a pause keep a read waiting for a moment, and no 
 """
 
 import asyncio
-import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,29 +19,12 @@ from dataclasses import dataclass, field
 from starlette.types import Scope
 
 from treadle.core.wording import several
+from treadle.server.access import Load, row_of
 from treadle.server.limits import TooFastError
 from treadle.wire.problems import BusyError
 
 WAIT_S_MAX = 30.0
 BEHIND_ORDERS_S_MAX = 0.25
-# Whole routes, because a job may be called `status`.
-# What a status page or a monitor asks while the server is busy is answered in any case.
-ALWAYS = ("/health", "/status", "/metrics", "/openapi.json", "/policy", "/nodes")
-COMPUTED = (
-    "/jobs/{identity}/why",
-    "/jobs/{identity}/why-not",
-    "/queue",
-    "/spells",
-    "/snapshot",
-    "/usage",
-    "/usage/days",
-    "/debug",
-    "/journal",
-)
-COMPUTED_POSTS = ("/jobs/dry-run",)
-SIMULATED_POSTS = ("/what-if",)
-REPORT = "/jobs/{identity}/report"  # of a running job, many times an hour: no user waits for it
-_READS = frozenset({"GET", "HEAD"})
 
 
 @dataclass(slots=True)
@@ -123,16 +105,6 @@ class Turns:
                 del self._lines[user]
 
 
-def _pattern(routes: tuple[str, ...]) -> re.Pattern[str]:
-    """Finds paths of these routes."""
-    parts = (re.sub(r"\\{\w+\\}", "[^/]+", re.escape(route)) for route in routes)
-    return re.compile(f"/api/v1({'|'.join(parts)})")
-
-
-_ALWAYS, _COMPUTED, _COMPUTED_POSTS = map(_pattern, (ALWAYS, COMPUTED, COMPUTED_POSTS))
-_SIMULATED_POSTS, _REPORT = _pattern(SIMULATED_POSTS), _pattern((REPORT,))
-
-
 class Orders:
     """Orders under way, and the reads that wait until there is none."""
 
@@ -162,17 +134,19 @@ class ReadTurns:
     """The turns of one server."""
 
     def __init__(self) -> None:
-        self._cheap = Turns(most=6, per_user=2)
-        self._computed = Turns(most=2, per_user=1)
-        # One process at a time (control/api/what_if.py); the lines are shorter by so much.
-        self._simulated = Turns(most=1, per_user=1, waiting_per_user=4, waiting_most=16)
+        self._turns = {
+            Load.READ: Turns(most=6, per_user=2),
+            Load.COMPUTED: Turns(most=2, per_user=1),
+            # One process at a time (control/api/what_if.py); the lines are shorter by so much.
+            Load.SIMULATED: Turns(most=1, per_user=1, waiting_per_user=4, waiting_most=16),
+        }
         self._orders = Orders()
 
     @asynccontextmanager
     async def of(self, scope: Scope, user: str) -> AsyncIterator[Turn]:
         """A turn for a request; orders and what is always answered need none."""
-        method, path = scope["method"], scope["path"]
-        turns = self._needed(method, path)
+        load = _load(scope)
+        turns = self._turns.get(load)
         if turns is not None:
             await turns.enter(user)
             turn = Turn(turns, user)
@@ -181,7 +155,7 @@ class ReadTurns:
                 yield turn
             finally:
                 turn.give_back()
-        elif method in _READS or _REPORT.fullmatch(path):
+        elif load is Load.NONE:
             yield Turn(None, user)
         else:
             self._orders.begin()
@@ -190,11 +164,11 @@ class ReadTurns:
             finally:
                 self._orders.end()
 
-    def _needed(self, method: str, path: str) -> Turns | None:
-        if method not in _READS:
-            if _SIMULATED_POSTS.fullmatch(path):
-                return self._simulated
-            return self._computed if _COMPUTED_POSTS.fullmatch(path) else None
-        if _ALWAYS.fullmatch(path):
-            return None
-        return self._computed if _COMPUTED.fullmatch(path) else self._cheap
+
+def _load(scope: Scope) -> Load:
+    """As the route's row says; of a page, and of what has no route, as its method says."""
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    found = row_of(method, scope["path"])
+    if found is not None:
+        return found.row.load
+    return Load.READ if method == "GET" else Load.ORDER

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from treadle.control.api import LiveService
-from treadle.server.access import TABLE, Needed, check_access
+from treadle.server.access import TABLE, Load, Needed, Row, check_access
 from treadle.server.auth import Callers
 from treadle.server.guard import who_of
 from treadle.server.hub import Hub
@@ -38,8 +38,8 @@ class Serving:
 
 async def allowed(request: Request) -> None:
     """Refuse a request that the access table does not allow; runs before any other dependency."""
-    needed = TABLE[request.method, request.scope["route"].path.removeprefix(PREFIX)]
-    check_access(needed, who_of(request), job=request.path_params.get("identity", ""))
+    row = TABLE[request.method, request.scope["route"].path.removeprefix(PREFIX)]
+    check_access(row.needed, who_of(request), job=request.path_params.get("identity", ""))
 
 
 class Topic:
@@ -55,11 +55,13 @@ class Topic:
         needed: Needed,
         answers: object = None,
         *refused: int,  # problems beyond those of every route; document.py fills them in
+        load: Load | None = None,  # None: that of a simple read, or of an order
         status: int = 200,
         also: str = "",  # another type than JSON that it can answer with
         response_class: type[Response] = JSONResponse,
     ) -> Callable[[Handler], Handler]:
-        TABLE[method, path] = needed
+        usual = Load.READ if method == "GET" else Load.ORDER
+        TABLE[method, path] = Row(needed, load or usual)
         responses: dict[int | str, dict[str, Any]] = {each: {} for each in refused}
         if also:
             responses[status] = {"content": {also: {"schema": {"type": "string"}}}}

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import Query
 from starlette.responses import Response
 
+from treadle.server.access import Load
 from treadle.server.answers import answer
 from treadle.server.history_routes import (
     EVENT_ID_MAX,
@@ -41,7 +42,7 @@ async def list_decisions(
     return await answer(service.decisions(after=after, limit=limit, job=job))
 
 
-@route("GET", "/jobs/{identity}/why-not", Role.VIEWER, WhyNot, 404, 503)
+@route("GET", "/jobs/{identity}/why-not", Role.VIEWER, WhyNot, 404, 503, load=Load.COMPUTED)
 async def explain_not_there(
     identity: Identity,
     device: Annotated[str, Query(max_length=200, examples=["host:3"])],
@@ -51,25 +52,25 @@ async def explain_not_there(
     return await answer(service.why_not(identity, device))
 
 
-@route("GET", "/queue", Role.VIEWER, QueueView, 503)
+@route("GET", "/queue", Role.VIEWER, QueueView, 503, load=Load.COMPUTED)
 async def show_queue(service: Served) -> Response:
     """Show who waits, the shares of tenants, and how free devices lie."""
     return await answer(service.queue())
 
 
-@route("GET", "/spells", Role.VIEWER, SpellPage, 503)
+@route("GET", "/spells", Role.VIEWER, SpellPage, 503, load=Load.COMPUTED)
 async def list_spells(service: Served, since_at: Moment = 0.0, until_at: Until = None) -> Response:
     """List who held which devices between two moments."""
     return await answer(service.spells(since_at=since_at, until_at=until_at))
 
 
-@route("POST", "/what-if", Role.USER, WhatIf, 404, 503)
+@route("POST", "/what-if", Role.USER, WhatIf, 404, 503, load=Load.SIMULATED)
 async def simulate_what_if(asked: WhatIfRequest, service: Served) -> Response:
     """Simulate the present queue under another policy, on other machines, or without jobs."""
     return await answer(service.what_if(asked))
 
 
-@route("GET", "/usage/days", Role.VIEWER, UsageDays, 503, also="text/csv")
+@route("GET", "/usage/days", Role.VIEWER, UsageDays, 503, also="text/csv", load=Load.COMPUTED)
 async def get_usage_by_day(
     service: Served,
     since_at: Moment = 0.0,
