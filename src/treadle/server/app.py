@@ -10,9 +10,8 @@ from treadle.control.api import LiveService
 from treadle.server import history_routes as history
 from treadle.server import job_routes as jobs
 from treadle.server import machine_routes as machine
-from treadle.server import session_routes as sessions
+from treadle.server import people_routes as people
 from treadle.server import stream_routes as streams
-from treadle.server import token_routes as people
 from treadle.server import view_routes as views
 from treadle.server.access import TABLE
 from treadle.server.auth import Callers
@@ -33,7 +32,6 @@ ROUTERS = (
     history.route.router,
     views.route.router,
     people.route.router,
-    sessions.route.router,
     streams.route.router,
 )
 

@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.control.api.fragmented import ASK_EVERY_S, FRAGMENTED, STOOD_STILL_S, Fragmented
-from treadle.control.api.usage_days import usage_days
-from treadle.control.api.utc_days import DAY_S, DAYS_MAX, date_of
+from treadle.control.api.usage_days import DAY_S, DAYS_MAX, date_of, usage_days
 from treadle.control.loop import wall
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld

@@ -13,7 +13,7 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import idle_devices, in_queue, positions
-from treadle.control.api.utc_days import DAYS_MAX, date_of, parts
+from treadle.control.api.usage_days import DAYS_MAX, date_of, parts
 from treadle.control.api.written_slowly import WrittenSlowly
 from treadle.control.loop import wall
 from treadle.core.actions import Action

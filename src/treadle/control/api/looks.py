@@ -7,8 +7,7 @@ from treadle.control.api.history import History
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_view import queue_view
 from treadle.control.api.spells import spells
-from treadle.control.api.usage_days import usage_days
-from treadle.control.api.usage_running import with_running
+from treadle.control.api.usage_days import usage_days, with_running
 from treadle.control.api.what_if import WhatIfs
 from treadle.control.api.why_not import why_not
 from treadle.wire.decisions import WhyNot

@@ -16,7 +16,10 @@ from treadle.wire.problems import UnknownNameError
 
 
 def node_views(context: Context) -> Sequence[NodeView]:
-    """Those that the engine has, with the jobs that hold devices or have not released them."""
+    """Those that the engine has, with the jobs that hold devices or have not released them.
+
+    A device whose node does not measure it is as busy as the one job on it.
+    """
     scheduler = context.scheduler
     held: dict[str, tuple[JobId, ...]] = {
         str(device): (job,) for device, job in being_left(scheduler).items()
@@ -25,23 +28,25 @@ def node_views(context: Context) -> Sequence[NodeView]:
         str(device): tuple(sorted(own.values()))
         for device, own in scheduler.tenancy.tenants.items()
     }
-    return tuple(_with(node, held) for node in context.engine.view())
+    busy = context.learner.seen.busy_now()
+    return tuple(_with(node, held, busy) for node in context.engine.view())
 
 
-def _with(node: NodeView, held: Mapping[str, tuple[JobId, ...]]) -> NodeView:
-    if not any(_is_held(each, held) for each in node.devices):
-        return node
-    return replace(
-        node,
-        devices=tuple(
-            replace(each, state="held", jobs=held[each.name]) if _is_held(each, held) else each
-            for each in node.devices
-        ),
-    )
+def _with(
+    node: NodeView, held: Mapping[str, tuple[JobId, ...]], busy: Mapping[JobId, float]
+) -> NodeView:
+    devices = tuple(_seen(each, held, busy) for each in node.devices)
+    return node if devices == node.devices else replace(node, devices=devices)
 
 
-def _is_held(device: DeviceView, held: Mapping[str, tuple[JobId, ...]]) -> bool:
-    return device.state == "free" and device.name in held
+def _seen(
+    device: DeviceView, held: Mapping[str, tuple[JobId, ...]], busy: Mapping[JobId, float]
+) -> DeviceView:
+    if device.state == "free" and device.name in held:
+        device = replace(device, state="held", jobs=held[device.name])
+    if device.busy is None and len(device.jobs) == 1 and device.jobs[0] in busy:
+        device = replace(device, busy=busy[device.jobs[0]])
+    return device
 
 
 def device_called(text: str, nodes: Sequence[Node]) -> Device:

@@ -9,7 +9,6 @@ from functools import cache
 import msgspec
 
 from treadle.control.api.context import Context
-from treadle.control.api.device_load import with_busy
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
 from treadle.control.api.load_history import job_history
@@ -222,7 +221,7 @@ class Queries:
     def nodes(self) -> tuple[NodeView, ...]:
         """Those that are there, and those that were lost and have not come back."""
         context = self._context
-        there = with_busy(node_views(context), context.learner.seen.busy_now())
+        there = node_views(context)
         names = {node.name for node in there}
         return (*there, *(each.view() for each in context.lost if each.node.name not in names))
 

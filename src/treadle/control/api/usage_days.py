@@ -1,26 +1,34 @@
-"""Device-hours by day, user and tenant, and what of them was wasted, from the store."""
+"""Device-hours by day (UTC), user and tenant, and what of them was wasted, from the store.
+
+How busy the devices of running attempts are is added: the store hears of it when they end.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.spells import KINDS, Machines, Now
-from treadle.control.api.usage_running import Busy, running_busy
-from treadle.control.api.utc_days import DAY_S, DAYS_MAX, date_of, parts
-from treadle.control.jobs import AttemptKey
+from treadle.control.jobs import AttemptKey, id_of
 from treadle.control.loop import wall
 from treadle.store.rows import AttemptRow
 from treadle.store.store import Store
+from treadle.wire.machine import UsageRow
 from treadle.wire.problems import InvalidRequestError
 from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
 
+DAY_S = 86_400.0
+DAYS_MAX = 400  # whose sums are kept and given
 ATTEMPTS_MAX = 50_000
 ORDERS_MAX = 20_000
 LINES_MAX = 2000
 WITHIN_S = 60.0  # an order may be given so long before its job's processes run
+
+Part = tuple[int, float]  # the day, counted from 1970, and the seconds in it
+Busy = Mapping[AttemptKey, float]  # mean share of time in which their devices worked
 
 
 class _Order(msgspec.Struct):
@@ -148,3 +156,40 @@ def _totals(store: Store, now: Now, since: float, until: float) -> Iterator[DayT
 
 def _hours(seconds: float | None) -> float | None:
     return None if seconds is None else seconds / 3600.0
+
+
+def running_busy(context: Context) -> Busy:
+    """Of the attempts that run and are measured."""
+    seen = context.learner.seen
+    shares = {key: seen.busy(id_of(row)) for key, row in context.jobs.open.items()}
+    return {key: share for key, share in shares.items() if share is not None}
+
+
+def with_running(
+    context: Context, rows: Sequence[UsageRow], since_at: float, until_at: float
+) -> tuple[UsageRow, ...]:
+    """Sums of the store, with what running attempts used until then."""
+    used_h: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for key, busy in running_busy(context).items():
+        row = context.jobs.open[key]
+        if row.started_at is not None and (ran_s := until_at - max(row.started_at, since_at)) > 0:
+            used_h[row.owner, row.tenant] += busy * ran_s * len(row.devices) / 3600.0
+    return tuple(
+        replace(row, used_h=(row.used_h or 0.0) + used_h[row.user, row.tenant])
+        if (row.user, row.tenant) in used_h
+        else row
+        for row in rows
+    )
+
+
+def parts(from_at: float, to_at: float) -> Iterator[Part]:
+    """A span of time, cut at midnight UTC."""
+    while from_at < to_at:
+        day = int(from_at // DAY_S)
+        end = min(to_at, (day + 1) * DAY_S)
+        yield day, end - from_at
+        from_at = end
+
+
+def date_of(day: int) -> str:
+    return datetime.fromtimestamp(day * DAY_S, UTC).date().isoformat()
