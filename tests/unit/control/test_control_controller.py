@@ -229,8 +229,11 @@ class Reading:
         self.completed.append((ended.job, words.tail, len(earlier)))
         return [ended]
 
-    async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+    def apply(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
         self.committed += facts
+
+    async def settle(self) -> None:
+        pass
 
 
 def test_the_output_of_ends_that_come_together_is_read_at_once_and_taken_in_their_order() -> None:

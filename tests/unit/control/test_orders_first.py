@@ -4,8 +4,13 @@ import threading
 from pathlib import Path
 from time import monotonic
 
+import pytest
+
 from tests.unit.control.memory import Bench, play
+from treadle.control.loop import commit, controller
 from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
+from treadle.store.rows import Batch
+from treadle.wire.jobs import State
 
 
 def test_a_computation_rests_until_the_order_is_over() -> None:
@@ -36,7 +41,11 @@ def test_orders_without_end_do_not_keep_a_computation() -> None:
         assert monotonic() - begun_s < PASSED * REST_S / 2
 
 
-def test_a_submission_is_answered_before_the_policy_decides(tmp_path: Path) -> None:
+def test_a_submission_is_answered_before_the_policy_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "QUICK_S", 0.0)
+
     async def story(here: Bench) -> None:
         await here.submit("forever")
         await here.settle()
@@ -45,5 +54,32 @@ def test_a_submission_is_answered_before_the_policy_decides(tmp_path: Path) -> N
         assert here.live.context.scheduler.decisions == decisions
         await here.settle()
         assert here.live.context.scheduler.decisions > decisions
+
+    play(story, tmp_path)
+
+
+def test_a_quick_decision_is_written_with_the_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "QUICK_S", 60.0)
+    monkeypatch.setattr(commit, "LATER_S", 60.0)  # So that no other write comes between.
+
+    async def story(here: Bench) -> None:
+        written: list[list[str]] = []
+        write = here.live.context.store.write
+
+        def note(batch: Batch) -> tuple[int, ...]:
+            written.append([row.kind for row in batch.journal if row.kind != "Decided"])
+            return write(batch)
+
+        monkeypatch.setattr(here.live.context.store, "write", note)
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        await here.submit("forever", held=True)
+        submitted = ["JobAccepted", "JobSubmitted"]
+        assert written == [
+            [*submitted, "Start"],
+            ["JobStarted", *submitted, "JobHeld"],
+        ]
 
     play(story, tmp_path)

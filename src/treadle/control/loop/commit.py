@@ -1,9 +1,13 @@
-"""Commits every step of the controller in one transaction, before it is carried out.
+"""Commits every step of the controller before it is carried out, several in one transaction.
 
 A step is its facts, the policy's decision and the orders. With them go the rows of all jobs that
 they touch, the attempts that they begin or end, what was learned, and what a request wants written
 with its facts. If the store cannot be written the controller waits: jobs run on, nothing new
 starts, nothing is lost.
+
+A step is applied to the state at once, and written with those before it when somebody waits for it:
+an engine for orders, a person for an answer. What an engine said is written a moment later at the
+latest; until then the engine would say it again to the next controller.
 """
 
 import asyncio
@@ -21,6 +25,7 @@ from treadle.control.jobs import (
     EndCompletion,
     Fact,
     Gates,
+    JobRecord,
     JobTable,
     LastWords,
     LostNodes,
@@ -44,6 +49,9 @@ from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
     JobFailed,
+    JobProgressed,
+    JobsLearned,
+    JobStarted,
     NodeJoined,
     NodeLost,
 )
@@ -52,6 +60,7 @@ from treadle.core.ports import Clock
 from treadle.core.scheduler import Scheduler
 from treadle.failures.failure_history import FailureHistory
 from treadle.journal.codec import Noted, PolicySet, decided, encode
+from treadle.store.check import check
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, JournalRow
 from treadle.store.store import Store
@@ -60,11 +69,15 @@ from treadle.wire.problems import UnavailableError
 logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
+LATER_S = 0.05  # facts that nobody waits for are written so much later, with others
 WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
 CLOSE_WITHIN_S = 2.0
 TURNS_TO_ANSWER = 8  # of the event loop, for requests whose facts are on disk
 KEYS_KEPT_S = 7 * 86_400.0  # requests are not repeated after that
 TOKENS_KEPT_S = 30 * 86_400.0  # after they expired
+
+# What an engine says again to the next controller, and what follows from that.
+_SAID_AGAIN = (AttemptEnded, JobStarted, JobProgressed, JobsLearned)
 
 Published = Callable[[Sequence[JournalRow]], None]
 Done = TypeVar("Done")
@@ -88,6 +101,24 @@ class Committed:
     learner: JobLearner
     failures: FailureHistory  # of the scheduler's retry rule
     lost: LostNodes
+
+
+@dataclass(slots=True)
+class Unwritten:
+    """Steps that were applied and are not on disk."""
+
+    batch: Batch = field(default_factory=Batch)  # what is written as it is
+    now: float | None = None  # of the last step; None: there is none
+    touched: dict[JobId, None] = field(default_factory=dict)
+    over: list[JobRecord] = field(default_factory=list)  # jobs that have ended
+    riders: list[Rider] = field(default_factory=list)
+    ordered: int = -1  # the newest order
+    urgent: bool = False  # somebody waits for it
+    due_s: float = 0.0  # of the event loop: when it is to be written in any case
+    timed: bool = False  # the controller is woken then
+
+    def __bool__(self) -> bool:
+        return self.now is not None or bool(self.batch)
 
 
 class Commit:
@@ -114,10 +145,12 @@ class Commit:
         self._reducer = Reducer(state.jobs, state.learner, state.scheduler)
         self.respec = Respec(state.jobs, state.learner, state.scheduler, inbox.newest_spec)
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
+        self._unwritten = Unwritten()
         self._decisions = state.scheduler.decisions
         self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
+        self._lost: StoreError | None = None  # why steps are not on disk and never will be
         self.steps = 0  # changes of the state so far; the same number means the same state
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
@@ -125,8 +158,8 @@ class Commit:
 
     @property
     def writing(self) -> bool:
-        """Whether a batch is being written now."""
-        return self._writing.locked()
+        """Whether something is not on disk yet."""
+        return bool(self._unwritten) or self._writing.locked()
 
     def tell(self, facts: Sequence[Fact], rider: Rider) -> None:
         """Send facts to the controller, with a rider that is written in the same transaction."""
@@ -154,14 +187,13 @@ class Commit:
         blocked = self._state.scheduler.blocked.get(ended.job, ())
         return [whole, *refused, *parting(whole, row, earlier, blocked)]
 
-    async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
-        """Write a step; returns once it is on disk."""
+    def apply(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        """Change the records by a step, which is to be written."""
         self.steps += 1
+        new, at = self._unwritten, wall()
         riders = [self._riders.pop(id(fact)) for fact in facts if id(fact) in self._riders]
-        batch = Batch()
         for rider in riders:
-            _join(batch, rider.batch)
-        at = wall()
+            _join(new.batch, rider.batch)
         over = self._reducer.apply(facts, actions, now=now, at=at)
         for fact in facts:
             self._inbox.taken(fact)
@@ -170,25 +202,32 @@ class Commit:
             self._inbox.tell(*self._state.gates.left(record, self._state.jobs.records))
         self._inbox.tell(*self.respec.at_once(now))
         self._state.gates.refusals.started(facts)
-        batch.journal += self._lines(now, at, facts, actions)
-        touched = [job for fact in facts for job in jobs_of(fact)]
-        self._add_jobs(batch, [*touched, *(action.job for action in actions)], at)
-        self._add_settings(batch, now, facts, actions)
-        self._add_nodes(batch, facts, at)
-        try:
-            if batch:
-                await self.write(batch)
-        except StoreError as error:
-            _answer(riders, UnavailableError(f"it could not be written: {error}"))
-            raise
-        _answer(riders, None)
-        for record in over:
-            self._state.jobs.drop(record)
-        self.ordered = max([self.ordered, *(action.id for action in actions)])
-        if over:
-            self.steps += 1
-        if riders:
-            await self._let_answer()
+        new.batch.journal += self._lines(now, at, facts, actions)
+        touched = [*(job for fact in facts for job in jobs_of(fact)), *(a.job for a in actions)]
+        new.touched |= dict.fromkeys(touched)
+        self._add_settings(new.batch, facts)
+        self._add_nodes(new.batch, facts, at)
+        if new.now is None:
+            new.due_s = asyncio.get_running_loop().time() + LATER_S
+        new.now = now
+        new.over += over
+        new.riders += riders
+        new.ordered = max([new.ordered, *(action.id for action in actions)])
+        waited_for = bool(actions or riders)
+        new.urgent |= waited_for or not all(isinstance(fact, _SAID_AGAIN) for fact in facts)
+
+    async def settle(self) -> None:
+        """Write the steps so far if somebody waits for them, or if it is time; else a bit later."""
+        loop, new = asyncio.get_running_loop(), self._unwritten
+        if not self.writing:
+            return
+        if new.urgent or loop.time() >= new.due_s:
+            await self._flush()
+            if new.riders:
+                await self._let_answer()
+        elif not new.timed:
+            new.timed = True
+            loop.call_at(new.due_s, self._inbox.wake)
 
     async def _let_answer(self) -> None:
         """Requests are answered before the policy thinks, which may take a while."""
@@ -198,17 +237,49 @@ class Commit:
             await asyncio.sleep(0)
 
     async def write(self, batch: Batch) -> None:
-        """One transaction; waits for a store that cannot be written, for as long as it takes."""
+        """Write this, and all steps so far, in one transaction.
+
+        Waits for a store that cannot be written, for as long as it takes.
+        """
+        check(batch)  # What cannot be stored is refused by itself.
+        _join(self._unwritten.batch, batch)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        """Everything so far is on disk then. Whoever gives up waiting loses nobody's steps."""
+        await asyncio.shield(asyncio.ensure_future(self._write_all()))
+
+    async def _write_all(self) -> None:
         async with self._writing:
-            while True:
-                try:
-                    ids = await self._answered(partial(self._store.write, batch))
-                    break
-                except StoreError as error:
-                    if not error.retryable:
-                        raise
-                    self._failed_to_write(error)
-                    await asyncio.sleep(RETRY_S)
+            if self._lost is not None:
+                raise self._lost
+            done, self._unwritten = self._unwritten, Unwritten()
+            if done.now is not None:
+                self._add_state(done.batch, done.touched, done.now)
+            try:
+                if done.batch:
+                    await self._land(done.batch)
+            except StoreError as error:
+                self._lost = error  # Nothing that builds on it may be carried out.
+                _answer(done.riders, UnavailableError(f"it could not be written: {error}"))
+                raise
+            _answer(done.riders, None)
+            for record in done.over:
+                self._state.jobs.drop(record)
+            self.ordered = max(self.ordered, done.ordered)
+            if done.over:
+                self.steps += 1
+
+    async def _land(self, batch: Batch) -> None:
+        while True:
+            try:
+                ids = await self._answered(partial(self._store.write, batch))
+                break
+            except StoreError as error:
+                if not error.retryable:
+                    raise
+                self._failed_to_write(error)
+                await asyncio.sleep(RETRY_S)
         if self.condition.store_error:
             logger.warning("the store can be written again")
             self.condition.store_error = ""
@@ -253,7 +324,8 @@ class Commit:
                 pass
 
     async def aside(self, work: Callable[[], Done]) -> Done:
-        """Other work on the store, between two batches; it should be short."""
+        """Other work on the store, behind the steps so far; it should be short."""
+        await self._flush()
         async with self._writing:
             return await self._answered(work)
 
@@ -269,7 +341,7 @@ class Commit:
             body = encode(now, line)
             batch.journal.append(JournalRow(now, wall(), type(line).__name__, "", body))
             # The next controller must not begin before it, or the journal would run backwards.
-            batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
+            self._unwritten.now = now
         await self.write(batch)
 
     async def close(self) -> None:
@@ -292,9 +364,10 @@ class Commit:
         rows += [JournalRow(now, at, type(a).__name__, a.job, encode(now, a)) for a in said]
         return rows
 
-    def _add_jobs(self, batch: Batch, touched: Iterable[JobId], at: float) -> None:
-        jobs, scheduler = self._state.jobs, self._state.scheduler
-        for identity in dict.fromkeys(touched):
+    def _add_state(self, batch: Batch, touched: Iterable[JobId], now: float) -> None:
+        """What the steps have changed, as it is now."""
+        jobs, scheduler, at = self._state.jobs, self._state.scheduler, wall()
+        for identity in touched:
             record = jobs.records.get(identity)
             if record is None:
                 continue
@@ -305,15 +378,12 @@ class Commit:
         batch.attempts += jobs.take_changed_attempts()
         batch.profiles += self._state.learner.changes(at)
         batch.histories += self._state.learner.histories()
-
-    def _add_settings(
-        self, batch: Batch, now: float, facts: Sequence[Fact], actions: Sequence[Action]
-    ) -> None:
-        if facts or actions:
-            batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
-            batch.settings["counters"] = " ".join(map(str, self._state.scheduler.counters))
+        batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
+        batch.settings["counters"] = " ".join(map(str, scheduler.counters))
         if (starts := self._state.learner.starts.take_change()) is not None:
             batch.settings[STARTS] = starts
+
+    def _add_settings(self, batch: Batch, facts: Sequence[Fact]) -> None:
         if any(_is_failure(fact) for fact in facts):
             batch.settings["failures"] = json.dumps(self._state.failures.saved())
         for fact in facts:

@@ -22,6 +22,7 @@ OnError = Callable[[float, Exception], None]
 OnDecided = Callable[[float, float, Sequence[Action]], None]
 AGAIN_S = 30.0  # a policy that failed is asked again after so long, if nothing happens before
 FOLLOW_UPS_MAX = 3  # rounds of facts that follow from facts, before a decision
+QUICK_S = 0.005  # a decision that takes less is written together with the facts before it
 PACE = 4.0  # after a decision the loop listens for this many times as long as that took
 
 
@@ -52,8 +53,12 @@ class Steps(Protocol):
         """An end that an engine reported, with what the controller knows, and what follows."""
         ...
 
-    async def commit(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
-        """Write facts and the orders that follow from them; they are carried out afterwards."""
+    def apply(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        """Take facts and the orders that follow from them to the records."""
+        ...
+
+    async def settle(self) -> None:
+        """Write what was applied; orders are carried out afterwards."""
         ...
 
 
@@ -81,6 +86,8 @@ class Controller:
         self._on_error = on_error
         self._on_decided = on_decided
         self._listens_until = 0.0
+        self._decision_s = 0.0  # how long the last one took
+        self._orders: list[Action] = []  # that were applied and not carried out
 
     async def run(self) -> None:
         while True:
@@ -88,17 +95,22 @@ class Controller:
             now = self._clock.now()
             events = core_facts(facts)
             actions = self._scheduler.take(events, now)
-            if facts or actions:
-                await self._give(now, facts, actions)
-                await self._follow_up(events, actions)
-            # Facts are on record before the policy thinks about them, which may take a while.
+            self._apply(now, facts, actions)
+            if actions:
+                await self._give()  # What needs no policy does not wait for one.
+            await self._follow_up(events, actions)
             now = self._clock.now()
             if self._scheduler.is_due(now) and now >= self._listens_until:
+                if self._decision_s > QUICK_S:
+                    # Facts are on record before the policy thinks about them for a while.
+                    await self._give()
+                    now = self._clock.now()
                 decided = self._decide(now)
-                done_at = self._clock.now()
-                self._listens_until = done_at + PACE * (done_at - now)
-                await self._give(now, (), decided)
+                self._decision_s = self._clock.now() - now
+                self._listens_until = now + (1.0 + PACE) * self._decision_s
+                self._apply(now, (), decided)
                 actions += decided
+            await self._give()
             for observe in self._observers:
                 observe(now, events, actions, self._scheduler)
 
@@ -109,7 +121,10 @@ class Controller:
         is given its devices.
         """
         for _ in range(FOLLOW_UPS_MAX):
-            more = await self._completed(self._drain())
+            arrived = self._drain()
+            if any(isinstance(fact, AttemptEnded) for fact in arrived):
+                await self._give()  # To complete them may take a while.
+            more = await self._completed(arrived)
             if not more:
                 return
             # A moment of its own: others may have written to the journal meanwhile, and there
@@ -117,16 +132,22 @@ class Controller:
             now = self._clock.now()
             taken = core_facts(more)
             forced = self._scheduler.take(taken, now)
-            await self._give(now, more, forced)
+            self._apply(now, more, forced)
             events += taken
             actions += forced
 
-    async def _give(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+    def _apply(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        if self._steps is not None and (facts or actions):
+            self._steps.apply(now, facts, actions)
+        self._orders += actions
+
+    async def _give(self) -> None:
         """Write down what happened and what is ordered, then have it done."""
         if self._steps is not None:
-            await self._steps.commit(now, facts, actions)
-        if actions:
-            await self._engine.carry_out(actions)
+            await self._steps.settle()
+        orders, self._orders = self._orders, []
+        if orders:
+            await self._engine.carry_out(orders)
 
     def _decide(self, now: float) -> Sequence[Action]:
         """A policy's mistake stops the decision and not the controller: what runs, runs on."""
