@@ -19,16 +19,22 @@ from treadle.wire.jobs import JobChange, State
 def when_changed(live: LiveService, go: Path) -> None:
     """Let jobs end while a change is being written: their end is unread when it is given."""
     commit, queue = live.context.commit, live.context.inbox._queue  # type: ignore[attr-defined]
-    written = commit.commit
+    applied, settled = commit.apply, commit.settle
+    changes: list[Action] = []
 
-    async def slow(now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
-        await written(now, facts, actions)
-        if any(isinstance(action, Change) for action in actions):
+    def apply(now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
+        applied(now, facts, actions)
+        changes.extend(action for action in actions if isinstance(action, Change))
+
+    async def slow() -> None:
+        await settled()
+        if changes:
             go.touch()
             while not any(isinstance(fact, AttemptEnded) for fact in queue):
                 await asyncio.sleep(0.005)
+            changes.clear()
 
-    commit.commit = slow  # type: ignore[method-assign]
+    commit.apply, commit.settle = apply, slow  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
