@@ -262,7 +262,7 @@ class Queries:
             waiting=waiting_jobs(scheduler),
             held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
             starting=phases[Phase.STARTING],
-            stopping=len(stopping),
+            stopping=len(stopping) + context.commit.ending,
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),
             draining=context.condition.draining,
             problem=_problem(context),

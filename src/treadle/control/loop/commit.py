@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from treadle.control.jobs import (
@@ -70,6 +71,7 @@ logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
 LATER_S = 0.05  # facts that nobody waits for are written so much later, with others
+ENDS_LATER_S = 0.01  # the end of a job, which is shown once it is on disk
 WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
 CLOSE_WITHIN_S = 2.0
 TURNS_TO_ANSWER = 8  # of the event loop, for requests whose facts are on disk
@@ -114,8 +116,8 @@ class Unwritten:
     riders: list[Rider] = field(default_factory=list)
     ordered: int = -1  # the newest order
     urgent: bool = False  # somebody waits for it
-    due_s: float = 0.0  # of the event loop: when it is to be written in any case
-    timed: bool = False  # the controller is woken then
+    due_s: float = inf  # of the event loop: when it is to be written in any case
+    wakes_s: float = inf  # when the controller is woken for that
 
     def __bool__(self) -> bool:
         return self.now is not None or bool(self.batch)
@@ -152,6 +154,7 @@ class Commit:
         self._writing = asyncio.Lock()
         self._lost: StoreError | None = None  # why steps are not on disk and never will be
         self.steps = 0  # changes of the state so far; the same number means the same state
+        self.ending = 0  # jobs that have ended, which is not on disk yet
         self.closed: dict[Device, DeviceClosed] = {}  # devices that take no new work
         self.last_line = store.last_line()  # id of the newest line of the journal
         self.ordered = state.scheduler.counters.order - 1  # id of the newest order on disk
@@ -207,9 +210,10 @@ class Commit:
         new.touched |= dict.fromkeys(touched)
         self._add_settings(new.batch, facts)
         self._add_nodes(new.batch, facts, at)
-        if new.now is None:
-            new.due_s = asyncio.get_running_loop().time() + LATER_S
+        later_s = ENDS_LATER_S if over else LATER_S
+        new.due_s = min(new.due_s, asyncio.get_running_loop().time() + later_s)
         new.now = now
+        self.ending += len(over)
         new.over += over
         new.riders += riders
         new.ordered = max([new.ordered, *(action.id for action in actions)])
@@ -219,14 +223,12 @@ class Commit:
     async def settle(self) -> None:
         """Write the steps so far if somebody waits for them, or if it is time; else a bit later."""
         loop, new = asyncio.get_running_loop(), self._unwritten
-        if not self.writing:
-            return
-        if new.urgent or loop.time() >= new.due_s:
+        if new.urgent or loop.time() >= new.due_s or self._writing.locked():
             await self._flush()
             if new.riders:
                 await self._let_answer()
-        elif not new.timed:
-            new.timed = True
+        elif new.due_s < new.wakes_s:
+            new.wakes_s = new.due_s
             loop.call_at(new.due_s, self._inbox.wake)
 
     async def _let_answer(self) -> None:
@@ -266,6 +268,7 @@ class Commit:
             _answer(done.riders, None)
             for record in done.over:
                 self._state.jobs.drop(record)
+            self.ending -= len(done.over)
             self.ordered = max(self.ordered, done.ordered)
             if done.over:
                 self.steps += 1
