@@ -418,6 +418,11 @@ class Store:
         rows = self._rows(query, owner, key)
         return KeyRow._make(rows[0]) if rows else None
 
+    def key_names(self, *, limit: int) -> list[tuple[str, str]]:
+        """The owners and names of idempotency keys, in any order."""
+        query = select(schema.keys.c.owner, schema.keys.c.key).limit(queries.bounded(limit))
+        return [(row[0], row[1]) for row in self._rows(query)]
+
     def tokens(self) -> list[TokenRow]:
         """All tokens, expired ones too, in order of creation."""
         table = schema.tokens

@@ -1,0 +1,72 @@
+"""A submission with a new key asks the store nothing; one that was given is found for ever."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play, play_on
+from treadle.control.api.known_keys import KnownKeys
+from treadle.core.cluster import Node
+from treadle.engines.memory_world import MemoryWorld
+from treadle.store.store import Store
+from treadle.wire.jobs import JobRequest
+
+REQUEST = JobRequest(command=("forever",))
+
+
+def _count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    looks: list[str] = []
+    found = Store.key
+
+    def key(store: Store, owner: str, name: str) -> object:
+        looks.append(name)
+        return found(store, owner, name)
+
+    monkeypatch.setattr(Store, "key", key)
+    return looks
+
+
+def test_a_new_key_is_not_looked_up_and_a_known_one_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = _count_looks(monkeypatch)
+
+    async def story(here: Bench) -> None:
+        first = await here.live.submit(ME, REQUEST, key="one")
+        await here.live.submit(ME, REQUEST, key="two")
+        assert looks == []
+        again = await here.live.submit(ME, REQUEST, key="one")
+        assert (again.id, again.repeated, looks) == (first.id, True, ["one"])
+
+    play(story, tmp_path)
+
+
+def test_a_key_of_the_controller_before_is_known(tmp_path: Path) -> None:
+    world, made = MemoryWorld.of(Node("here", 4, "none")), []
+
+    async def before(here: Bench) -> None:
+        made.append((await here.live.submit(ME, REQUEST, key="one")).id)
+
+    async def after(here: Bench) -> None:
+        again = await here.live.submit(ME, REQUEST, key="one")
+        assert (again.id, again.repeated) == (made[0], True)
+
+    play_on(world, before, tmp_path)
+    play_on(world, after, tmp_path)
+
+
+def test_with_too_many_keys_every_one_is_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = _count_looks(monkeypatch)
+
+    async def story(here: Bench) -> None:
+        for name in ("one", "two"):
+            await here.live.submit(ME, REQUEST, key=name)
+        few = KnownKeys(here.live.context.reads, most=1)
+        assert await few.find(ME.account, "new") is None
+        found = await few.find(ME.account, "one")
+        assert found is not None
+        assert looks == ["new", "one"]
+
+    play(story, tmp_path)
