@@ -94,20 +94,42 @@ class Home:
         until((self.folder / f"{name}.up").exists)
 
 
-@pytest.fixture
-def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+@contextlib.contextmanager
+def at_home() -> Iterator[Home]:
     """A short path, since a socket's may have a hundred bytes; whatever runs there is ended."""
     folder = Path(tempfile.mkdtemp(prefix="treadle", dir="/tmp"))
     made = Home(folder)
-    for name in ("TREADLE_URL", "TREADLE_SOCKET", "TREADLE_TOKEN", "TREADLE_STORE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in made.env.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(folder)
-    yield made
-    active = json.loads(made.treadle("ps", "--json").out or '{"jobs": []}')["jobs"]
-    made.treadle("down", *(["--cancel", "-y"] if active else []))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TREADLE_URL", "TREADLE_SOCKET", "TREADLE_TOKEN", "TREADLE_STORE"):
+            patch.delenv(name, raising=False)
+        for name, value in made.env.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        yield made
+        active = json.loads(made.treadle("ps", "--json").out or '{"jobs": []}')["jobs"]
+        made.treadle("down", *(["--cancel", "-y"] if active else []))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def home() -> Iterator[Home]:
+    with at_home() as made:
+        yield made
+
+
+@pytest.fixture
+def machine(home: Home) -> Home:
+    """Two slots, first come first served."""
+    home.done("up", "--devices", "2", "--policy", "fifo")
+    return home
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Home]:
+    """The same for tests that do not mind what was there before, and leave nothing running."""
+    with at_home() as made:
+        made.done("up", "--devices", "2", "--policy", "fifo")
+        yield made
 
 
 def test_a11_down_cancel_returns_when_the_processes_of_all_jobs_are_gone(machine: Home) -> None:
@@ -129,13 +151,6 @@ def _says(path: Path, text: str) -> bool:
         return text.encode() in path.read_bytes()
     except OSError:
         return False
-
-
-@pytest.fixture
-def machine(home: Home) -> Home:
-    """Two slots, first come first served."""
-    home.done("up", "--devices", "2", "--policy", "fifo")
-    return home
 
 
 def test_submit_starts_the_daemon_by_itself_and_two_at_once_start_one(home: Home) -> None:
@@ -204,27 +219,27 @@ def test_each_kind_of_waiting_is_explained_and_passes(machine: Home) -> None:
         )
 
 
-def test_u13_a_job_too_large_for_the_machine_is_refused(machine: Home) -> None:
-    assert machine.treadle("submit", "--devices", "5", "--", "true") == Answer(
+def test_u13_a_job_too_large_for_the_site_is_refused(site: Home) -> None:
+    assert site.treadle("submit", "-n", "large", "--devices", "5", "--", "true") == Answer(
         2,
         "",
         "treadle: the job can never run here: it asks for 5 devices and the cluster has 2\n"
         "  submit it with --devices 2 or fewer, or with --wait-for-capacity to queue it until it "
         "fits\n",
     )
-    assert "true" not in machine.done("ps", "-a")
+    assert "large" not in site.done("ps", "-a")
 
 
-def test_u7_an_array_written_for_slurm_finds_its_variables(machine: Home) -> None:
+def test_u7_an_array_written_for_slurm_finds_its_variables(site: Home) -> None:
     """1. A script with #SBATCH lines prints what Slurm would set. 2. A script without has none."""
     names = "ARRAY_TASK_ID ARRAY_JOB_ID ARRAY_TASK_COUNT JOB_ID JOB_NAME NTASKS NNODES SUBMIT_DIR"
     body = "\n".join(f'echo "{name}=${{SLURM_{name}-unset}}"' for name in names.split())
-    (machine.folder / "sweep.sh").write_text(f"#!/bin/bash\n#SBATCH --array=3,7\n{body}\n")
-    (machine.folder / "plain.sh").write_text(f"#!/bin/bash\n{body}\n")
-    array = machine.submit("sweep.sh")
-    plain = machine.submit("plain.sh")
-    assert machine.treadle("wait", array, plain).code == 0
-    assert machine.done("logs", f"{array}_7").splitlines() == [
+    (site.folder / "sweep.sh").write_text(f"#!/bin/bash\n#SBATCH --array=3,7\n{body}\n")
+    (site.folder / "plain.sh").write_text(f"#!/bin/bash\n{body}\n")
+    array = site.submit("sweep.sh")
+    plain = site.submit("plain.sh")
+    assert site.treadle("wait", array, plain).code == 0
+    assert site.done("logs", f"{array}_7").splitlines() == [
         "ARRAY_TASK_ID=7",
         f"ARRAY_JOB_ID={array}",
         "ARRAY_TASK_COUNT=2",
@@ -232,36 +247,34 @@ def test_u7_an_array_written_for_slurm_finds_its_variables(machine: Home) -> Non
         "JOB_NAME=sweep",
         "NTASKS=1",
         "NNODES=1",
-        f"SUBMIT_DIR={machine.folder}",
+        f"SUBMIT_DIR={site.folder}",
     ]
-    assert set(machine.done("logs", plain).splitlines()) == {
-        f"{name}=unset" for name in names.split()
-    }
+    assert set(site.done("logs", plain).splitlines()) == {f"{name}=unset" for name in names.split()}
 
 
-def test_commands_that_wait_end_as_the_job_did(machine: Home) -> None:
-    failing = machine.submit("--retries", "0", "--", "bash", "-c", "echo oops; exit 7")
-    killed = machine.submit("--retries", "0", "--", "bash", "-c", "kill -9 $$")
-    assert machine.treadle("wait", failing).code == 7
-    assert machine.treadle("wait", killed).code == 100
-    slow = machine.submit("-n", "slow", *machine.gate("slow"))
-    machine.ready("slow")
-    late = machine.treadle("wait", "slow", "--timeout", "0.2s")
+def test_commands_that_wait_end_as_the_job_did(site: Home) -> None:
+    failing = site.submit("--retries", "0", "--", "bash", "-c", "echo oops; exit 7")
+    killed = site.submit("--retries", "0", "--", "bash", "-c", "kill -9 $$")
+    assert site.treadle("wait", failing).code == 7
+    assert site.treadle("wait", killed).code == 100
+    slow = site.submit("-n", "slow", *site.gate("slow"))
+    site.ready("slow")
+    late = site.treadle("wait", "slow", "--timeout", "0.2s")
     assert (late.code, late.err) == (101, f"treadle: 1 job not ended yet: {slow}\n")
-    assert machine.treadle("cancel", "slow").code == 0
-    assert machine.treadle("wait", slow).code == 103
-    limited = machine.submit("--time-limit", "0.5s", "--grace", "1s", *machine.gate("limited"))
-    assert machine.treadle("wait", limited).code == 104
-    attached = machine.treadle("submit", "-q", "--attach", "--retries", "0", "--",
+    assert site.treadle("cancel", "slow").code == 0
+    assert site.treadle("wait", slow).code == 103
+    limited = site.submit("--time-limit", "0.5s", "--grace", "1s", *site.gate("limited"))
+    assert site.treadle("wait", limited).code == 104
+    attached = site.treadle("submit", "-q", "--attach", "--retries", "0", "--",
                             "bash", "-c", "echo one; echo two; exit 3")  # fmt: skip
     assert (attached.code, attached.out) == (3, f"{int(limited) + 1}\none\ntwo\n")
 
 
-def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
-    job = machine.submit("-n", "talker", *machine.gate("talker"))
-    follower = machine.start("logs", "-f", "talker")
-    machine.ready("talker")
-    leaving = machine.start("logs", "-f", job)
+def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(site: Home) -> None:
+    job = site.submit("-n", "talker", *site.gate("talker"))
+    follower = site.start("logs", "-f", "talker")
+    site.ready("talker")
+    leaving = site.start("logs", "-f", job)
     assert leaving.stdout is not None
     assert leaving.stdout.readline() == "in\n"
     leaving.send_signal(signal.SIGINT)
@@ -271,11 +284,11 @@ def test_logs_follow_a_job_and_ctrl_c_leaves_it_running(machine: Home) -> None:
         f"treadle: detached; job {job} keeps running (treadle logs -f {job} follows it, "
         f"treadle cancel {job} stops it)\n"
     )
-    machine.open("talker")
+    site.open("talker")
     out, err = follower.communicate(timeout=PATIENCE_S)
     assert (follower.returncode, out) == (0, "in\nout\n")
     assert err.endswith(f"treadle: job {job} (talker) succeeded\n")
-    assert machine.done("logs", "talker", "--tail", "1") == "out\n"
+    assert site.done("logs", "talker", "--tail", "1") == "out\n"
 
 
 def test_jobs_run_on_without_the_daemon_and_are_taken_back(machine: Home) -> None:
@@ -412,33 +425,34 @@ def test_what_was_recorded_can_be_studied(machine: Home) -> None:
     assert offered.stderr == ""
 
 
-def test_secrets_reach_the_job_and_nothing_else(machine: Home) -> None:
+def test_secrets_reach_the_job_and_nothing_else(site: Home) -> None:
     secret = "tok-5f1c0b7e9d"
-    (machine.folder / "key").write_text(f"{secret}\n")
+    (site.folder / "key").write_text(f"{secret}\n")
     script = 'test ${#KEY} = 14 && echo "$KEY" > seen'
-    job = machine.submit("--secret-file", "KEY=key", "--", "bash", "-c", script)
-    assert machine.treadle("wait", job).code == 0
-    assert (machine.folder / "seen").read_text() == f"{secret}\n"
-    (machine.folder / "key").unlink()
-    (machine.folder / "seen").unlink()
-    shown = machine.done("describe", job)
+    job = site.submit("--secret-file", "KEY=key", "--", "bash", "-c", script)
+    assert site.treadle("wait", job).code == 0
+    assert (site.folder / "seen").read_text() == f"{secret}\n"
+    (site.folder / "key").unlink()
+    (site.folder / "seen").unlink()
+    shown = site.done("describe", job)
     assert "  secrets    KEY\n" in shown
-    assert secret not in shown + machine.done("events", "--json") + machine.done("snapshot")
-    kept = [path for path in machine.folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert secret not in shown + site.done("events", "--json") + site.done("snapshot")
+    kept = [path for path in site.folder.rglob("*") if path.is_file() and not path.is_symlink()]
     assert not [path for path in kept if secret.encode() in path.read_bytes()]
 
 
-def test_top_shows_the_machine_until_q(machine: Home) -> None:
-    machine.submit("-n", "shown", *machine.gate("shown"))
-    machine.ready("shown")
+def test_top_shows_the_site_until_q(site: Home) -> None:
+    site.submit("-n", "shown", *site.gate("shown"))
+    site.ready("shown")
     ours, theirs = pty.openpty()
     try:
-        process = machine.start("top", stdin=theirs, stdout=theirs, stderr=theirs)
+        process = site.start("top", stdin=theirs, stdout=theirs, stderr=theirs)
         seen = _read_until(ours, b"shown")
         assert b"policy fifo" in seen
         os.write(ours, b"q")
         _read_until(ours, b"\x1b[?1049l")  # the other screen is left
         assert process.wait(timeout=PATIENCE_S) == 0
+        site.open("shown")
     finally:
         os.close(theirs)
         os.close(ours)
