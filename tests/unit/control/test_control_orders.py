@@ -1,11 +1,20 @@
-"""What orders and answers say of arrays, dependencies and progress."""
+"""Orders of people: which go first, what they stop, and that they are kept."""
 
+import threading
+from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
 from tests.unit.control.memory import ME, Bench, play
+from treadle.control.jobs import JobRecord, UnwrittenCancels
+from treadle.control.jobs.unwritten_cancels import FILE
+from treadle.control.loop import commit, controller
+from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
+from treadle.core.events import JobCancelled
 from treadle.core.job_report import Report
+from treadle.store.rows import Batch
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError
@@ -134,3 +143,144 @@ def test_a_job_that_is_resized_in_place_is_not_said_to_restart(tmp_path: Path) -
                 await here.reached(each, State.CANCELLED)
 
     play(story, tmp_path, devices=2, policy="afs")
+
+
+# -- Somebody who waits for an order goes before those who wait for an answer ----------------------
+
+
+def test_a_computation_rests_until_the_order_is_over() -> None:
+    orders, rested = OrdersUnderWay(), threading.Event()
+
+    def compute() -> None:
+        orders.rest()
+        rested.set()
+
+    with orders.one():
+        with orders.one():
+            assert orders.number == 2
+        thread = threading.Thread(target=compute)
+        thread.start()
+    assert rested.wait(30)
+    thread.join()
+    assert orders.number == 0
+
+
+def test_orders_without_end_do_not_keep_a_computation() -> None:
+    """It rests once, and passes the next places without a rest."""
+    orders = OrdersUnderWay()
+    with orders.one():
+        orders.rest()
+        begun_s = monotonic()
+        for _ in range(PASSED):
+            orders.rest()
+        assert monotonic() - begun_s < PASSED * REST_S / 2
+
+
+def test_a_submission_is_answered_before_the_policy_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "QUICK_S", 0.0)
+
+    async def story(here: Bench) -> None:
+        await here.submit("forever")
+        await here.settle()
+        decisions = here.live.context.scheduler.decisions
+        await here.submit("forever")
+        assert here.live.context.scheduler.decisions == decisions
+        await here.settle()
+        assert here.live.context.scheduler.decisions > decisions
+
+    play(story, tmp_path)
+
+
+def test_a_quick_decision_is_written_with_the_submission(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "QUICK_S", 60.0)
+    monkeypatch.setattr(commit, "LATER_S", 60.0)  # So that no other write comes between.
+
+    async def story(here: Bench) -> None:
+        written: list[list[str]] = []
+        write = here.live.context.store.write
+
+        def note(batch: Batch) -> tuple[int, ...]:
+            written.append([row.kind for row in batch.journal if row.kind != "Decided"])
+            return write(batch)
+
+        monkeypatch.setattr(here.live.context.store, "write", note)
+        first = await here.submit("forever")
+        await here.reached(first, State.RUNNING)
+        await here.submit("forever", held=True)
+        submitted = ["JobAccepted", "JobSubmitted"]
+        assert written == [
+            [*submitted, "Start"],
+            ["JobStarted", *submitted, "JobHeld"],
+        ]
+
+    play(story, tmp_path)
+
+
+def test_an_urgent_job_stops_no_more_jobs_than_it_needs(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        before = [await here.submit("forever", resumable=True) for _ in range(4)]
+        for job in before:
+            await here.reached(job, State.RUNNING)
+        urgent = await here.submit("forever", priority=10)
+        await here.reached(urgent, State.RUNNING)
+        await here.settle()
+        assert sorted(here.state(job) for job in before) == [State.PENDING, *[State.RUNNING] * 3]
+
+    play(story, tmp_path, devices=4, policy="srtf")
+
+
+def test_a_job_is_not_stopped_where_that_would_not_help_the_urgent_one(
+    tmp_path: Path,
+) -> None:
+    """The gang also needs the device of a job that cannot resume."""
+
+    async def story(here: Bench) -> None:
+        for resumable in (False, True):
+            job = await here.submit("forever", resumable=resumable)
+            await here.reached(job, State.RUNNING)
+        gang = await here.submit("forever", devices="2", priority=10)
+        await here.settle()
+        assert here.state(gang) is State.PENDING
+        assert here.state(job) is State.RUNNING
+        assert (await here.live.why(gang)).code == "devices"
+
+    play(story, tmp_path, devices=2, policy="srtf")
+
+
+# -- Cancellations that the store has not taken are on disk ----------------------------------------
+
+
+ONE = JobRecord(
+    id="5_1", number=5, name="a", owner="me", command=("x",), submitted_at=1.0, nonce="n"
+)
+
+OTHER = replace(ONE, id="5_2")
+
+
+def test_they_outlive_the_daemon_and_are_of_one_member_alone(tmp_path: Path) -> None:
+    UnwrittenCancels(tmp_path).add([ONE], "ada")
+    found = UnwrittenCancels(tmp_path)
+    records = {record.id: record for record in (ONE, OTHER)}
+    assert found.facts(records) == [JobCancelled("5_1", "ada")]
+    assert found.facts({"5_1": replace(ONE, nonce="another store")}) == []
+    found.drop([ONE])
+    assert not (tmp_path / FILE).exists()
+    assert UnwrittenCancels(tmp_path).facts(records) == []
+
+
+def test_a_file_that_cannot_be_read_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("[1]")
+    assert UnwrittenCancels(tmp_path).facts({"5_1": ONE}) == []
+
+
+def test_one_that_could_not_be_written_is_not_said_to_be(tmp_path: Path) -> None:
+    found = UnwrittenCancels(tmp_path / "away")
+    found.add([ONE], "ada")
+    assert not found.has(ONE)
+    (tmp_path / "away").mkdir()
+    found.add([ONE], "ada")
+    assert (found.has(ONE), found.has(OTHER)) == (True, False)

@@ -1,11 +1,26 @@
-"""A job that a machine refused waits longer each time, and a late report blocks nothing."""
+"""What is refused at submission, and what is said of room and quotas."""
 
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import ME, Bench, play, play_on
+from treadle.control.jobs import without_quota
+from treadle.control.jobs.elastic_command import completed, elastic_command
 from treadle.control.jobs.refusals import MACHINE, PAUSE_MAX_S, REFUSALS_MAX, Refusals
+from treadle.control.jobs.submission import TEXT_MAX, checked
 from treadle.core.attempt import How
+from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded, JobHeld, JobReleased, JobStarted
-from treadle.core.job import Job
+from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
+from treadle.engines.memory_world import MemoryWorld
 from treadle.testing.builders import job
+from treadle.testing.builders import policy as made
+from treadle.wire.jobs import JobRequest, State
+from treadle.wire.problems import InvalidRequestError
 
 
 def refused(action: int) -> AttemptEnded:
@@ -57,3 +72,139 @@ def test_a5_a_job_that_is_refused_very_often_in_a_row_has_failed() -> None:
     assert (last.how, last.code) == (How.ENGINE_ERROR, 126)
     assert refusals.judge(last, row(99), 0.0) == []
     assert refusals.bounded(AttemptEnded("a", 99, 99, How.EXITED, 1)).how is How.EXITED
+
+
+# -- U13: jobs that can never fit, and those that may wait for capacity ----------------------------
+
+
+def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        with pytest.raises(InvalidRequestError) as refused:
+            await here.submit("true", devices="5")
+        assert str(refused.value) == (
+            "the job can never run here: it asks for 5 devices and the cluster has 4"
+        )
+        assert refused.value.hint == (
+            "submit it with --devices 4 or fewer, or with --wait-for-capacity to queue it until "
+            "it fits"
+        )
+        assert (await here.live.jobs(ended=True)).jobs == ()
+        assert await here.submit("true") == "1"
+
+    play(story, tmp_path)
+
+
+def test_more_gpu_memory_than_any_gpu_has_is_said_in_one_sentence() -> None:
+    policy = made("fifo+live")
+    spec = JobSpec("a", 1.0, device_memory_gib=100.0)
+    small, large = (Node(name, 8, device_memory_gib=gib) for name, gib in (("a", 24), ("b", 80)))
+    assert policy.never_fits(spec, Cluster((small, large))) == (
+        "it asks for 100 GiB of GPU memory, and the largest GPU has 80 GiB"
+    )
+    assert policy.never_fits(spec, Cluster((small, Node("c", 8)))) is None, "c does not say"
+    fits = replace(spec, device_memory_gib=80.0)
+    assert policy.never_fits(fits, Cluster((small, large))) is None
+    wide = replace(fits, sizes=(16,), asked=16)
+    assert policy.never_fits(wide, Cluster((small, large))) == (
+        "it asks for 16 devices with 80 GiB of memory each, and there are 8"
+    )
+
+
+def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
+    """It is not said that it can never run: it is queued until there is room."""
+
+    async def story(here: Bench) -> None:
+        await here.submit("forever", devices="4")
+        await here.submit("true")
+        job = await here.submit("true", devices="5", wait_for_capacity=True)
+        await here.settle()
+        assert here.state(job) is State.PENDING
+        why = await here.live.why(job)
+        assert (why.code, why.never) == ("capacity", False)
+
+    play(story, tmp_path)
+
+
+# -- What people are told of quotas: whose they are, and which devices count -----------------------
+
+
+def world() -> MemoryWorld:
+    nodes = (Node("a", 7, "cpu"), Node("c", 2, "a100"), Node("d", 4, "h200"))
+    return MemoryWorld.of(*nodes)
+
+
+def test_only_devices_that_the_job_may_use_are_counted(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        for _ in range(6):
+            await here.submit("forever", devices="1", tenant="vision", exclusive=True)
+            await here.settle()
+        job = await here.submit("forever", devices="1", tenant="vision", exclusive=True)
+        await here.settle()
+        why = await here.live.why(job)
+        assert (why.code, why.numbers["free"], why.numbers["total"]) == ("type", 0, 6)
+
+    play_on(world(), story, tmp_path, policy="philly?quotas=nlp:2/vision:11&most=1")
+
+
+def test_a_tenant_that_no_quota_names_is_said_at_submission(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        wrong = JobRequest(command=("true",), tenant="visoin")
+        made = await here.live.submit(ME, wrong)
+        assert made.notes == (
+            "no quota of the policy is for tenant visoin; there are some for nlp, vision",
+        )
+        right = await here.live.submit(ME, JobRequest(command=("true",), tenant="vision"))
+        assert right.notes == ()
+
+    play_on(world(), story, tmp_path, policy="weave-l?quotas=nlp:2/vision:11")
+
+
+@pytest.mark.parametrize("policy", ["weave-l", "philly?quotas=equal", "antman?quotas=a:4+defrag"])
+def test_no_tenant_is_missed_where_quotas_name_none_or_this_one(policy: str) -> None:
+    assert without_quota(policy, "a") == ()
+    assert without_quota(policy, "") == ()
+
+
+# -- How much text a job may have: in bytes as they are kept and sent, not in characters -----------
+
+
+@pytest.mark.parametrize(
+    ("letter", "taken"), [("x", 1), ("\x01", 6), ('"', 2), ("\u00e9", 2), ("\U0001f600", 4)]
+)
+def test_what_takes_more_bytes_than_it_has_characters_counts_as_many(letter, taken) -> None:
+    most = (TEXT_MAX - len("true")) // taken
+    checked(JobRequest(command=("true",), env={"A": letter * most}))
+    with pytest.raises(InvalidInputError, match="command and environment take"):
+        checked(JobRequest(command=("true",), env={"A": letter * (most + 1)}))
+
+
+# -- `--elastic auto`: which commands it takes, and what they become -------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "becomes"),
+    [
+        ("python train.py --lr 1", "python -m treadle.train.auto train.py --lr 1"),
+        ("/opt/bin/python3.12 -u a.py", "/opt/bin/python3.12 -u -m treadle.train.auto a.py"),
+        ("python -m pkg.train x", "python -m treadle.train.auto -m pkg.train x"),
+    ],
+)
+def test_a_python_command_is_run_by_the_training_library(command: str, becomes: str) -> None:
+    request = completed(JobRequest(command=tuple(command.split()), elastic="auto"))
+    assert (request.resumable, request.ranks) == (True, "device")
+    assert elastic_command(request.command) == tuple(becomes.split())
+
+
+@pytest.mark.parametrize("command", ["bash run.sh", "python -c pass", "python", "torchrun a.py"])
+def test_other_commands_are_refused(command: str) -> None:
+    request = JobRequest(command=tuple(command.split()), elastic="auto")
+    with pytest.raises(InvalidInputError) as refused:
+        completed(request)
+    assert str(refused.value) == (
+        f'elastic auto needs a command such as python train.py; found "{command}"'
+    )
+
+
+def test_a_job_that_is_not_elastic_stays_as_it_is() -> None:
+    request = JobRequest(command=("bash", "run.sh"))
+    assert completed(request) is request

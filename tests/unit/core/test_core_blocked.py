@@ -1,12 +1,16 @@
-"""Jobs that may not start, devices that take no new work, and jobs whose spec changes."""
+"""Jobs that wait for something else than devices: others, a release, their kind."""
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.properties.live_runs import live
 from tests.unit.stories import Story, Told, on
 from treadle.core.actions import Start, Stop
-from treadle.core.cluster import Device
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import PolicyError
 from treadle.core.events import (
     DeviceClosed,
@@ -16,15 +20,25 @@ from treadle.core.events import (
     JobFinished,
     JobHeld,
     JobReleased,
+    JobStarted,
     JobStopped,
     JobSubmitted,
     JobUpdated,
 )
+from treadle.core.job import Job, JobId
+from treadle.core.lifecycle import Phase
+from treadle.core.ports import Policy
+from treadle.core.ranking import Rank, Ranking
 from treadle.core.reasons import Reason
-from treadle.core.snapshot import KEEP, Schedule
-from treadle.testing.builders import job
+from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.core.waiting_by_kind import Waiting
+from treadle.policies import registry
+from treadle.testing import builders
+from treadle.testing.builders import job, scheduler
 
 D0, D1 = Device("n0", 0), Device("n0", 1)
+
 
 # -- blocked jobs ----------------------------------------------------------------------------------
 
@@ -236,3 +250,102 @@ def test_a_job_on_its_way_out_is_not_ranked_again_by_a_new_spec() -> None:
     story.tell(1.0, JobCancelled("a"))
     story.tell(2.0, JobUpdated(job("a", length_s=7.0)))
     assert list(story.scheduler.ranking.from_the_back(2.0)) == []
+
+
+# -- Jobs on hold: policies do not see them, and a hold that is over stops nothing -----------------
+
+
+class Eager(Policy):
+    """Starts every job that waits, whether or not it is in the queue."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.asked = 0
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        self.asked += 1
+        waiting = [row for row in snapshot.jobs.values() if row.phase is Phase.WAITING]
+        self.seen |= {row.id for row in waiting}
+        devices = list(snapshot.free)
+        return Schedule(
+            {row.id: Allocation((device,)) for row, device in zip(waiting, devices, strict=False)}
+        )
+
+
+def test_a_policy_does_not_see_a_job_on_hold() -> None:
+    eager = Eager()
+    one = Scheduler(eager, Cluster.grid(1, 2))
+    one.step([JobSubmitted(job("a")), JobHeld("a", "user"), JobSubmitted(job("b"))], 0.0)
+    assert eager.seen == {"b"}
+    assert one.jobs["a"].allocation is None
+
+
+def test_a_policy_that_names_jobs_on_hold_is_not_asked_for_ever() -> None:
+    eager = Eager()
+    with registry.offered("eager", lambda _place, _belief: eager):
+        made = builders.policy(live("eager"))
+    one = Scheduler(made, Cluster.grid(1, 2))
+    events: list[Event] = [JobSubmitted(job("a")), JobHeld("a", "user"), JobSubmitted(job("b"))]
+    for _ in range(10):
+        for action in one.step(events, 0.0):
+            one.step([JobStarted(action.job, action.id, 0.0, 1.0)], 0.0)
+        events = []
+    assert eager.asked <= 3
+    assert one.jobs["a"].allocation is None
+
+
+def test_a_job_that_is_held_and_released_in_one_batch_runs_on() -> None:
+    one = scheduler("fifo", "1x1")
+    (start,) = one.step([JobSubmitted(job("a"))], 0.0)
+    one.step([JobStarted("a", start.id, 0.0, 1.0)], 0.0)
+    assert one.step([JobHeld("a", "user"), JobReleased("a", "user")], 1.0) == []
+
+
+# -- Waiting jobs by kind: always what a look at the whole queue would give ------------------------
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["waits", "runs", "ends", "look", "other basis"]), st.integers(0, 7)),
+    max_size=40,
+)
+
+
+def by_kind(waiting: Waiting) -> tuple[int, Waiting]:
+    return int(waiting[2]) % 3, waiting
+
+
+@given(STEPS)
+def test_lines_follow_the_queue_whatever_becomes_of_its_jobs(steps: list[tuple[str, int]]) -> None:
+    ranking, basis = Ranking(lambda row, _: Rank(row.sequence % 2)), object()
+    for now, (what, number) in enumerate(steps):
+        spec = job(str(number))
+        if what == "waits":
+            ranking.put(Job(spec, number, Phase.WAITING, 0.0, 0.0), now)
+        elif what == "runs":
+            held = Allocation((Device("n", number),))
+            ranking.put(Job(spec, number, Phase.RUNNING, 0.0, 0.0, held), now)
+        elif what == "ends":
+            ranking.drop(spec.id)
+        else:
+            basis = basis if what == "look" else object()
+            lines = ranking.by_kind(by_kind, basis)
+            expected: dict[int, list[tuple[Waiting, JobId]]] = {}
+            for waiting in ranking.queue:
+                expected.setdefault(int(waiting[2]) % 3, []).append((waiting, waiting[2]))
+            assert lines == expected
+
+
+def test_a_job_is_classified_once_while_the_basis_is_the_same() -> None:
+    ranking, basis, asked = Ranking(lambda _row, _now: Rank(0.0)), object(), list[JobId]()
+
+    def noted(waiting: Waiting) -> tuple[str, int]:
+        asked.append(waiting[2])
+        return "all", waiting[1]
+
+    ranking.put(Job(job("a"), 0, Phase.WAITING, 0.0, 0.0), 0.0)
+    ranking.by_kind(noted, basis)
+    ranking.put(Job(job("b"), 1, Phase.WAITING, 0.0, 0.0), 1.0)
+    ranking.by_kind(noted, basis)
+    assert asked == ["a", "b"]
+    ranking.by_kind(noted, object())
+    assert asked == ["a", "b", "a", "b"]

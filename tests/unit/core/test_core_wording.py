@@ -1,17 +1,28 @@
-"""Counts, lengths of time and waits as text."""
+"""Counts, lengths of time, waits and figures as text."""
+
+from math import inf, nan
 
 import pytest
 
 from treadle.core.wording import (
+    ago,
     closest,
     devices,
     did_you_mean,
+    digits,
+    duration,
+    durations,
+    from_to,
+    gib_texts,
     is_vague,
     jobs,
     listed,
     named_jobs,
     ordinal,
+    percent,
     several,
+    share,
+    short_number,
     short_span,
     sizes,
     span,
@@ -103,3 +114,239 @@ def test_jobs_are_named_up_to_a_number() -> None:
 def test_a_job_that_is_too_large_says_how_much() -> None:
     assert too_large(1, 0) == "it asks for 1 device and the cluster has 0"
     assert too_large(2048, 1024) == "it asks for 2,048 devices and the cluster has 1,024"
+
+
+# -- Counts and spans of time in words -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 devices"), (1, "1 device"), (2, "2 devices"), (8, "8 devices")]
+)
+def test_devices_are_counted(count: int, text: str) -> None:
+    assert devices(count) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 jobs wait"), (1, "1 job waits"), (2, "2 jobs wait")]
+)
+def test_jobs_are_counted_with_their_verb(count: int, text: str) -> None:
+    assert jobs(count, "waits", "wait") == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 times"), (1, "once"), (2, "twice"), (3, "3 times")]
+)
+def test_how_often(count: int, text: str) -> None:
+    assert times(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5.0, "a moment"),
+        (0.0, "a moment"),
+        (0.99, "a moment"),
+        (1.0, "1 s"),
+        (59.4, "59 s"),
+        (60.0, "1 min"),
+        (90.0, "1.5 min"),
+        (599.0, "10 min"),
+        (594.0, "9.9 min"),
+        (600.0, "10 min"),
+        (630.0, "10 min"),
+        (3599.0, "60 min"),
+        (3600.0, "1 h"),
+        (5400.0, "1.5 h"),
+        (36_000.0, "10 h"),
+        (86_399.0, "24 h"),
+        (86_400.0, "1 day"),
+        (129_600.0, "1.5 days"),
+        (172_800.0, "2 days"),
+        (1_000_000.0, "12 days"),
+    ],
+)
+def test_spans_have_two_digits_of_the_largest_unit_that_fits(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a, b"),
+        (["a", "b", "c"], "a, b and 1 more"),
+        (["a", "b", "c", "d"], "a, b and 2 more"),
+    ],
+)
+def test_lists_are_cut_and_say_how_many_more(names: list[str], text: str) -> None:
+    assert listed(names, 2) == text
+
+
+@pytest.mark.parametrize(
+    ("amounts", "text"),
+    [
+        ((0.0, 64.0), "0 of 64 GiB"),
+        ((0.0977, 16.0), "100 MiB of 16 GiB"),
+        ((3.0, 8.0), "3 of 8 GiB"),
+        ((0.0, 0.0), "0 MiB of 0 MiB"),
+    ],
+)
+def test_u14_memory_has_the_unit_that_leaves_a_readable_number(
+    amounts: tuple[float, float], text: str
+) -> None:
+    assert gib_texts(amounts, " of ") == text
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "text"),
+    [
+        (0.1, 0.4, "less than 1s"),
+        (None, 0.0, "less than 1s"),
+        (0.2, 12.0, "up to 12s"),
+        (None, 119.0, "at most 1m59s"),
+        (0.9, 1.2, "about 1s"),
+        (0.3, 1.2, "up to 1s"),
+    ],
+)
+def test_u14_a_range_never_says_zero_seconds_nor_less_than_it_knows(
+    low_s: float | None, high_s: float, text: str
+) -> None:
+    assert from_to(low_s, high_s) == text
+
+
+# -- Measured figures as text: units, digits, percents, and lengths of time in columns -------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, None),
+        (inf, None),
+        (nan, None),
+        (0.0, "0.00 s"),
+        (1.0, "1.00 s"),
+        (-1.0, "-1.00 s"),
+        (119.0, "119 s"),
+        (120.0, "2.00 min"),
+        (6000.0, "100 min"),
+        (7199.0, "120 min"),
+        (7200.0, "2.00 h"),
+        (172_584.0, "47.9 h"),
+        (172_620.0, "48.0 h"),
+        (172_799.0, "48.0 h"),
+        (172_800.0, "2.00 d"),
+        (86_400e6, "1,000,000 d"),
+    ],
+)
+def test_a_measured_time_is_in_the_unit_that_a_person_would_choose(
+    seconds: float | None, text: str | None
+) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "texts"),
+    [
+        ([60.0, 900.0], ["60.0 s", "900 s"]),
+        ([900.0, 60.0], ["900 s", "60.0 s"]),
+        ([60.0, 999.0], ["60.0 s", "999 s"]),
+        ([60.0, 1000.0], ["60.0 s", "1,000 s"]),
+        ([120.0, 59_999.0], ["2.00 min", "1,000 min"]),
+        ([120.0, 60_000.0], ["2.00 min", "1,000 min"]),
+        ([-30.0, 90.0], ["-30.0 s", "90.0 s"]),
+        ([-30.0, 9000.0], ["-30.0 s", "9,000 s"]),
+        ([None, 0.0, inf, 30.0], [None, "0.00 s", None, "30.0 s"]),
+        ([0.0, 7200.0], ["0.00 h", "2.00 h"]),
+        ([None, 0.0], [None, "0.00 s"]),
+        ([], []),
+    ],
+)
+def test_times_that_stand_together_have_one_unit(
+    values: list[float | None], texts: list[str | None]
+) -> None:
+    assert durations(values) == texts
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.00"),
+        (9.5, "9.50"),
+        (-9.5, "-9.50"),
+        (9.994, "9.99"),
+        (9.995, "10.0"),
+        (10.5, "10.5"),
+        (99.5, "99.5"),
+        (-99.5, "-99.5"),
+        (99.95, "100"),
+        (100.5, "100"),
+        (12_345.0, "12,345"),
+        (999_999_999.0, "999,999,999"),
+        (1e9, "1e+09"),
+        (-1e9, "-1e+09"),
+        (nan, "-"),
+        (inf, "-"),
+    ],
+)
+def test_a_number_has_three_digits_or_as_many_as_its_whole_part(value: float, text: str) -> None:
+    assert digits(value) == text
+
+
+def test_a_number_is_written_in_the_form_that_was_asked_for() -> None:
+    assert short_number(1234.5, ",.1f") == "1,234.5"
+    assert short_number(1234.5, ".0f") == "1234"
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "exact"),
+    [
+        (None, "", None),
+        (0.0, "0%", "0.0%"),
+        (0.256, "26%", "25.6%"),
+        (1.0, "100%", "100.0%"),
+        (1e8, "10000000000%", "1e+10%"),
+    ],
+)
+def test_a_fraction_as_percents(part: float | None, whole: str, exact: str | None) -> None:
+    assert (share(part), percent(part)) == (whole, exact)
+
+
+def test_a_fraction_that_is_no_number_has_no_percents() -> None:
+    assert (percent(nan), percent(inf)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, ""),
+        (-1.0, "0s"),
+        (1.0, "1s"),
+        (59.6, "1m"),
+        (61.0, "1m"),
+        (119.0, "1m"),
+        (3599.0, "59m"),
+        (3600.0, "1h00m"),
+        (3660.0, "1h01m"),
+        (7199.0, "1h59m"),
+        (7200.0, "2h00m"),
+        (86_399.0, "23h59m"),
+        (86_400.0, "1d00h"),
+        (86_400.0 + 3599, "1d00h"),
+        (86_400.0 + 3600, "1d01h"),
+        (86_400.0 + 7199, "1d01h"),
+        (172_799.0, "1d23h"),
+        (172_800.0, "2d00h"),
+    ],
+)
+def test_a_column_shows_two_units_and_never_rounds_up(seconds: float | None, text: str) -> None:
+    assert short_span(seconds) == text
+
+
+def test_a_moment_in_the_past_says_how_long_ago() -> None:
+    assert ago(40.0, 100.0) == "1m ago"
+    assert ago(None, 100.0) == ""
+
+
+def test_two_sizes_in_a_row_are_a_range() -> None:
+    assert (sizes([1, 2]), sizes([2, 4]), sizes([3, 4, 5])) == ("1..2", "2,4", "3..5")

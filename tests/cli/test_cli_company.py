@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.test_u4_estimates import row_of, said
+from tests.cli.test_cli_estimates import row_of, said
 from tests.control.daemons import Daemon, daemon
 
 from treadle.wire.jobs import JobRequest, State

@@ -1,4 +1,4 @@
-"""Sentences about jobs that users found untrue or hard to read, each in the state that they saw."""
+"""What `why` says in the states in which users found it untrue or hard to read."""
 
 from pathlib import Path
 from typing import Any
@@ -7,11 +7,22 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
+from treadle.control.learning import keys_of
+from treadle.control.loop.live_policy import Guarded, PolicyInCharge
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.events import JobSubmitted
+from treadle.core.job import JobId
 from treadle.core.job_report import Report
 from treadle.core.ports import Policy
+from treadle.core.reasons import Reason
+from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.scaling import ScalingModel
+from treadle.policies.base.placement import placement
+from treadle.policies.simple.orders import fifo
+from treadle.policies.wrappers.wrapper import Wrapper
+from treadle.testing.builders import job as spec_of
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError
 
@@ -199,5 +210,126 @@ def test_u14_a_time_limit_that_ends_a_job_is_no_failure(tmp_path: Path) -> None:
         await here.reached(job, State.TIMEOUT)
         await here.settle()
         assert (await here.live.job(job)).job.failures == 0
+
+    play(story, tmp_path, devices=1)
+
+
+# -- `why` of a running job, and of a policy that cannot answer ------------------------------------
+
+
+def test_a_running_job_says_how_many_devices_it_has(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        name = await here.submit("forever", devices="1..2")
+        await here.reached(name, State.RUNNING)
+        why = await here.live.why(name)
+        assert why.code == "running"
+        assert why.numbers == {"size": 2, "least": 1, "most": 2, "asked": 2}
+        assert (await here.live.job(name)).job.because == "", "that it runs, the state says"
+
+    play(story, tmp_path, devices=2, policy="weave-l")
+
+
+class Speechless(Wrapper):
+    """A policy that raises when it is asked why."""
+
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        raise ValueError(f"no words for {job}")
+
+
+def test_a_policy_that_raises_stops_nothing() -> None:
+    inner = Speechless(fifo(placement("consolidate"), ScalingModel()))
+    scheduler = Scheduler(Guarded(inner, PolicyInCharge()), Cluster((Node("n", 1),)))
+    scheduler.step([JobSubmitted(spec_of("a")), JobSubmitted(spec_of("b"))], 0.0)
+    assert scheduler.why("a", 1.0).code == "starting"
+    assert scheduler.why("b", 1.0).code == "devices"
+
+
+# -- What `why` says of a job's turn comes from one order: by priority, then as the policy ranks ---
+
+
+def test_urgent_jobs_come_first_in_the_queue(tmp_path: Path) -> None:
+    """1. The only device is taken by a job that cannot resume. 2. Two normal jobs and an urgent
+    one wait. 3. The urgent one is ahead of both."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        normal = [await here.submit("forever") for _ in range(2)]
+        urgent = await here.submit("forever", priority=10)
+        await here.settle()
+        for place, job in enumerate((urgent, *normal), 1):
+            assert (await here.live.why(job)).position == place
+
+    play(story, tmp_path, devices=1, policy="fifo")
+
+
+def test_u14_as_many_closed_devices_are_named_as_must_open(tmp_path: Path) -> None:
+    """Three of four devices are avoided, and a job of three waits for two of them."""
+
+    async def story(here: Bench) -> None:
+        for device in ("here:0", "here:2", "here:3"):
+            await here.live.manage(ME, device, "avoid")
+        await here.settle()
+        job = await here.submit("forever", devices="3")
+        await here.settle()
+        why = await here.live.why(job)
+        assert (why.code, why.numbers["asked"], why.numbers["open"]) == ("closed", 3, 1)
+        assert why.change.count("treadle device") == 2
+
+    play(story, tmp_path, devices=4)
+
+
+def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path) -> None:
+    """Runs of another width say how long a job takes, and not what it needs of a device."""
+
+    async def story(here: Bench) -> None:
+        for _ in range(3):
+            keys = keys_of(ME.user, "", ("forever", "--width", "1"))
+            here.live.context.learner.profiles.learn(keys, 1, 1000.0)
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        job = await here.submit("forever", "--width", "2")
+        await here.settle()
+        why = await here.live.why(job)
+        assert why.length is not None
+        assert why.length.because == "from 3 similar runs"
+        assert dict(why.details)["sharing"] == "not yet: forever has not been measured"
+
+    play(story, tmp_path, devices=1)
+
+
+def test_u14_a_held_array_is_released_as_a_whole(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        request = JobRequest(command=("forever",), array="0-2", held=True)
+        array = await here.live.submit(ME, request)
+        await here.settle()
+        why = await here.live.why(array.id)
+        assert (why.code, why.change) == ("held", "treadle release 1")
+        assert (await here.live.why("1_1")).change == "treadle release 1_1"
+
+    play(story, tmp_path, devices=4)
+
+
+def test_u14_an_array_whose_dependency_failed_is_dropped_as_a_whole(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        first = await here.submit("exit", "7", retries=0)
+        await here.reached(first, State.FAILED)
+        request = JobRequest(command=("forever",), array="0-1", after=(first,))
+        array = await here.live.submit(ME, request)
+        await here.settle()
+        assert (await here.live.why(array.id)).change == (
+            f"treadle release {array.id} runs them anyway; treadle cancel {array.id} drops them"
+        )
+
+    play(story, tmp_path, devices=4)
+
+
+def test_u14_no_end_is_promised_of_a_job_that_has_only_a_time_limit(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever", time_limit_s=600.0), State.RUNNING)
+        job = await here.submit("forever")
+        await here.settle()
+        why = await here.live.why(job)
+        assert why.estimate is not None
+        assert why.estimate.latest_s is not None
+        assert why.change == ""
 
     play(story, tmp_path, devices=1)

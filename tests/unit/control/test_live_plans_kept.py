@@ -1,11 +1,18 @@
-"""Plan models that were learned live are kept over a restart of the daemon."""
+"""Plans of jobs that run: shown, and kept over a restart."""
 
+from pathlib import Path
+
+import pytest
+
+from tests.unit.control.memory import Bench, play
 from tests.unit.models.test_model_live_plans import CLUSTER, WORDS, running, spec
+from treadle.cli.live.job_columns import JOB_COLUMNS
 from treadle.control.learning import JobLearner
-from treadle.core.plan import Plan
+from treadle.core.plan import Plan, plan_of
 from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import dense
 from treadle.store.rows import ProfileRow
+from treadle.wire.jobs import State
 
 
 def test_a_plan_model_that_was_measured_is_known_to_the_next_controller() -> None:
@@ -31,3 +38,36 @@ def test_a_plan_model_that_was_measured_is_known_to_the_next_controller() -> Non
 def test_a_plan_model_that_cannot_be_read_is_forgotten() -> None:
     rows = (ProfileRow("*plan mine", b"{}", 1.0),)
     assert "mine" not in JobLearner(rows, LivePlans(CLUSTER)).plans.types
+
+
+# -- The execution plan of a running job, as users are shown it ------------------------------------
+
+
+@pytest.mark.parametrize(("command", "plan"), [("announce size ; forever", "data parallel")])
+def test_a_job_that_says_what_it_can_change_has_a_plan(
+    command: str, plan: str, tmp_path: Path
+) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit(*command.split(), resumable=True, devices="1..4", ranks="one")
+        await here.reached(job, State.RUNNING)
+        await here.settle()
+        view = (await here.live.job(job)).job
+        assert view.plan == plan
+        assert JOB_COLUMNS["plan"].text(view, 0.0) == plan
+
+    play(story, tmp_path)
+
+
+def test_how_any_other_job_splits_its_work_is_not_known(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="2")
+        await here.reached(job, State.RUNNING)
+        await here.settle()
+        assert (await here.live.job(job)).job.plan == ""
+
+    play(story, tmp_path)
+
+
+def test_a_plan_has_a_name_that_is_its_text_but_for_the_default() -> None:
+    assert Plan().name == "data parallel"
+    assert plan_of("d2 zero-3 x4").name == "d2 zero-3 x4"

@@ -1,0 +1,282 @@
+"""Causes that are kept with decisions and counted in usage."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.store.made import attempt
+from tests.unit.control.memory import ME, Bench, play, play_on
+from treadle.control.api import decisions_on_disk, usage_sums
+from treadle.control.api.decision_causes import Happened, cause, happened, swaps_of
+from treadle.control.api.decisions_on_disk import KeptDecisions, read, text_of
+from treadle.control.api.spells import Now
+from treadle.control.api.usage_days import days_of
+from treadle.control.api.usage_sums import UsageSums
+from treadle.control.loop import Condition, StoreReads, wall
+from treadle.core.attempt import How
+from treadle.core.cluster import Device, Node
+from treadle.core.events import AttemptEnded, DeviceOpened, JobFinished, JobStarted, NodeJoined
+from treadle.engines.fleet.gang import LEASE_OVER
+from treadle.engines.memory_world import MemoryWorld
+from treadle.store.rows import AttemptRow, Batch, UsageSum
+from treadle.store.store import Store
+from treadle.wire.decisions import Decision, DecisionChange
+from treadle.wire.jobs import State
+from treadle.wire.machine import PolicyChange
+from treadle.wire.usage_days import UsageDayRow
+
+
+def test_its_own_wish_and_the_devices_that_became_free() -> None:
+    change = _change("5", (), ("h:0", "h:1"))
+    before = [
+        Happened("ann submitted job 5", asks="5"),
+        Happened("job 3 finished", frees=frozenset({"h:1", "h:2"})),
+        Happened("job 4 finished", frees=frozenset({"h:3"})),
+    ]
+    numbers = cause(change, before, swaps_of([change])).numbers
+    assert numbers["asked"] == ("ann submitted job 5",)
+    assert numbers["freed"] == ("job 3 finished",)
+
+
+def test_one_job_makes_way_for_another() -> None:
+    shrinks, starts = (
+        _change("1", ("h:0", "h:1", "h:2"), ("h:0",)),
+        _change("2", (), ("h:1", "h:2")),
+    )
+    swaps = swaps_of([shrinks, starts])
+    assert cause(starts, [], swaps).numbers["from_jobs"] == ("1",)
+    assert cause(shrinks, [], swaps).numbers["to_jobs"] == ("2",)
+    assert cause(shrinks, [], swaps, for_job="9").numbers["to_jobs"] == ("9",)
+
+
+def test_nothing_is_said_where_nothing_is_known() -> None:
+    change = _change("5", ("h:0",), ("h:0", "h:1"))
+    assert not any(cause(change, [Happened("job 7 runs")], swaps_of([change])).numbers.values())
+
+
+def test_what_an_event_asks_and_frees() -> None:
+    assert happened(JobFinished("3", 1), "x", "3", ("h:0",)).frees == {"h:0"}
+    assert happened(JobStarted("3", 1, 0.0, 1.0), "x", "3", ("h:0",)) == Happened("x")
+    assert happened(DeviceOpened(Device("h", 2)), "x", "", ()).frees == {"h:2"}
+    assert happened(NodeJoined(Node("n", 2)), "x", "", ()).frees == {"n:0", "n:1"}
+
+
+def _change(job: str, before: tuple[str, ...], after: tuple[str, ...]) -> DecisionChange:
+    return DecisionChange(job=job, kind="", before=before, after=after)
+
+
+# -- Reasons outlive the daemon, within bounds; another policy is a reason too ---------------------
+
+
+def decision(number: int, because: str = "") -> Decision:
+    change = DecisionChange(job="1", kind="start", before=(), after=("here:0",), because=because)
+    return Decision(
+        id=number,
+        at=float(number),
+        policy="fifo",
+        cpu_ms=0.1,
+        events=(),
+        changes=(change,),
+        running=1,
+        waiting=0,
+        free=0,
+    )
+
+
+def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> None:
+    world = MemoryWorld.of(Node("here", 2, "none"))
+
+    async def starts(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+
+    async def goes_on(here: Bench) -> None:
+        page = here.live.decisions()
+        [change] = page.decisions[0].changes
+        assert change.because == "me submitted job 1 for 1 device"
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        while not (later := here.live.decisions(after=page.next).decisions):
+            await here.settle()
+        assert later[0].id > page.next, "ids go on"
+
+    play_on(world, starts, tmp_path)
+    play_on(world, goes_on, tmp_path)
+
+
+def test_a_change_names_the_order_that_carries_it_out_and_so_does_the_event(tmp_path: Path) -> None:
+    """The orders of two daemons have one count: a reason goes with one order alone."""
+    world = MemoryWorld.of(Node("here", 2, "none"))
+    first: list[str] = []
+
+    async def starts(here: Bench) -> None:
+        first.append(await here.submit("forever"))
+        await here.reached(first[0], State.RUNNING)
+
+    async def goes_on(here: Bench) -> None:
+        second = await here.submit("forever")
+        await here.reached(second, State.RUNNING)
+        while not here.live.decisions(job=second).decisions:
+            await here.settle()
+        made = {
+            change.order: change.job
+            for decision in here.live.decisions().decisions
+            for change in decision.changes
+        }
+        events = (await here.live.events(limit=1000)).events
+        orders = {each.body["id"]: each.job for each in events if each.kind == "Start"}
+        assert made == orders
+        assert sorted(made.values()) == [first[0], second]
+
+    play_on(world, starts, tmp_path)
+    play_on(world, goes_on, tmp_path)
+
+
+def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -> None:
+    one = len(text_of(KeptDecisions(0.0, 1, 0, (decision(1),))))
+    monkeypatch.setattr(decisions_on_disk, "BYTES_MAX", 3 * one)
+    made = tuple(decision(number) for number in range(1, 10))
+    found = read(text_of(KeptDecisions(0.5, 9, 4, made)), 100.0)
+    assert 2 <= len(found.decisions) <= 4
+    assert found.decisions[-1] == made[-1]
+    assert found.since_at == found.decisions[0].at
+    assert (found.last_id, found.others) == (9, 4)
+
+
+def test_what_cannot_be_read_is_as_if_nothing_was_kept() -> None:
+    for text in (None, "", "{", '{"since_at": 1.0, "decisions": [{"of": "another format"}]}'):
+        assert read(text, 7.0) == KeptDecisions(7.0)
+
+
+def test_a_start_that_follows_from_another_policy_says_so(tmp_path: Path) -> None:
+    """Under fifo a job waits behind a large one; the other policy lets it overtake."""
+
+    async def story(here: Bench) -> None:
+        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.submit("forever", devices="2", estimate_s=1000)
+        small = await here.submit("forever", estimate_s=10)
+        await here.settle()
+        assert here.state(small) is State.PENDING
+        await here.live.set_policy(ME, PolicyChange(policy="srtf"))
+        await here.reached(small, State.RUNNING)
+        while not (found := here.live.decisions(job=small).decisions):
+            await here.settle()
+        assert found[0].events[0] == "the policy is now srtf"
+        [change] = found[0].changes
+        assert change.because
+
+    play(story, tmp_path, devices=2, policy="fifo")
+
+
+# -- Usage: an hour is wasted for one cause, and what runs is measured like what has ended ---------
+
+
+HOUR = 3600.0
+
+
+def ran(job: str, busy: float | None, *, failed: bool = False) -> AttemptRow:
+    """For an hour on one device."""
+    row = attempt(job, started_at=HOUR, ended_at=2 * HOUR)
+    return row._replace(devices=("here:0",), busy=busy, failed=failed)
+
+
+def day(root: Path, *rows: AttemptRow) -> UsageDayRow:
+    with Store.open(f"sqlite:///{root}/treadle.db") as store:
+        store.write(Batch(attempts=list(rows)))
+        [found] = days_of(store, Now((), {}), {}, (0.0, 10 * HOUR), 10 * HOUR).rows
+    return found
+
+
+def test_what_a_failed_attempt_held_idly_is_wasted_once(tmp_path: Path) -> None:
+    found = day(tmp_path, ran("a", 0.25, failed=True), ran("b", 0.5), ran("c", None))
+    assert (found.allocated_h, found.failed_h) == (3.0, 1.0)
+    assert (found.measured_h, found.used_h, found.idle_h) == (2.0, 0.75, 0.5)
+
+
+def test_what_runs_is_used_and_idle_before_it_ends(tmp_path: Path) -> None:
+    """Of two jobs that run, the devices of one are measured."""
+
+    async def story(here: Bench) -> None:
+        measured = await here.submit("forever", devices="2")
+        other = await here.submit("forever")
+        await here.reached(measured, State.RUNNING)
+        await here.reached(other, State.RUNNING)
+        await here.settle()
+        here.world.busy[measured] = 0.25
+        context = here.live.context
+        seen = context.engine.measurements()
+        context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
+        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+        assert row.used_h == pytest.approx(0.25 * row.measured_h)
+        assert row.idle_h == pytest.approx(0.75 * row.measured_h)
+        assert 0.0 < row.measured_h < row.allocated_h
+        assert row.used_h is not None
+        assert whole.used_h is not None
+        assert row.used_h <= whole.used_h < 0.25 * whole.allocated_h, "asked a moment later"
+
+    play(story, tmp_path)
+
+
+def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever")
+        await here.reached(job, State.RUNNING)
+        here.memory.lose_node("here")
+        await here.reached(job, State.PENDING)
+        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+        assert whole.allocated_h > 0.0
+        assert row.failed_h == whole.failed_h == 0.0
+        (attempt,) = (await here.live.job(job)).attempts
+        assert attempt.failure is not None
+        assert attempt.failure.sentence == "A node was lost."
+        events = (await here.live.events(job=job)).events
+        assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
+
+    play(story, tmp_path)
+
+
+def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        job = await here.submit("forever", devices="2")
+        await here.reached(job, State.RUNNING)
+        why = LEASE_OVER.format("here")
+        end = AttemptEnded(job, 0, 1, How.LOST, 137, error=why, node_lost=True)
+        here.live.context.inbox.tell(end)
+        await here.settle()
+        detail = await here.live.job(job)
+        failure = detail.attempts[0].failure
+        assert failure is not None
+        assert (failure.sentence, failure.evidence) == ("The lease of its node ran out.", why)
+        assert detail.job.failures == 0
+        events = (await here.live.events(job=job)).events
+        said = f"attempt 1 of job {job} was lost: {why}"
+        assert any(each.text == said for each in events)
+
+    play(story, tmp_path)
+
+
+# -- Sums that took long are given again, but never past a change of an attempt --------------------
+
+
+@pytest.mark.parametrize("change", ["written", "deleted", "none"])
+def test_a_sum_is_given_again_until_an_attempt_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    monkeypatch.setattr(usage_sums, "SMALL_S", -1.0)  # Every sum took long.
+
+    async def both(store: Store) -> tuple[list[UsageSum], list[UsageSum]]:
+        reads, sums = StoreReads(store, Condition()), UsageSums()
+        first = await sums.between(reads, 0.0, None)
+        if change == "written":
+            store.write(Batch(attempts=[attempt("b", started_at=1.0, ended_at=2.0)]))
+        elif change == "deleted":
+            store.forget_jobs(["a"])
+        second = await sums.between(reads, 0.0, None)
+        reads.close()
+        return first.sums, second.sums
+
+    with Store.open(f"sqlite:///{tmp_path}/treadle.db") as store:
+        store.write(Batch(attempts=[attempt("a", started_at=1.0, ended_at=2.0)]))
+        first, second = asyncio.run(both(store))
+    assert [row.jobs for row in first] == [1]
+    assert [row.jobs for row in second] == {"written": [2], "deleted": [], "none": [1]}[change]
+    assert (second is first) == (change == "none")
