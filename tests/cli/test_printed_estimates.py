@@ -10,6 +10,7 @@ from tests.cli.printed import Transcript, check_page
 from tests.control.daemons import Daemon, daemon
 from tests.waiting import until
 
+from treadle.core.job_report import Report
 from treadle.wire.jobs import JobRequest, State
 
 PAGE = Path(__file__).parents[2] / "docs" / "estimates.md"
@@ -67,6 +68,12 @@ def test_u4_a_known_job_has_a_range_wherever_it_is_shown() -> None:
         asked(said, "ps")
         asked(said, "why", "5")
         asked(said, "why", "6")
+        end, start = here.view("5").end, here.client.why("6").estimate
+        assert end is not None
+        assert start is not None
+        assert (end.known, end.coverage, end.because) == (True, 0.8, "from 3 runs of this command")
+        assert (end.high_s or 1e9, start.latest_s or 1e9) < (30.0, 30.0)
+        assert start.coverage == 0.8
         submitted(said, "-t", "2s", "--", "sleep", "15")
         check_page(PAGE, "a known job", str(said))
 
@@ -81,6 +88,26 @@ def test_u4_a_time_limit_is_a_bound_and_no_estimate() -> None:
         asked(said, "why", "1")
         asked(said, "why", "2")
         check_page(PAGE, "only a time limit", str(said))
+
+
+def test_u5_no_percentage_without_steps_that_the_job_said() -> None:
+    """1. A job of a known length says nothing: no percentage, no step. 2. It reports: both."""
+    with daemon("--devices", "1") as here:
+        said = Transcript(here)
+        job = here.client.submit(sleeping(600, estimate_s=600.0)).id
+        here.reached(State.RUNNING, job)
+        assert here.view(job).progress is None
+        assert "%" not in asked(said, "ps").replace("80%", "")
+        shown = asked(said, "describe", job)
+        assert "progress" not in shown
+        assert "step" not in shown
+        assert "done" not in dict(here.client.why(job).details)
+        here.client.report(job, Report(step=30, total=120))
+        progress = here.view(job).progress
+        assert progress is not None
+        assert (progress.step, progress.total) == (30, 120)
+        assert "progress   25%, step 30 of 120" in asked(said, "describe", job)
+        assert dict(here.client.why(job).details)["done"] == "25%"
 
 
 def test_u14_an_array_has_an_end_and_jobs_behind_it_a_start() -> None:
@@ -116,6 +143,8 @@ def test_u10_sharing_is_shown_at_submission_in_lists_and_afterwards(tmp_path: Pa
             said.run(line, *words, upto=LOGS)
             until(partial(_speaks, here, job))
         until(lambda: all(_paced(here, job) for job in ("2", "3")))
+        assert [here.view(job).attempts for job in ("2", "3")] == [1, 1]
+        assert here.view("3").beside == ("2",)
         asked(said, "ps")
         asked(said, "why", "3")
         exclusive = ("submit", "--exclusive", "--", sys.executable, str(script), "--steps", "10")

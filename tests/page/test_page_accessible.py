@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.control.daemons import Daemon
 from tests.page.visiting import LONG, Visitor, bash, visiting
-from tests.shared import THOROUGH
+from tests.shared import THOROUGH, thorough
 from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
@@ -59,6 +59,7 @@ def test_axe_finds_nothing_serious_in_a_dialog(looker: Visitor, jobs: dict[str, 
     looker.page.keyboard.press("Escape")
 
 
+@thorough
 def test_axe_finds_nothing_serious_on_a_phone(
     browser: Browser, shared: Daemon, jobs: dict[str, str]
 ):

@@ -10,6 +10,7 @@ import pytest
 
 from tests.server.running import Running, running
 from tests.server.tls import certificate_files
+from tests.shared import thorough
 from treadle.client import Client
 from treadle.server import access
 from treadle.server.app import offered
@@ -100,7 +101,7 @@ PASSED = {
 }
 
 
-@pytest.fixture(scope="module", params=["http", "tls"])
+@pytest.fixture(scope="module", params=["http", pytest.param("tls", marks=thorough)])
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Running]:

@@ -1,10 +1,14 @@
-"""A job that could run alone is not passed over without end, whatever it needs."""
+"""A job that could run alone is not passed over without end, whatever it needs.
+
+tests/properties/test_live_decision.py asks the same of every policy but sjf.
+"""
 
 from dataclasses import replace
 
 import pytest
 
 from tests.properties.live_runs import HOUR_S, PATIENCE_S, LiveRun
+from tests.shared import THOROUGH
 from treadle.core.cluster import Cluster, Node
 from treadle.core.job import JobSpec
 from treadle.policies import registry
@@ -29,7 +33,7 @@ def starved(spec: JobSpec, *, hours: float) -> LiveCase:
 
 
 @pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.names() if THOROUGH else ("sjf", "weave-l"))
 def test_a_job_that_needs_most_of_a_nodes_memory_starts_in_time(name: str, size: int) -> None:
     spec = replace(job("large", size=size, length_s=HOUR_S, at=3000.0), host_memory_gib=80.0)
     limit_s = max(PATIENCE_S, LENGTHS * HOUR_S) + EACH_S + SLACK_S
