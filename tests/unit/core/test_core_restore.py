@@ -235,13 +235,6 @@ def test_a_survivor_of_an_earlier_attempt_cannot_speak_for_the_present_one(late:
     assert facts(story.scheduler) == before
 
 
-def test_the_report_on_the_order_that_began_the_attempt_counts() -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.tell(1.0, JobFinished("a", 0))
-    assert story.phases() == ""
-
-
 def test_a_scheduler_that_knows_no_facts_is_not_due() -> None:
     scheduler = Scheduler(policy("fifo"), Cluster.grid(1, 4))
     assert not scheduler.is_due(1e9)

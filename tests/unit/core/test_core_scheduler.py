@@ -231,26 +231,6 @@ def test_progress_of_a_superseded_order_is_ignored() -> None:
         JobStopped("a", 0, 1.0),
         JobFinished("a", 0),
         JobFailed("a", 0, 1.0, "oops"),
-    ],
-)
-def test_reports_of_an_earlier_attempt_are_ignored(report: Event) -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.runs(0.0, "a")
-    story.tell(5.0, JobStopped("a", 0, 5.0))  # and started again by order 1
-    before = story.scheduler.jobs["a"]
-    assert story.tell(6.0, report) == []
-    assert story.scheduler.jobs["a"] == before
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        JobStarted("a", 0, 1.0, 1.0),
-        JobProgressed("a", 0, 1.0, 1.0),
-        JobStopped("a", 0, 1.0),
-        JobFinished("a", 0),
-        JobFailed("a", 0, 1.0, "oops"),
         JobCancelled("a"),
     ],
 )

@@ -1,4 +1,7 @@
-"""What a scheduler knows: which reports it believes, what it restores, what a fork shares."""
+"""What a scheduler knows: which reports it believes, what a fork shares, what is left of orders.
+
+What it restores is in test_core_restore.py, and what holds jobs back in test_core_blocked.py.
+"""
 
 from math import inf
 from types import MappingProxyType
@@ -17,23 +20,19 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobHeld,
-    JobProgressed,
-    JobReleased,
     JobStarted,
     JobStopped,
     JobSubmitted,
-    JobUpdated,
     NodeDrained,
     NodeLost,
 )
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.ranking import Rank
-from treadle.core.reasons import Reason
 from treadle.core.retry import Answer, Failure, fixed
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.core.state import Counters, Kept, SchedulerState
+from treadle.core.state import SchedulerState
 from treadle.testing import builders
 from treadle.testing.builders import job
 
@@ -50,25 +49,6 @@ def second_attempt() -> Story:
     assert story.tell(7.0, DeviceOpened(Device("n0", 3))) == [Start(2, "a", on(1))]
     story.runs(8.0, "a")
     return story
-
-
-@pytest.mark.parametrize(
-    "report",
-    [
-        JobFinished("a", 1),
-        JobFinished("a", 0),
-        JobFailed("a", 1, 0.0),
-        JobStopped("a", 1, 0.0),
-        JobStarted("a", 1, 0.0, 9.0),
-        JobProgressed("a", 1, 0.0, 9.0),
-    ],
-    ids=str,
-)
-def test_a_late_report_of_an_earlier_attempt_changes_nothing(report: Event) -> None:
-    story = second_attempt()
-    before = story.scheduler.jobs["a"]
-    story.tell(9.0, report)
-    assert story.scheduler.jobs["a"] == before
 
 
 @pytest.mark.parametrize(
@@ -93,86 +73,6 @@ def test_the_end_of_an_attempt_counts_although_a_change_is_on_its_way() -> None:
     assert story.tell(1.0, JobSubmitted(job("b"))) == [Change(1, "a", on(1), ())]
     story.tell(2.0, JobFinished("a", 0))
     assert "a" not in story.scheduler.jobs
-
-
-# -- keeping and restoring -------------------------------------------------------------------------
-
-
-def restored(scheduler: Scheduler, policy: Told) -> Scheduler:
-    again = Scheduler(policy, scheduler.cluster)
-    kept = [scheduler.kept(identity) for identity in scheduler.jobs]
-    again.restore(kept, scheduler.closed, scheduler.counters, 20.0)
-    return again
-
-
-def test_a_stop_from_before_a_crash_is_always_news() -> None:
-    """1. a is stopped because it is blocked, then released, after one decision. 2. A crash.
-    3. The new scheduler decides once, without a. 4. a lets go: the policy must be asked again.
-    """
-    story = Story(Told(Schedule({"a": on(0)})))
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.runs(0.0, "a")
-    assert story.scheduler.take([JobHeld("a", "user")], 5.0) == [Stop(1, "a")]
-    assert story.scheduler.take([JobReleased("a", "user")], 5.0) == []
-    kept = story.scheduler.kept("a")
-    assert kept.leaving is not None
-    assert (kept.job.phase, kept.leaving.decisions, kept.blocked) == (Phase.STOPPING, 1, ())
-    policy = Told()
-    again = restored(story.scheduler, policy)
-    again.step([], 20.0)
-    assert again.decisions == 1
-    again.step([JobStopped("a", 1, 5.0)], 21.0)
-    assert policy.asked_at == [20.0, 21.0]
-
-
-def test_a_restored_scheduler_decides_at_the_first_occasion() -> None:
-    story = Story()
-    policy = Told()
-    again = restored(story.scheduler, policy)
-    again.step([], 20.0)
-    assert policy.asked_at == [20.0]
-
-
-def test_orders_and_arrivals_are_counted_on_after_a_crash() -> None:
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
-    assert story.scheduler.counters == Counters(1, 2)
-    again = restored(story.scheduler, Told(Schedule({"a": None}), Schedule()))
-    assert again.counters == Counters(1, 2)
-    assert again.step([JobSubmitted(job("c"))], 21.0) == [Stop(1, "a")]
-    assert again.jobs["c"].sequence == 2
-
-
-def test_what_must_stop_is_stopped_after_a_crash() -> None:
-    """The orders to stop a cancelled and a blocked job may not have been stored."""
-    story = Story("fifo", "1x2")
-    story.tell(0.0, *(JobSubmitted(job(name)) for name in "ab"))
-    story.runs(0.0, "a", "b")
-    running = [story.scheduler.kept("a"), story.scheduler.kept("b")]
-    cancelled = running[0]._replace(job=running[0].job._replace(phase=Phase.CANCELLING))
-    blocked = running[1]._replace(blocked=("user",))
-    again = Scheduler(builders.policy("fifo"), story.scheduler.cluster)
-    again.restore([cancelled, blocked], {}, story.scheduler.counters, 1.0)
-    assert again.blocked == {"b": ("user",)}
-    assert again.step([], 2.0) == [Stop(2, "a"), Stop(3, "b")]
-
-
-def test_closed_and_blocked_are_restored() -> None:
-    story = Story("fifo", "1x2")
-    story.tell(0.0, DeviceClosed(Device("n0", 0), "broken"), JobSubmitted(job("a")))
-    story.tell(1.0, JobSubmitted(job("b")), JobHeld("b", "user"))
-    again = restored(story.scheduler, Told())
-    assert again.closed == {Device("n0", 0): "broken"}
-    assert again.blocked == {"b": ("user",)}
-    assert again.kept("b") == Kept(story.scheduler.jobs["b"], None, ("user",))
-    assert [identity for _, _, identity in again.ranking.queue] == []
-
-
-def test_only_an_empty_state_can_be_restored() -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a")))
-    with pytest.raises(AssertionError, match="only an empty state can be restored"):
-        story.scheduler.restore([], {}, Counters(0, 0), 1.0)
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -218,29 +118,6 @@ def test_the_jobs_of_a_fork_are_its_own_rows() -> None:
     assert twin.jobs == twin.state.rows
 
 
-FACTS: list[Event] = [
-    JobFinished("c", 2),
-    JobHeld("c", "user"),
-    JobHeld("w", "user"),
-    JobCancelled("c"),
-    JobCancelled("large"),
-    JobReleased("held", "user"),
-    JobStopped("a", 3, 0.0),
-    DeviceOpened(Device("n1", 1)),
-    JobSubmitted(job("new")),
-]
-
-
-@pytest.mark.parametrize("fact", FACTS, ids=str)
-def test_a_fact_that_a_fork_takes_does_not_reach_the_other(fact: Event) -> None:
-    """Both go on from the same moment; what the twin is given must not change the first."""
-    alone, one = busy(), busy()
-    one.fork().step([fact], 4.0)
-    assert view(one) == view(alone)
-    assert one.step([], 5.0) == alone.step([], 5.0)
-    assert view(one) == view(alone)
-
-
 def view(scheduler: Scheduler) -> list[object]:
     state: SchedulerState = scheduler.state
     tables = [dict(state.rows), dict(state.unfit), dict(state.blocked), dict(state.closed)]
@@ -274,27 +151,7 @@ class Once:
         return Answer(again=again)
 
 
-# -- blocked jobs ----------------------------------------------------------------------------------
-
-
-def test_a_blocked_job_starts_when_the_last_reason_is_gone() -> None:
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobHeld("a", "user"))  # Not known yet: ignored.
-    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "user"), JobHeld("a", "after b"))
-    assert story.scheduler.blocked == {"a": ("user", "after b")}
-    assert story.scheduler.why("a", 0.0) == Reason("held", {"reasons": ("user", "after b")})
-    assert story.tell(1.0, JobReleased("a", "user")) == []
-    assert story.tell(2.0, JobReleased("a", "never given")) == []
-    assert story.tell(3.0, JobReleased("a", "after b")) == [Start(0, "a", on(0))]
-    assert story.scheduler.blocked == {}
-
-
-def test_a_job_that_is_cancelled_is_blocked_no_more() -> None:
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "user"))
-    story.tell(1.0, JobCancelled("a"))
-    assert story.scheduler.blocked == {}
-    assert story.phases() == ""
+# -- submissions -----------------------------------------------------------------------------------
 
 
 def test_a_submission_that_is_refused_changes_nothing() -> None:
@@ -327,25 +184,10 @@ def test_a_job_that_waits_again_is_ranked_again_when_its_rank_expires() -> None:
     assert story.scheduler.wake_at == 50.0
 
 
-def test_a_job_that_is_put_on_hold_and_released_at_once_runs_on() -> None:
-    story = Story(Told(Schedule({"a": on(0)})))
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.runs(0.0, "a")
-    assert story.scheduler.take([JobHeld("a", "user"), JobReleased("a", "user")], 5.0) == []
-    assert story.scheduler.jobs["a"].allocation == on(0)
-
-
 def test_a_job_that_must_stop_for_two_reasons_is_stopped_once() -> None:
     story = Story("fifo", "1x1")
     story.tell(0.0, JobSubmitted(job("a")))
     assert story.tell(1.0, JobCancelled("a"), NodeLost("n0")) == [Stop(1, "a")]
-
-
-def test_an_unfit_job_that_is_blocked_is_only_blocked() -> None:
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobSubmitted(job("large", size=8)))
-    story.tell(1.0, JobHeld("large", "user"))
-    assert (story.scheduler.unfit, list(story.scheduler.blocked)) == ({}, ["large"])
 
 
 def test_order_ids_count_on_from_the_highest() -> None:
@@ -385,17 +227,6 @@ def test_a_moved_job_that_runs_is_waited_for_no_more() -> None:
     story.tell(1.0, JobSubmitted(job("b")))
     story.runs(2.0, "a")
     assert story.tell(3.0, JobSubmitted(job("c"))) == [Start(2, "b", on(0), ())]
-
-
-def test_an_update_keeps_the_share_that_is_done() -> None:
-    """10 of 100 iterations are done at 1 a second; the same work is now 50 iterations."""
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobSubmitted(job("a", length_s=100.0)))
-    story.runs(0.0, "a")
-    story.tell(10.0, JobUpdated(job("a", length_s=50.0)))
-    row = story.scheduler.jobs["a"]
-    assert (row.iterations_done, row.iterations_per_s) == (5.0, 0.5)
-    assert row.remaining_at(10.0) / row.iterations_per_s == 90.0
 
 
 def test_the_end_of_a_cancelled_job_is_news_to_the_policy() -> None:
