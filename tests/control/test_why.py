@@ -185,15 +185,6 @@ def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
-def test_it_waits_for_capacity(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await waits(live, devices="9", wait_for_capacity=True)
-        assert short(await live.why(job)) == ("capacity", "", False, None)
-        await runs(live, devices="4")
-
-    told(story, tmp_path)
-
-
 def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="4")

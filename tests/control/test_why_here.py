@@ -58,22 +58,6 @@ def test_too_few_devices_are_left_open_though_jobs_hold_the_others(tmp_path: Pat
     told(story, tmp_path, slots=3)
 
 
-def test_what_an_admin_has_avoided_stays_so_over_a_restart(tmp_path: Path) -> None:
-    async def first(live: LiveService) -> None:
-        await live.manage(ME, "here:0", "avoid")
-        await looked_at(live)
-
-    async def second(live: LiveService) -> None:
-        job = await waits(live, devices="2")
-        assert (await live.why(job)).code == "closed"
-        assert live.nodes()[0].devices[0].state == "avoided"
-        await live.manage(ME, "here:0", "manage")
-        await until(live, State.RUNNING, jobs=(job,))
-
-    told(first, tmp_path, slots=2)
-    told(second, tmp_path, slots=2)
-
-
 @asynccontextmanager
 async def stranger() -> AsyncIterator[int]:
     """A process that Treadle did not start."""

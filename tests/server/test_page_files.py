@@ -10,7 +10,6 @@ import pytest
 from tests.server.running import Running, running
 from treadle.server.page_files import CONTENT_TYPES, page_files
 
-BYTES_MAX = 310_000  # all files together
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
@@ -42,10 +41,6 @@ def test_every_file_is_served_with_its_type_and_the_policy_of_the_page(http: htt
         assert answer.headers["cache-control"] == "no-cache"
         assert len(answer.headers.get_list("content-security-policy")) == 1
     assert http.get("/").content == found["index.html"].content
-
-
-def test_all_files_together_are_small():
-    assert sum(len(file.content) for file in page_files().values()) < BYTES_MAX
 
 
 def test_a_browser_that_has_the_file_is_told_so(http: httpx2.Client):

@@ -6,7 +6,7 @@ from math import inf
 import pytest
 
 from tests.unit.stories import Story, Told, on
-from treadle.core.actions import Change, Start, Stop
+from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import (
     Event,
@@ -390,13 +390,3 @@ def test_a_step_that_was_cut_off_before_its_orders_is_made_up_for() -> None:
     twin.replay([JobSubmitted(job("a", size=4))], [Start(0, "a", on(0, 1, 2, 3))], 0.0, wake_at=inf)
     twin.replay([NodeLost("n0")], [], 5.0, wake_at=None)
     assert twin.step([], 6.0) == [Stop(1, "a")]
-
-
-def test_a_job_that_failed_while_it_moved_is_not_waited_for() -> None:
-    """a is on its way from 0 to 1 and fails: what it held there is free at once."""
-    answers = Schedule({"a": on(0)}), Schedule({"a": on(1)}), Schedule({"b": on(0)})
-    story = Story(Told(*answers))
-    story.tell(0.0, JobSubmitted(job("a", retries=1)))
-    story.runs(0.0, "a")
-    assert story.tell(1.0, JobSubmitted(job("b"))) == [Change(1, "a", on(1))]
-    assert story.tell(2.0, JobFailed("a", 1, 0.0, "oops")) == [Start(2, "b", on(0))]
