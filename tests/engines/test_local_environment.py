@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import socket
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -262,3 +263,14 @@ def test_ranks_find_each_other_without_any_setting(tmp_path: Path):
         assert bench.log("a").splitlines()[-1] == "2 3.0"
 
     tell(tmp_path, story)
+
+
+def test_a_port_is_kept_for_the_attempt_that_it_was_given_to():
+    port = environment.free_port()
+    with socket.socket() as stranger, pytest.raises(OSError, match="in use"):
+        stranger.bind((environment.HOST, port))
+    with socket.socket() as rank:
+        rank.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        rank.bind((environment.HOST, port))
+        rank.listen()
+    assert len({environment.free_port() for _ in range(300)}) == 300

@@ -10,7 +10,7 @@ import pwd
 import socket
 from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 
 from treadle.core.allocation import Allocation
 from treadle.core.launch import Launch, Part
@@ -29,21 +29,23 @@ PATH_FOR_OTHERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 HOST = "127.0.0.1"
 GLOO = "GLOO_SOCKET_IFNAME"  # the interface over which its ranks are connected
 
-_ports: deque[int] = deque(maxlen=256)  # given to attempts lately, perhaps not yet in use
+_kept: deque[socket.socket] = deque(maxlen=256)  # ports given to attempts lately
 
 
 def free_port(address: str = HOST) -> int:
-    """A free port of an address of this node that was not given to another attempt just now."""
-    port = 0
+    """A port of an address of this node for an attempt to listen on.
+
+    It stays bound here, so that nobody else gets it before the attempt listens. A server that asks
+    for SO_REUSEADDR, as those of torch and most others do, may bind it as long as none listens.
+    """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    for _ in range(8):
-        with closing(socket.socket(family, socket.SOCK_STREAM)) as probe:
-            probe.bind((address, 0))
-            port = int(probe.getsockname()[1])
-        if port not in _ports:
-            break
-    _ports.append(port)
-    return port
+    kept = socket.socket(family, socket.SOCK_STREAM)
+    kept.bind((address, 0))  # Without the option: no port that is kept already.
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if len(_kept) == _kept.maxlen:
+        _kept.popleft().close()
+    _kept.append(kept)
+    return int(kept.getsockname()[1])
 
 
 def inherited(daemon: Mapping[str, str], *, uid: int | None) -> dict[str, str]:
