@@ -1,4 +1,4 @@
-"""The engine of one machine asks no disk, no directory of users and no other process on the event loop.
+"""The engine of one machine asks no disk, no directory of users and no process on the event loop.
 
 What happens while a launch is under way in its thread: its output, later orders, the engine's end.
 """
