@@ -18,9 +18,14 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def made_of(tag: str) -> MemberFolders:
+    folders = MemberFolders(tag, None, None)
+    folders.make()
+    return folders
+
+
 def test_both_folders_go_with_all_that_is_in_them(places: Path) -> None:
-    made = MemberFolders.make("i-1-2", None, None)
-    assert made.memory is not None
+    made = made_of("i-1-2")
     (made.memory / "state").mkdir()
     (made.memory / "state" / "part").write_text("x")
     (made.groups / "group-1").write_text("x")
@@ -30,19 +35,23 @@ def test_both_folders_go_with_all_that_is_in_them(places: Path) -> None:
     assert not list((places / "memory").iterdir())
 
 
+def test_before_a_member_speaks_there_is_none(places: Path) -> None:
+    named = MemberFolders("i-1-2", None, None)
+    named.remove()
+    assert [path.name for path in places.iterdir()] == ["memory"]
+    assert not list((places / "memory").iterdir())
+
+
 def test_what_a_killed_supervisor_left_is_found_by_its_tag() -> None:
-    left, other = (MemberFolders.make(tag, None, None) for tag in ("i-1-2", "i-1-23"))
+    left, other = (made_of(tag) for tag in ("i-1-2", "i-1-23"))
     member_folders.remove_of("i-1-2")
     assert not left.groups.exists()
-    assert left.memory is not None
     assert not left.memory.exists()
     assert other.groups.exists()
 
 
 def test_a_sweep_keeps_the_living_and_what_belongs_to_others(places: Path) -> None:
-    dead, alive, foreign = (
-        MemberFolders.make(tag, None, None) for tag in ("here-1-1", "here-2-1", "there-1-1")
-    )
+    dead, alive, foreign = (made_of(tag) for tag in ("here-1-1", "here-2-1", "there-1-1"))
     (places / "treadle-group-here-3-1.x").symlink_to(places)
     member_folders.sweep("here-", keep=["here-2-1"])
     assert not dead.groups.exists()
@@ -53,4 +62,4 @@ def test_a_sweep_keeps_the_living_and_what_belongs_to_others(places: Path) -> No
 
 def test_a_machine_without_memory_folders_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(member_folders, "MEMORY", Path("/nowhere"))
-    assert MemberFolders.make("i-1-1", None, None).memory is None
+    assert not made_of("i-1-1").memory.exists()

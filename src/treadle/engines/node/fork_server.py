@@ -8,7 +8,9 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from errno import ENOMEM
 from importlib import import_module
 from pathlib import Path
@@ -26,6 +28,8 @@ def main(number: int) -> None:
     treadle.__path__ = [str(Path(__file__).parents[2])]
     sys.modules["treadle"] = treadle
     supervisor = import_module("treadle.engines.node.supervise")
+    with suppress(FileNotFoundError):
+        tempfile.gettempdir()  # Found by writing a file: once, not in every supervisor.
     serve(socket.socket(fileno=number), supervisor.supervise, supervisor.tell)
 
 

@@ -13,32 +13,37 @@ import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
 PREFIX = "treadle-group-"
 MEMORY = Path("/dev/shm")
 
 
-class MemberFolders(NamedTuple):
-    groups: Path
-    memory: Path | None  # None: this machine has none
+class MemberFolders:
+    """Named at once, because ranks must know the names; made when the first of them speaks."""
 
-    @classmethod
-    def make(cls, tag: str, uid: int | None, gid: int | None) -> "MemberFolders":
-        prefix = f"{PREFIX}{_safe(tag)}."
-        groups = Path(tempfile.mkdtemp(prefix=prefix))
-        memory = None
+    def __init__(self, tag: str, uid: int | None, gid: int | None) -> None:
+        name = f"{PREFIX}{_safe(tag)}.{os.urandom(8).hex()}"
+        self.groups = Path(tempfile.gettempdir(), name)
+        self.memory = Path(MEMORY, name)  # not every machine has one
+        self._owner = uid, gid
+        self._made = False
+
+    def make(self) -> None:
+        self._made = True
+        self._make(self.groups)
         with suppress(OSError):
-            memory = Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY))
-        for folder in (groups, memory):
-            if folder is not None and uid is not None:
-                os.chown(folder, uid, gid or -1, follow_symlinks=False)
-        return cls(groups, memory)
+            self._make(self.memory)
 
     def remove(self) -> None:
-        for folder in (self.groups, self.memory):
-            if folder is not None:
+        if self._made:
+            for folder in (self.groups, self.memory):
                 shutil.rmtree(folder, ignore_errors=True)
+
+    def _make(self, folder: Path) -> None:
+        folder.mkdir(0o700)
+        uid, gid = self._owner
+        if uid is not None:
+            os.chown(folder, uid, gid or -1, follow_symlinks=False)
 
 
 def remove_of(tag: str) -> None:

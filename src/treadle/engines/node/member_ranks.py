@@ -58,12 +58,13 @@ class MemberRanks:
         self._attempt = Path(order["folder"])
         self._tell = tell
         self._dismiss_rank = dismiss
-        self._folders = MemberFolders.make(order["tag"], order.get("uid"), order.get("gid"))
+        self._folders = MemberFolders(order["tag"], order.get("uid"), order.get("gid"))
         self.members = Members(
             self._folders.groups,
             launch=self._launch,
             dismiss=self._dismiss,
             report=self._hear,
+            meet=self._meet,
             limits=Limits(ready_s=order["ready_s"]),
         )
         self.starting: list[Newcomer] = []
@@ -233,10 +234,16 @@ class MemberRanks:
         own = dict(environment(member, self._folders.groups, descriptor, joins=joins, asked=asked))
         channel = os.dup(descriptor)
         own |= {"TREADLE_CHANNEL": str(channel), "TREADLE_PLAN": self._plan}
-        if self._folders.memory is not None:
-            own["TREADLE_MEMORY_DIR"] = os.fspath(self._folders.memory)
+        own["TREADLE_MEMORY_DIR"] = os.fspath(self._folders.memory)
         made = {**extra, "env": {**extra["env"], **own}}
         self.starting.append(Newcomer(member, made, channel))
+
+    def _meet(self) -> None:
+        """The first member has spoken. Without a folder to meet in, none of them can train."""
+        try:
+            self._folders.make()
+        except OSError:
+            self.failed = 0
 
     def _dismiss(self, member: Member, at_once: bool) -> None:
         waiting = [each for each in self.starting if each.member == member]

@@ -62,9 +62,12 @@ class Members:
         launch: LaunchMember,
         dismiss: Callable[[Member, bool], None],
         report: Callable[[Fact], None],
+        meet: Callable[[], None] = lambda: None,
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         """folder: for rendezvous; it belongs to the job's user and to no other attempt.
+
+        meet: make that folder; a member has spoken for the first time.
 
         dismiss: end a process; at once, if the second argument says so.
         """
@@ -72,6 +75,7 @@ class Members:
         self._launch = launch
         self._dismiss = dismiss
         self._report = report
+        self._meet = meet
         self._machine = Membership(f"file:{folder}/group-", limits)
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}
@@ -192,10 +196,15 @@ class Members:
                 return self._close(member)
             for answer in answers:
                 if isinstance(answer, Hello):
-                    self._can[member] = answer.can
+                    self._greet(member, answer)
                 if isinstance(answer, Answer):
                     self._take(Heard(member, answer), now)
         return None
+
+    def _greet(self, member: Member, hello: Hello) -> None:
+        if not self.spoken:
+            self._meet()
+        self._can[member] = hello.can
 
     def _close(self, member: Member) -> None:
         line = self._lines.pop(member, None)

@@ -349,6 +349,8 @@ class Attempt:
         """Leave no process behind, and a last status."""
         wait_s = 0.002
         self._dismiss_keepers()
+        for pid in children_of_this() or ():
+            self._reap(pid)  # Mostly that is all: then there is nothing to kill.
         while (children := children_of_this()) is None or children or self.scope.pids():
             if children is None:
                 self._wait(1.0)
