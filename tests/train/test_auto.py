@@ -14,6 +14,7 @@ import pytest
 from tests.shared import thorough
 from tests.train.checks import check_same, check_samples, check_steps, losses, steps_of
 from tests.train.harness import Event, Result, Scenario, printed, run
+from tests.waiting import PATIENCE_S
 from treadle.engines.node.environment import free_port
 from treadle.failures.classifier import classify
 from treadle.failures.verdict import Exit
@@ -333,7 +334,7 @@ def test_ranks_of_torchrun_share_an_unmodified_script_out(tmp_path: Path) -> Non
         )
         for rank in range(2)
     ]
-    printed = [rank.communicate(timeout=120)[0] for rank in ranks]
+    printed = [rank.communicate(timeout=PATIENCE_S)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0]
     rows = [[json.loads(line) for line in text.splitlines()] for text in printed]
     plain = [row for row in _plain("classify.py", "--epochs", str(EPOCHS)) if row["epoch"] < 2]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import THOROUGH
+from tests.shared import thorough
+from tests.waiting import PATIENCE_S
 from treadle.engines.node.environment import free_port
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "elastic_training.py"
@@ -25,7 +26,13 @@ def _run(command: list[str], folder: Path, **env: str) -> list[dict[str, float]]
         **env,
     }
     done = subprocess.run(
-        command, env=given, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        command,
+        env=given,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
@@ -42,7 +49,8 @@ def test_it_runs_alone(alone: list[dict[str, float]]) -> None:
     assert alone[1]["loss"] < alone[0]["loss"]
 
 
-@pytest.mark.parametrize("plan", ["", "zero-3 x2"] if THOROUGH else ["zero-3 x2"])
+@thorough
+@pytest.mark.parametrize("plan", ["", "zero-3 x2"])
 def test_torchrun_gives_the_same_losses_under_any_plan(
     alone: list[dict[str, float]], tmp_path: Path, plan: str
 ) -> None:
@@ -79,7 +87,7 @@ def test_a_signal_to_one_rank_stops_all_ranks_with_a_checkpoint(tmp_path: Path) 
         assert ranks[0].stdout is not None
         assert ranks[0].stdout.readline().startswith("{")
         ranks[1].terminate()
-        assert [rank.wait(60) for rank in ranks] == [143, 143]
+        assert [rank.wait(PATIENCE_S) for rank in ranks] == [143, 143]
     finally:
         for rank in ranks:
             rank.kill()

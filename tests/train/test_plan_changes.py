@@ -10,15 +10,15 @@ from tests.train.checks import check_same, check_samples, check_steps, losses, s
 from tests.train.harness import Event, Result, Scenario, run
 from tests.train.scripts import SAMPLES
 
-BATCH = 8
+BATCH, EPOCHS = 8, 12
 ENDLESS = {"epochs": 100_000, "batch": BATCH}
 STOP = Event(0, stop=True)
 
 
 @cache
-def _alone(kind: str) -> dict[int, float]:
-    """The losses of an undisturbed run of one member, longer than any run here."""
-    options = {"kind": kind, "epochs": 50, "batch": BATCH}
+def _alone(kind: str, epochs: int = EPOCHS) -> dict[int, float]:
+    """The losses of an undisturbed run of one member."""
+    options = {"kind": kind, "epochs": epochs, "batch": BATCH}
     return losses(run(Scenario("loop", ("a",), [], options)), SAMPLES, BATCH)
 
 
@@ -58,7 +58,7 @@ def test_sizes_places_and_plans_change_nothing_of_what_is_learned(kind: str, cut
     assert set(result.codes.values()) <= {0, 143}, result.errors
     check_samples(result, SAMPLES, stopped=True)
     check_steps(result, SAMPLES, BATCH)
-    ours, theirs = losses(result, SAMPLES, BATCH), _alone(kind)
+    ours, theirs = losses(result, SAMPLES, BATCH), _alone(kind, 50)
     check_same(ours, theirs, at_least=0.0)
     compared = {rows[0]["plan"] for step, rows in steps_of(result).items() if step in theirs}
     assert compared == {plan for _, plan in _life(result)}, "the undisturbed run is too short"
@@ -94,7 +94,7 @@ def test_a_state_that_cannot_be_saved_refuses_the_change_and_training_goes_on() 
 
 def test_a_stop_under_one_plan_resumes_under_another(tmp_path) -> None:
     """A checkpoint in parts is loaded by one rank, and that one's by a split model."""
-    options = {"kind": "transformer", "epochs": 12, "batch": BATCH}
+    options = {"kind": "transformer", "epochs": EPOCHS, "batch": BATCH}
     where = str(tmp_path)
     first = run(
         Scenario("loop", ("a", "b"), [Event(20, stop=True)], options, folder=where, plan="t2")
@@ -108,5 +108,5 @@ def test_a_stop_under_one_plan_resumes_under_another(tmp_path) -> None:
         steps = losses(result, SAMPLES, BATCH)
         assert not steps.keys() & found.keys(), "a step was done again"
         found |= steps
-    assert len(found) == 12 * 8
+    assert len(found) == EPOCHS * 8
     check_same(found, {step: _alone("transformer")[step] for step in found}, at_least=1.0)
