@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.attack.conftest import Machine
+from tests.waiting import until
 from treadle.repository import User, _empty_git_dir, git_state
 from treadle.wire.jobs import State
 
@@ -37,6 +38,7 @@ def test_a_user_reaches_nothing_in_the_state_folder(machine: Machine) -> None:
     """Every file there is tried: store, key, lock, certificate, logs, attempts, checkpoints."""
     job = machine.runs(machine.bob, "echo private > $TREADLE_CHECKPOINT_DIR/x; exec sleep 60")
     try:
+        until(lambda: list(machine.daemon.state.rglob("x")))
         paths = [str(path) for path in sorted(machine.daemon.state.rglob("*"))]
         assert any("treadle.db" in path for path in paths)
         assert any(path.endswith("/x") for path in paths)
@@ -97,10 +99,11 @@ def test_links_in_a_checkpoint_folder_are_not_followed(machine: Machine, treasur
     to the next attempt. 3. Root's files are as they were."""
     body = (
         f'cd "$TREADLE_CHECKPOINT_DIR"; [ -L link ] && exit 0; ln -s {treasure}/file link; '
-        f"ln -s {treasure}/closed folder; trap 'exit 143' TERM; "
+        f"ln -s {treasure}/closed folder; trap 'exit 143' TERM; echo ready; "
         "while true; do sleep 0.05 & wait $!; done"
     )
     job = machine.runs(machine.ada, body, resumable=True)
+    until(lambda: "ready" in machine.daemon.client.log(job).text)
     machine.asks(machine.ada, "POST", f"/jobs/{job}/hold")
     machine.daemon.reached(State.HELD, job)
     machine.asks(machine.ada, "POST", f"/jobs/{job}/release")

@@ -7,6 +7,7 @@ import pytest
 
 from tests.attack.conftest import Machine
 from tests.attack.test_attack_ranks import _rank_of, supervisor_of
+from tests.waiting import until
 from treadle.wire.jobs import JobRequest
 
 SECRET = "sesame-4711-open"
@@ -137,8 +138,7 @@ def test_a_token_of_a_job_is_good_for_its_own_report_and_nothing_else(machine: M
     """Ada's job shows its token to ada; it cannot read, submit, or report on bob's job."""
     job = machine.runs(machine.ada, 'echo "$TREADLE_JOB_TOKEN" > $HOME/token; exec sleep 60')
     token_file = machine.ada.home / "token"
-    while not token_file.exists() or not token_file.read_text().strip():
-        assert machine.daemon.view(job).state.value == "RUNNING"
+    until(lambda: token_file.exists() and token_file.read_text().strip())
     token = token_file.read_text().strip()
     assert token.startswith("treadlejob_")
     other = machine.runs(machine.bob, "exec sleep 60")
