@@ -1,7 +1,8 @@
 """What every test has in common: how many examples are drawn, and which tests are not of every day.
 
 Markers: `engine` starts real processes, `browser` drives one, `slow` takes long for what it adds to
-the inner loop. `make test-fast` leaves all three out; `make test` runs everything.
+the inner loop. `make test-fast` leaves all three out. What tests/shared.py marks as `thorough` is
+skipped but in `make test-thorough`.
 """
 
 import signal

@@ -21,6 +21,7 @@ from treadle.engines.clusters.ray import frames, lease
 from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
 from treadle.engines.clusters.ray.cluster import RayNode
 from treadle.engines.clusters.ray.driver import Driver
+from treadle.engines.clusters.ray.driver_process import reason_in
 
 SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
 WITHIN_S = 20.0
@@ -417,3 +418,18 @@ def test_an_answer_that_is_too_long_is_refused_and_the_connection_stays(monkeypa
                     wire.opened(found.document, list)
 
     tell(story, node("b"))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("Check failed: InvalidAuthToken: Invalid or missing token", "refused the token; set RAY_"),
+        ("Failed to connect to socket at address: /x/raylet", "ray start --address h:1"),
+        ("Failed to connect to GCS at address h:1 within 5 seconds.", "is no Ray cluster"),
+        ("Segmentation fault", ""),
+    ],
+)
+def test_what_ray_writes_before_it_ends_a_driver(line: str, sentence: str) -> None:
+    found = reason_in(["[a.cc:1] other", line], "h:1")
+    assert sentence in found
+    assert bool(found) == bool(sentence)

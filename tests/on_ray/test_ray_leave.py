@@ -16,6 +16,8 @@ from treadle.core.errors import InvalidInputError
 from treadle.engines.clusters.ray.__main__ import _confirm
 from treadle.engines.clusters.ray.head import Head, processes_of, stop
 
+pytestmark = thorough
+
 REFUSED = 2
 # A node is reserved; the others are not managed, as one that has another node's name.
 RESERVE = """
@@ -41,7 +43,6 @@ def leave(where: str, *words: str, **variables: str) -> "subprocess.CompletedPro
     return ran("-m", "treadle.engines.clusters.ray", "leave", where, *words, **variables)
 
 
-@thorough
 def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster) -> None:
     assert leave(ray_nodes.address, **ray_nodes.environment).returncode == 0
     reserved = ran("-c", RESERVE, ray_nodes.address, **ray_nodes.environment)
@@ -52,7 +53,6 @@ def test_nodes_are_counted_of_which_something_was_removed(ray_nodes: RayCluster)
     assert done.stdout == "agents and reservations of 0 nodes were removed\n", done.stderr
 
 
-@thorough
 def test_a_wrong_token_is_one_sentence(ray_nodes: RayCluster) -> None:
     own = {**ray_nodes.environment, "RAY_AUTH_TOKEN": "another-token" * 4}
     done = leave(ray_nodes.address, **own)
