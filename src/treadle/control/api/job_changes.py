@@ -4,16 +4,14 @@ Name and priority can change while a job runs; devices, tenant and time limit on
 what runs was started with them.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from treadle.control.api.context import Context
 from treadle.control.api.nodes_away import whole_cluster
 from treadle.control.jobs import (
-    NAME_MAX,
-    SECONDS_MAX,
-    TENANT,
     Fact,
     JobRecord,
+    checked,
     most_of_a_type,
     question_about,
 )
@@ -22,8 +20,8 @@ from treadle.core.events import JobUpdated
 from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import JobEdited
-from treadle.wire.jobs import JobChange
-from treadle.wire.notation import is_identity, shown, sizes_of
+from treadle.wire.jobs import JobChange, JobRequest
+from treadle.wire.notation import sizes_of
 from treadle.wire.problems import ConflictError, InvalidRequestError
 
 
@@ -45,18 +43,14 @@ def facts_of(context: Context, record: JobRecord, row: Job, change: JobChange) -
 
 
 def _check(record: JobRecord, row: Job, change: JobChange) -> None:
-    if change.name is not None and not (
-        0 < len(change.name) <= NAME_MAX and change.name.isprintable()
-    ):
-        raise InvalidRequestError(f"name must be 1 to {NAME_MAX} printable characters")
-    if change.name is not None and is_identity(change.name):
-        raise InvalidRequestError(f"name is {change.name}, which would be taken for a job's id")
-    if change.time_limit_s is not None and not 0 < change.time_limit_s <= SECONDS_MAX:
-        raise InvalidRequestError(f"time_limit_s must be above 0 and at most {SECONDS_MAX:g}")
-    if change.tenant is not None and not TENANT.fullmatch(change.tenant):
-        raise InvalidRequestError(
-            f"tenant is {shown(change.tenant)}; expected up to 64 letters, digits and _.@-"
-        )
+    """As a submission is checked, and that what runs is as it was started."""
+    given = {name: value for name, value in asdict(change).items() if value is not None}
+    try:
+        checked(JobRequest(command=record.command, **given))
+    except InvalidInputError as error:
+        raise InvalidRequestError(str(error)) from None
+    if change.name == "":
+        raise InvalidRequestError("name is empty; expected printable characters")
     fixed = {"devices": change.devices, "tenant": change.tenant, "time limit": change.time_limit_s}
     for what, value in fixed.items():
         if value is not None and row.phase is not Phase.WAITING:

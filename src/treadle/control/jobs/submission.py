@@ -23,12 +23,14 @@ from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kinds import needs_kind
 from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
+from treadle.wire.job_fields import RETRIES_MAX
 from treadle.wire.jobs import JobRequest
 from treadle.wire.notation import (
     CPUS_MAX,
     CPUS_MIN,
     MEMORY_MAX_GIB,
     MEMORY_MIN_GIB,
+    PRIORITY_MAX,
     array,
     device_types_of,
     is_identity,
@@ -47,17 +49,15 @@ WORDS_MAX = 4096
 TEXT_MAX = 128 * 1024
 VARIABLES_MAX = 1000
 AFTER_MAX = 1000
-PRIORITY_MAX = 1_000_000
 SECONDS_MAX = 366 * 86_400.0
 GRACE_MAX_S = 86_400.0
 PROBABLY = 0.5  # a limit that more runs than this exceed is warned of
-RETRIES_MAX = 100
 RETRIES = 3  # of transient failures, if the user does not say
 CODE_FILES_MAX = 64
 PATH_MAX = 4096
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
+_TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
 
 
 class Person(NamedTuple):
@@ -284,7 +284,7 @@ def checked(request: JobRequest) -> None:
         raise InvalidInputError(
             f'workdir is {shown(request.workdir)}; expected a path without ".."'
         )
-    if not TENANT.fullmatch(request.tenant):
+    if not _TENANT.fullmatch(request.tenant):
         raise InvalidInputError(
             f"tenant is {shown(request.tenant)}; expected up to 64 letters, digits and _.@-"
         )
@@ -299,14 +299,11 @@ def checked(request: JobRequest) -> None:
 
 def _check_texts(request: JobRequest) -> None:
     job_name(request.name, "name")
-    if len(request.name) > NAME_MAX or not request.name.isprintable():
-        raise InvalidInputError(
-            f"name is {shown(request.name)}; expected up to {NAME_MAX} printable characters"
-        )
-    if len(request.model) > NAME_MAX or not request.model.isprintable():
-        raise InvalidInputError(
-            f"model is {shown(request.model)}; expected up to {NAME_MAX} printable characters"
-        )
+    for what, text in (("name", request.name), ("model", request.model)):
+        if len(text) > NAME_MAX or not text.isprintable():
+            raise InvalidInputError(
+                f"{what} is {shown(text)}; expected up to {NAME_MAX} printable characters"
+            )
     texts = [*request.command, request.workdir, *request.env.values(), *request.secrets.values()]
     for text in texts:
         if "\0" in text:
