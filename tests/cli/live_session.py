@@ -1,6 +1,6 @@
 """A daemon made of values, and the command line run against it at 80 columns."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -184,12 +184,6 @@ class ValueClient(Client):
     def change(self, identity: str, change: JobChange) -> JobView:
         changed = self._order("change", identity, State.PENDING)[0]
         return replace(changed, priority=change.priority or 0)
-
-    def order(
-        self, verb: Verb | str, identities: Iterable[str], *, change: JobChange | None = None
-    ) -> tuple[JobOutcome, ...]:
-        order = JobsOrder(verb=Verb(verb), ids=tuple(identities), change=change)
-        return self.order_jobs(order).outcomes
 
     def order_jobs(self, order: JobsOrder) -> JobsOrdered:
         self.requests.append(order)
