@@ -195,8 +195,9 @@ def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path)
 
 def test_a_child_that_is_killed_for_memory_is_counted_though_the_job_ends_well(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         with containment("cgroup v1") as contained:
-            bench.engine.groups.containment = contained
+            bench.machine.groups.containment = contained
             bench.job("a", "sh", "-c", 'python -c "$0"; true', EATS, memory_gib=0.0625)
             await bench.order(Start(0, "a", on(0)))
             assert await bench.ended() == JobFinished("a", 0)

@@ -29,23 +29,24 @@ PATH_FOR_OTHERS = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 HOST = "127.0.0.1"
 GLOO = "GLOO_SOCKET_IFNAME"  # the interface over which its ranks are connected
 
-_kept: deque[socket.socket] = deque(maxlen=256)  # ports given to attempts lately
+_kept: deque[int] = deque(maxlen=256)  # descriptors of ports given to attempts lately
 
 
 def free_port(address: str = HOST) -> int:
     """A port of an address of this node for an attempt to listen on.
 
-    It stays bound here, so that nobody else gets it before the attempt listens. A server that asks
+    It stays bound here, so that no other program gets it before the attempt listens. A server that asks
     for SO_REUSEADDR, as those of torch and most others do, may bind it as long as none listens.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kept = socket.socket(family, socket.SOCK_STREAM)
     kept.bind((address, 0))  # Without the option: no port that is kept already.
     kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    port = int(kept.getsockname()[1])
     if len(_kept) == _kept.maxlen:
-        _kept.popleft().close()
-    _kept.append(kept)
-    return int(kept.getsockname()[1])
+        os.close(_kept.popleft())
+    _kept.append(kept.detach())
+    return port
 
 
 def inherited(daemon: Mapping[str, str], *, uid: int | None) -> dict[str, str]:

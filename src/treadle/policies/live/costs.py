@@ -9,8 +9,9 @@ least TIMES its cost, in seconds of one job's time:
 
     gain = starts x the least time left of the part's running jobs   (they would wait that long)
          - for each job that is stopped: the shortest new job's run, or its time left if shorter
-         + for each other job: (its speed then / now - 1) x how long that is expected to last
+         + for each other job: what its speed rises by x how long that is expected to last
 
+The rise is a share of the higher of both speeds, so that two equal jobs gain nothing by a swap.
 What lasted so far is expected to last as long again, and at least twice what the change costs.
 """
 
@@ -172,7 +173,8 @@ class _Weighing:
     def _gained_s(self, job: Job, new: Allocation, runs_s: float) -> tuple[float, float]:
         """What a job that runs on gains, and by how much that grows each second."""
         then = self._speed(job.id)
-        share = then / (job.iterations_per_s or then) - 1.0
+        now = job.iterations_per_s or then
+        share = (then - now) / max(then, now)
         cost_s = change_s(job, new, self._unknown_s)
         lasts_s = max(self._now - max(job.since_at, job.begun_at), 2.0 * cost_s)
         most_s = min(left_s(job, self._belief, self._now), lasts_s)
