@@ -35,8 +35,8 @@ _kept: deque[int] = deque(maxlen=256)  # descriptors of ports given to attempts 
 def free_port(address: str = HOST) -> int:
     """A port of an address of this node for an attempt to listen on.
 
-    It stays bound here, so that no other program gets it before the attempt listens. A server that asks
-    for SO_REUSEADDR, as those of torch and most others do, may bind it as long as none listens.
+    It stays bound here, so that no other program gets it before the attempt listens. A server that
+    asks for SO_REUSEADDR, as those of torch and most others do, may bind it while none listens.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     kept = socket.socket(family, socket.SOCK_STREAM)
