@@ -256,7 +256,7 @@ class Machine:
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         if live.marked:
-            await asyncio.to_thread(self._forget, live)
+            await asyncio.to_thread(self._clear_and_forget, live)
         if self.mps.is_client(live.id):
             await asyncio.to_thread(self.mps.leave, live.id)
         if self._devices.watched:
@@ -292,11 +292,14 @@ class Machine:
             self._forget(live)
         return left
 
+    def _clear_and_forget(self, live: LiveAttempt) -> None:
+        member_folders.remove_of(live.tag)  # Its supervisor was killed, and did not.
+        self._forget(live)
+
     def _forget(self, live: LiveAttempt) -> None:
         self.folders.forget(*live.id)
         if live.process is None:  # Otherwise its supervisor did.
             live.scope.remove()
-        member_folders.remove_of(live.tag)  # if its supervisor was killed
         live.marked = False
 
     async def _clean_and_free(self, live: LiveAttempt) -> None:
