@@ -17,7 +17,7 @@ from treadle.core.cluster import Node
 from treadle.core.errors import EngineError
 from treadle.engines.agent import wire
 from treadle.engines.agent.agent_host import Attending, Post
-from treadle.engines.clusters.ray import frames, lease
+from treadle.engines.clusters.ray import driver, frames, lease
 from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
 from treadle.engines.clusters.ray.cluster import RayNode
 from treadle.engines.clusters.ray.driver import Driver
@@ -42,6 +42,7 @@ class Cluster:
         self.others: Callable[[], str] = str
         self.told: set[str] = set()
         self.reserved: list[str] = []
+        self.calls: list[tuple[object, ...]] = []  # what agents were asked
         self.answers: list[asyncio.Future[bytes]] = []  # that agents owe
         self.posts: dict[str, Post] = {}  # what agents were told, by name
         self.process = "7/0"  # of each agent
@@ -79,7 +80,8 @@ class Cluster:
             found = Node(node.name, 1, "cpu", 1, 1.0)
             return msgspec.json.encode(Attending(agent=node.id, node=found, machine="m"))
 
-        def call(*_: object) -> "asyncio.Future[bytes]":
+        def call(*given: object) -> "asyncio.Future[bytes]":
+            self.calls.append(given)
             self.answers.append(self.loop.create_future())
             return self.answers[-1]
 
@@ -400,6 +402,44 @@ def test_an_error_that_nothing_foresees_gives_an_agent_as_much_time_again() -> N
         assert not pulse.is_quiet
 
     asyncio.run(story())
+
+
+def test_no_argument_of_a_call_is_kept_in_rays_object_store() -> None:
+    """Ray keeps those of more than 100 KiB there, and may write them to a disk."""
+    document = bytes(range(256)) * 2000
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "orders", document))
+        await until(lambda: bool(cluster.calls))
+        _, _, *pieces = cluster.calls[0]
+        sent = [piece for piece in pieces if isinstance(piece, bytes)]
+        assert b"".join(sent) == document
+        assert max(map(len, sent)) <= 100 << 10
+
+    tell(story, node("b"))
+
+
+def test_an_error_of_ray_that_nothing_foresees_is_no_answer() -> None:
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b"{}"))
+        await until(lambda: bool(cluster.answers))
+        cluster.answers[0].set_exception(ValueError("no such actor"))
+        assert (await controller.next(frames.NoAnswer)).number == 1
+
+    tell(story, node("b"))
+
+
+def test_a_call_that_is_not_answered_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr(driver, "ANSWER_WITHIN_S", 0.01)
+
+    async def story(cluster: Cluster, controller: Controller) -> None:
+        await controller.next(frames.Ready)
+        controller.send(frames.Ask(1, "b", "b-1", "facts", b"{}"))
+        assert (await controller.next(frames.NoAnswer)).number == 1
+
+    tell(story, node("b"))
 
 
 def test_an_answer_that_is_too_long_is_refused_and_the_connection_stays(monkeypatch) -> None:

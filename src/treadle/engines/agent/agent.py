@@ -432,13 +432,12 @@ class Agent:
             await self._relay.open()  # If it could not before.
             reports = self._relay.given(asked.reports_after)
         facts = tuple(outbox.after(asked.after))
-        shown = session.is_due(facts)
-        view = session.machine.view() if shown else None
+        view = session.machine.view() if session.is_due(facts) else None
         return messages.FactsGiven(
             facts=facts,
             upto=outbox.upto,
             view=None if view is None else with_fields(view, warning=self._doubts.trouble),
-            measurements=tuple(session.machine.measurements()) if shown else (),
+            measurements=tuple(session.machine.measurements()),
             now=fence.now(),
             reports=reports[0],
             reports_upto=reports[1],

@@ -192,7 +192,7 @@ class FactsGiven:
     facts: tuple[Any, ...]  # of `Fact`
     upto: int  # the number of the last one
     view: NodeView | None  # None: as it was said last, but for the jobs
-    measurements: tuple[Measurement, ...]  # with a view
+    measurements: tuple[Measurement, ...]
     now: float  # by the agent's clock, as `Measurement.at` and `JobReport.at`
     reports: tuple[JobReport, ...] = ()  # the newest of each job
     reports_upto: int = 0

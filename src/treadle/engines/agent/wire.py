@@ -3,6 +3,7 @@
 An answer is in an envelope that may hold an error instead.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -11,10 +12,17 @@ import msgspec
 
 from treadle.core import events
 from treadle.core.errors import EngineError, InvalidInputError
-from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
+from treadle.core.wording import span
+from treadle.engines.agent.agent_errors import (
+    LinkLostError,
+    LostPlaceError,
+    StaleEpochError,
+    UnconfirmedError,
+)
 from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.agent.messages import FactsGiven, Refused
 
+ANSWER_WITHIN_S = 120.0  # whatever is asked; most is waited for much shorter
 BYTES_MAX = 8 << 20  # of one launch, and of those that go together
 
 Document = TypeVar("Document")
@@ -26,7 +34,13 @@ class WireLink(ABC):
     bytes_max: int | None = BYTES_MAX
 
     async def ask(self, verb: str, document: object, kind: type[Document]) -> Document:
-        return opened(await self.call(verb, encode(document)), kind)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                answer = await self.call(verb, encode(document))
+        except TimeoutError:
+            why = f"{verb} was not answered within {span(ANSWER_WITHIN_S)}"
+            raise LinkLostError(why) from None
+        return opened(answer, kind)
 
     @abstractmethod
     async def call(self, verb: str, document: bytes) -> bytes:

@@ -317,9 +317,9 @@ class FleetEngine:
     def see(self, node: str, seen: messages.FactsGiven) -> None:
         self.silent.answered(node)
         behind_s = self._clock.now() - seen.now
+        self._sightings[node] = Sightings(seen.measurements, behind_s)
         if seen.view is not None:
             self._views.seen[node] = seen.view
-            self._sightings[node] = Sightings(seen.measurements, behind_s)
         for each in seen.reports:
             course = self.courses.get(each.job)
             if course is not None and course.gang is not None and course.gang.reports_from(node):

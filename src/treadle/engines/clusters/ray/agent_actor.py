@@ -52,7 +52,8 @@ class AgentActor:
         """Answer, if the loop of the agent runs."""
         await asyncio.wrap_future(self._host.ping())
 
-    async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+    async def call(self, incarnation: str, verb: str, *pieces: bytes) -> bytes:
+        document = b"".join(pieces)
         return await asyncio.wrap_future(self._host.call(incarnation, verb, document))
 
     def _is_member(self) -> bool:

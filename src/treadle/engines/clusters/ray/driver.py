@@ -23,7 +23,7 @@ from ray.exceptions import RayError
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
 from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post
-from treadle.engines.agent.wire import refusal
+from treadle.engines.agent.wire import ANSWER_WITHIN_S, refusal
 from treadle.engines.clusters.ray import cluster, frames, lease
 from treadle.engines.clusters.ray.agent_watch import AgentPulse, Agents
 from treadle.engines.clusters.ray.cluster import GcsValues, RayNode
@@ -42,6 +42,7 @@ from treadle.version import __version__
 
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
 AGAIN_AFTER_S = 1.0
+INLINED_BYTES = 64 << 10  # of one argument; Ray keeps those of more than 100 KiB
 SWEEP_EVERY_S = 10.0
 ASKED_AT_ONCE = 64  # agents, about jobs of others
 
@@ -313,6 +314,8 @@ class Driver:
                 problem = await self._try_agent(member)
             except RayError as error:
                 problem = cluster.first_line(error)
+            except TimeoutError:
+                problem = "its agent does not answer"
             except Exception as error:
                 logger.exception("the agent of node %s", member.node.name)
                 problem = cluster.first_line(error)
@@ -356,7 +359,8 @@ class Driver:
 
     async def _attended(self, member: Member) -> Attending:
         document = msgspec.json.encode(self._post_of(member.node))
-        answer: bytes = await member.actor.attend.remote(document)
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            answer: bytes = await member.actor.attend.remote(document)
         member.pulse.hear()
         return msgspec.json.decode(answer, type=Attending)
 
@@ -402,8 +406,12 @@ class Driver:
         if member is None or member.actor is None:
             return NoAnswer(ask.number, f"node {ask.node} is no member of the Ray cluster")
         try:
-            answer: bytes = await member.actor.call.remote(ask.agent, ask.verb, ask.document)
-        except RayError as error:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                pieces = inlined(ask.document)
+                answer: bytes = await member.actor.call.remote(ask.agent, ask.verb, *pieces)
+        except TimeoutError:
+            return NoAnswer(ask.number, f"node {ask.node} has not answered to {ask.verb}")
+        except Exception as error:  # Ray may raise anything, and the controller waits.
             self._attend(member)
             return NoAnswer(ask.number, cluster.first_line(error))
         member.pulse.hear()
@@ -435,6 +443,14 @@ class Driver:
                 await asyncio.to_thread(lease.give_back, self._store, self._held)
         with contextlib.suppress(OSError):
             self._writer.close()
+
+
+def inlined(document: bytes) -> list[bytes]:
+    """In pieces that Ray sends with the call.
+
+    Longer ones are in its object store, which it may spill to a disk, and launches have secrets.
+    """
+    return [document[at : at + INLINED_BYTES] for at in range(0, len(document), INLINED_BYTES)]
 
 
 def _refuse_beside(others: Mapping[str, str]) -> None:
