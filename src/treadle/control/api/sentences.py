@@ -59,11 +59,11 @@ class Said:
     def _names(self, jobs: Iterable[JobId]) -> dict[JobId, str]:
         """Of those that have one which no other active job has."""
         records = {job: self._records[job] for job in jobs if job in self._records}
-        if self._called is None and any(record.name for record in records.values()):
+        own = {job: name for job, record in records.items() if (name := given_name(record))}
+        if own and self._called is None:
             self._called = Counter(each.name for each in list(self._records.values()))
         called = self._called or Counter()
-        own = {job: given_name(record) for job, record in records.items()}
-        return {job: name for job, name in own.items() if name and called[name] == 1}
+        return {job: name for job, name in own.items() if called[name] == 1}
 
 
 def _flat(value: Number) -> list[str]:
