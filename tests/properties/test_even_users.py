@@ -38,7 +38,8 @@ def test_following_each_change_gives_what_making_it_anew_gives(
         known = {each: users[each].evidence() for each in sorted(users) if users[each].ended}
         if turn == len(runs) - 1:
             known = dict(list(known.items())[gone:])
-        experts = even.experts("all", known) if known else []
+        seen = {each: user.evidence() for each, user in known.items()}
+        experts = even.experts("all", seen) if seen else []
         for at, expert in enumerate(experts):
             assert expert.label == f"all {HALF_LIVES[at]:g}"
             wanted, found = anew(known, at), expert.forecast.seen

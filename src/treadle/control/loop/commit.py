@@ -70,7 +70,7 @@ from treadle.wire.problems import UnavailableError
 logger = logging.getLogger("treadle")
 
 RETRY_S = 1.0
-LATER_S = 0.05  # facts for which no request waits are written so much later, with others
+LATER_S = 0.05  # facts for which no one waits are written so much later, with others
 ENDS_LATER_S = 0.01  # the end of a job, which is shown once it is on disk
 WRITE_WITHIN_S = 10.0  # after that people are told that the store does not answer
 CLOSE_WITHIN_S = 2.0
@@ -248,7 +248,7 @@ class Commit:
         await self._flush()
 
     async def _flush(self) -> None:
-        """Everything so far is on disk then. Who gives up waiting loses no steps."""
+        """Everything so far is on disk then. A caller that is cancelled loses no step of others."""
         await asyncio.shield(asyncio.ensure_future(self._write_all()))
 
     async def _write_all(self) -> None:
