@@ -8,8 +8,10 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play
 from treadle.control.loop import commit as commit_module
+from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
-from treadle.wire.jobs import JobRequest
+from treadle.store.rows import Batch
+from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import UnavailableError
 
 
@@ -40,5 +42,56 @@ def test_work_beside_the_batches_shows_that_the_store_is_silent(
         assert isinstance(found, StoreError) == fails
         assert not live.status().problem
         await here.submit("true")
+
+    play(story, tmp_path)
+
+
+def test_a_note_that_is_given_up_takes_no_step_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """1. A job ends, and that is to be written later. 2. A note is written with it, which takes
+    long and is given up. 3. The store answers: the job is shown as ended."""
+    monkeypatch.setattr(commit_module, "LATER_S", 60.0)
+    monkeypatch.setattr(commit_module, "ENDS_LATER_S", 60.0)
+
+    async def story(here: Bench) -> None:
+        store, commit = here.live.context.store, here.live.context.commit
+        write, writes, back = store.write, threading.Event(), threading.Event()
+
+        def slow(batch: Batch) -> tuple[int, ...]:
+            writes.set()
+            assert back.wait(30)
+            return write(batch)
+
+        job = await here.submit("true")
+        while not commit.ending:
+            await asyncio.sleep(0.001)
+        monkeypatch.setattr(store, "write", slow)
+        note = asyncio.ensure_future(commit.note(Batch(), Noted("given up", "")))
+        while not writes.is_set():
+            await asyncio.sleep(0.001)
+        assert here.state(job) is State.STOPPING
+        note.cancel()
+        await asyncio.gather(note, return_exceptions=True)
+        back.set()
+        await here.reached(job, State.SUCCEEDED)
+
+    play(story, tmp_path)
+
+
+def test_after_a_write_that_failed_for_good_nothing_more_is_carried_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(here: Bench) -> None:
+        def replaced(_: Batch) -> tuple[int, ...]:
+            raise StoreError("another controller has taken over", retryable=False)
+
+        commit = here.live.context.commit
+        monkeypatch.setattr(here.live.context.store, "write", replaced)
+        with pytest.raises(StoreError):
+            await commit.note(Batch(), Noted("first", ""))
+        monkeypatch.undo()
+        with pytest.raises(StoreError):
+            await commit.note(Batch(), Noted("second", ""))
 
     play(story, tmp_path)
