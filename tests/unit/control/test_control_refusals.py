@@ -205,6 +205,12 @@ def test_other_commands_are_refused(command: str) -> None:
     )
 
 
+def test_ranks_that_contradict_it_are_refused() -> None:
+    request = JobRequest(command=("python", "train.py"), ranks="one", elastic="auto")
+    with pytest.raises(InvalidInputError, match="ranks is one"):
+        completed(request)
+
+
 def test_a_job_that_is_not_elastic_stays_as_it_is() -> None:
     request = JobRequest(command=("bash", "run.sh"))
     assert completed(request) is request
