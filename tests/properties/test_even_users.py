@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.models.learning.even_users import EVEN_POINTS, TAIL_DOUBT, EvenUsers
-from treadle.models.learning.kind_history import HALF_LIVES, Evidence, History
+from treadle.models.learning.kind_history import HALF_LIVES, History
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths, mixture
 
@@ -15,7 +15,7 @@ RUNS = st.tuples(
 )
 
 
-def anew(users: dict[str, Evidence], at: int) -> Lengths:
+def anew(users: dict[str, History], at: int) -> Lengths:
     found = [user.histograms[at].lengths(TAIL_DOUBT) for user in users.values()]
     parts = [(lengths, 1.0) for lengths in found if lengths is not None]
     return parts[0][0] if len(parts) == 1 else mixture(parts).thinned(EVEN_POINTS)
@@ -35,7 +35,7 @@ def test_following_each_change_gives_what_making_it_anew_gives(
         history = users.setdefault(name, History())
         history.add_far(Outcome(1, seconds, whole=not cut_off, cut_off=cut_off), name)
         even.forget(name)
-        known = {each: users[each].evidence() for each in sorted(users) if users[each].ended}
+        known = {each: users[each] for each in sorted(users) if users[each].ended}
         if turn == len(runs) - 1:
             known = dict(list(known.items())[gone:])
         seen = {each: user.evidence() for each, user in known.items()}
