@@ -222,6 +222,7 @@ def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
         await here.reached(job, State.RUNNING)
         here.memory.lose_node("here")
         await here.reached(job, State.PENDING)
+        await here.settle()
         [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
         assert whole.allocated_h > 0.0
         assert row.failed_h == whole.failed_h == 0.0

@@ -224,7 +224,9 @@ def test_a_job_that_stands_still_promises_no_end(
         end = (await here.live.why(job)).end
         assert end is not None
         assert end.known == known
-        start = (await here.live.why(await here.submit("forever"))).estimate
+        waiting = await here.submit("forever")
+        await here.settle()
+        start = (await here.live.why(waiting)).estimate
         assert start is not None
         assert (start.latest_s is None) == (end.high_s is None)
 
