@@ -112,7 +112,8 @@ def at_home() -> Iterator[Home]:
 
 
 @pytest.fixture
-def home() -> Iterator[Home]:
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """What a test sets stays until its daemon was found by it and ended."""
     with at_home() as made:
         yield made
 
