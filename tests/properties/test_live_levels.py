@@ -90,3 +90,25 @@ def test_a_growth_that_its_nodes_forbid_keeps_no_other_job_waiting() -> None:
     for name in registry.names():
         run = LiveRun(name, case((1, 1), bound, rigid("short", 1, 100.0, 320.0, 0))).to_the_end()
         assert run.started_at["short"] == 320.0, name
+
+
+def test_what_a_higher_level_stopped_is_no_loss_of_a_growth_beside_it() -> None:
+    grows = replace(rigid("grows", 4, 4000.0, 0.0, 0), sizes=(4, 6))
+    stopped = rigid("stopped", 4, 4000.0, 0.0, 0)
+    run = LiveRun("optimus", case((8,), grows, stopped, rigid("urgent", 2, 1500.0, 1000.0, 10)))
+    changes = [(at, order) for at, order in run.to_the_end().orders if isinstance(order, Change)]
+    assert [(at, order.job, order.allocation.size) for at, order in changes][:1] == [
+        (1000.0, "grows", 6)
+    ]
+
+
+def test_a_stop_that_does_not_pay_is_not_made_for_a_preempted_job() -> None:
+    jobs = [
+        rigid("preempted", 2, 5000.0, 0.0, 0),
+        rigid("almost done", 4, 1100.0, 0.0, 0),
+        rigid("urgent", 2, 600.0, 1000.0, 10),
+        rigid("short", 2, 90.0, 1000.0, 0),
+    ]
+    run = LiveRun("srtf", case((2, 4), *jobs)).to_the_end()
+    assert [order.job for _, order in run.orders if isinstance(order, Stop)] == ["preempted"]
+    assert run.ended_at["almost done"] == 1100.0

@@ -15,7 +15,7 @@ from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
 Key = tuple[Level, Types]  # what a policy is asked about at once
-Question = tuple[Level, Types, Level | None]  # the same, and down from which level jobs stay
+Question = tuple[Level, Types, Level | None]  # the same, and the highest level that makes way
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
@@ -49,8 +49,8 @@ class Asking:
         self.quiet: dict[Question, Quiet] = {}
 
     def levels(self) -> list[Level]:
-        """Those that a job has which is shown, the first first."""
-        return sorted({level for name, level in self._levels.items() if name not in self._aside})
+        """Those of all jobs that run or could start, the first first."""
+        return sorted(set(self._levels.values()))
 
     def ask(self, level: Level) -> None:
         """Settle what the policy decides about a level, on what higher ones left."""
@@ -58,15 +58,18 @@ class Asking:
             mine = self._shown(level, members)
             if mine:
                 self._ask_about(level, pool, mine)
-        for job in self._holding:  # Those that were stopped go on where devices are free.
-            if self._levels[job.id] == level and self._waits(job.id):
-                # Under a policy that does not resize it would stay small.
-                self._plan.start_somewhere(job, above=0 if self._policy.resizes else job.size - 1)
         self._start_in_parts(level)
         if any(len(pool.types) > 1 for pool, _ in self._pools) or len(self._pools) > 1:
             self._start_elsewhere(level)
         if len(self._pools) > 1:
             self._ask_for_guests(level)
+
+    def go_on(self, level: Level) -> None:
+        """Let jobs that were stopped go on where devices are left."""
+        for job in self._holding:
+            if self._levels[job.id] == level and self._waits(job.id):
+                # Under a policy that does not resize it would stay small: only with as many.
+                self._plan.start_somewhere(job, above=0 if self._policy.resizes else job.size - 1)
 
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
         """Jobs of lower levels make way if what is free is too little for those that wait.
@@ -90,7 +93,7 @@ class Asking:
             stuck = {
                 job.id for job in waiting if self._waits(job.id) and job.spec.sizes[0] <= count
             }
-            own = self._make_way(level)
+            own = self._who_may_make_way(level)
             if stuck and own:
                 lower += own
                 self._ask(key, pool, stuck, lower)
@@ -166,8 +169,8 @@ class Asking:
             and any(len(tenants.get(device, ())) > 1 for device in held.devices)
         }
 
-    def _make_way(self, level: Level) -> list[JobId]:
-        """Running jobs of a level that make way for higher ones, those that go first first."""
+    def _who_may_make_way(self, level: Level) -> list[JobId]:
+        """Running jobs of a level that make way for higher ones, the first to be stopped first."""
         now, fixed = self._snapshot.now, self._eligible.fixed
         return [
             job.id

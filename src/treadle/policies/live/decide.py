@@ -138,7 +138,7 @@ class Live(Wrapper):
         reserved = reserving.serve(entries, outranked, turns)
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self.belief, plan)
         if not reserved:
-            run_again(plan)
+            run_again(plan, level_of)
 
         # 3 The policy decides about each level, the highest first, on what is left.
         # 4 Changes that cost their level more than they gain it are not made.
@@ -155,6 +155,7 @@ class Live(Wrapper):
             if owed is not None and level[0] == OWED:
                 owed.enforce(plan, list(snapshot.waiting()), eligible.fixed)
             refused += self._taken_back(plan, settled)
+            asking.go_on(level)
 
         # 5 What still waits may share devices, unless some are reserved.
         if self._joining is not None and not reserved:
@@ -176,14 +177,15 @@ class Live(Wrapper):
     def _taken_back(
         self, plan: Plan, settled: Mapping[JobId, Allocation | None]
     ) -> tuple[Part, ...]:
-        """Take back what one level changed and does not pay; jobs settled before stay so."""
+        """Take back what one level changed and does not pay."""
         names = [
             name
             for name, new in plan.changes.items()
             if name not in settled or settled[name] != new
         ]
-        urgent = plan.urgent | settled.keys()
-        weighed = parts(plan.snapshot, plan.changes, names, self.belief, urgent, self._restart_s)
+        weighed = parts(
+            plan.snapshot, plan.changes, names, self.belief, plan.urgent, self._restart_s
+        )
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:
             plan.take_back(part.jobs)

@@ -139,7 +139,7 @@ class Entitlements:
         return ready and self.tiers.get(job.id) == OWED
 
     def _lent(self, fixed: Mapping[JobId, None]) -> list[JobId]:
-        """Running jobs beyond quotas that can be stopped, those that go first first."""
+        """Running jobs beyond quotas that can be stopped, the first to be stopped first."""
         found = [
             job
             for job in self._snapshot.holding()

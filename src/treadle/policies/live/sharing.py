@@ -50,7 +50,6 @@ class Joining:
                 newest = max(group.members.values(), key=lambda job: (job.begun_at, job.sequence))
                 if movable(newest):
                     plan.stop(newest)
-                    plan.urgent.add(newest.id)
 
     def join(self, plan: Plan, level_of: Callable[[Job], Level]) -> None:
         """Start waiting jobs beside running ones, each where most is gained by it."""
@@ -75,16 +74,16 @@ class Joining:
                 yield job
 
 
-def run_again(plan: Plan) -> None:
+def run_again(plan: Plan, level_of: Callable[[Job], Level]) -> None:
     """Start jobs again that ran out of device memory beside others, on free devices or theirs."""
     ousted = list(_ousted(plan))
-    highest = max((job.spec.priority for job in plan.snapshot.waiting()), default=0)
+    first = min((level_of(job) for job in plan.snapshot.waiting()), default=None)
     for job in ousted:
-        if job.spec.priority < highest or DATA_PARALLEL not in job.spec.plans:
+        if level_of(job) != first or DATA_PARALLEL not in job.spec.plans:
             continue
         sizes = [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
         found = next((f for size in sizes if (f := plan.room.place(job, size))), None)
-        found = found or _made_way(plan, job)
+        found = found or _made_way(plan, job, level_of)
         if found is not None:
             plan.give(job, Allocation(found))
             plan.urgent.add(job.id)
@@ -106,14 +105,14 @@ def _ousted(plan: Plan) -> Iterator[Job]:
             yield job
 
 
-def _made_way(plan: Plan, job: Job) -> tuple[Device, ...] | None:
+def _made_way(plan: Plan, job: Job, level_of: Callable[[Job], Level]) -> tuple[Device, ...] | None:
     """The devices on which it failed, if all that run there can resume; they are stopped."""
     for group in groups(plan):
         there = [member for member in group.members.values() if member.id in job.spec.ousted_by]
         if not there or not job.spec.runs_on(len(group.devices)):
             continue
         members = group.members.values()
-        if all(movable(one) and one.spec.priority <= job.spec.priority for one in members):
+        if all(movable(one) and level_of(one) >= level_of(job) for one in members):
             for member in members:
                 plan.stop(member, job.id)
             return group.devices

@@ -3,10 +3,9 @@
 from collections.abc import Collection, Container
 
 from treadle.core.cluster import Cluster, Device
-from treadle.core.job import Job, JobId
+from treadle.core.job import JobId
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.plan import Plan
-from treadle.policies.wrappers.views import let_go
 
 
 def view(
@@ -20,7 +19,7 @@ def view(
 
     cluster: these of the nodes alone. withheld: free devices that are not to be given out.
     """
-    snapshot, now = plan.snapshot, plan.snapshot.now
+    snapshot = plan.snapshot
     everything = len(mine) == len(snapshot.jobs) and cluster is snapshot.cluster
     if everything and not plan.changes and not withheld:
         return snapshot  # There is one level, one pool and nothing that is fixed.
@@ -31,12 +30,6 @@ def view(
         if name in mine or (row.allocation is not None and name not in released)
     }
     taken, tenants = _divided(plan, mine, released)
-    rows: list[Job] = []
-    for name in mine:
-        job = snapshot.jobs[name]
-        if job.allocation is not None and plan.has(name) is None:
-            jobs[name] = let_go(job, now)
-            rows.append(jobs[name])
     hidden = {name for device in taken for name in tenants.pop(device, {}).values()}
     while hidden:  # One that shares a device with a job out of sight is out of sight.
         name = hidden.pop()
@@ -46,8 +39,6 @@ def view(
             taken[device] = None
             hidden.update(tenants.pop(device, {}).values())
     ranking = snapshot.ranking.only(mine)
-    for row in rows:
-        ranking.put(row, now)
     free = snapshot.emptied()
     if tenants:
         free.take(tuple(tenants))
