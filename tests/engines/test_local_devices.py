@@ -1,9 +1,10 @@
 """Devices that others use, that are not clean, or that an admin avoids."""
 
+import errno
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -62,6 +63,28 @@ def test_nothing_is_started_on_a_gpu_that_another_program_uses(tmp_path: Path, s
 
     fake = FakeGpus(2)
     tell(tmp_path, story, source=fake)
+
+
+def test_a_device_that_could_not_be_looked_at_is_given_on_once_it_can(tmp_path: Path, monkeypatch):
+    async def story(bench: Story) -> None:
+        await bench.begin()
+        watch, looks = bench.machine.device_watch, list[str]()
+        clean = watch.clean
+
+        async def short_of_descriptors(numbers: Collection[int], tag: str, *, job: str) -> None:
+            looks.append(job)
+            if len(looks) == 1:
+                raise OSError(errno.EMFILE, "too many open files")
+            await clean(numbers, tag, job=job)
+
+        monkeypatch.setattr(watch, "clean", short_of_descriptors)
+        for number, name in enumerate("ab"):
+            bench.job(name, "true")
+            await bench.order(Start(number, name, on(0)))
+            assert await bench.ended() == JobFinished(name, number)
+        assert looks[:2] == ["a", "a"]
+
+    tell(tmp_path, story, source=FakeGpus(1))
 
 
 def test_foreign_processes_that_come_and_go_are_noticed(tmp_path: Path, stranger: int, monkeypatch):

@@ -6,12 +6,15 @@ before it is not taken for its own. Nothing here imports ray.
 """
 
 import asyncio
+import json
 import logging
 import threading
 import uuid
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -22,6 +25,7 @@ from treadle.core.errors import EngineError, TreadleError
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_lock import locked, open_passages
 from treadle.engines.agent.device_choice import devices_of, excluded_by
+from treadle.engines.agent.messages import VERBS
 from treadle.engines.agent.node_lease import NodeLease
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence
@@ -69,10 +73,23 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+@cache
+def spoken() -> str:
+    """The messages of this program. An agent that speaks others would misunderstand orders."""
+    types = [each for pair in VERBS.values() for each in pair]
+    _, components = msgspec.json.schema_components(types, schema_hook=_by_name)
+    text = json.dumps(components, sort_keys=True)
+    return f"{__version__}-{sha256(text.encode()).hexdigest()[:12]}"
+
+
+def _by_name(kind: type) -> dict[str, Any]:
+    return {"title": kind.__name__}
+
+
 class Attending(msgspec.Struct, frozen=True, kw_only=True):
     """The answer: the agent, or why there is none."""
 
-    version: str = __version__
+    version: str = msgspec.field(default_factory=spoken)
     agent: str = ""  # its incarnation
     node: Node | None = None
     machine: str = ""

@@ -274,7 +274,7 @@ class Machine:
         From the first trouble on, or after a while: most attempts of less than that need no guard.
         """
         guard = AttemptGuard(live, fork_server, self.deadlines)
-        live.guard_by(lambda: self.keep(guard.run()), after_s=self.deadlines.first_s)
+        live.guard_by(lambda: self.keep(self.looks.done(guard.run)), after_s=self.deadlines.first_s)
 
     def keep(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run it as a task of its own."""
@@ -305,7 +305,7 @@ class Machine:
     async def _clean_and_free(self, live: LiveAttempt) -> None:
         numbers = {number for number, _ in live.slots}
         live.over = True
-        await self.device_watch.clean(numbers, live.tag, job=live.job)
+        await self.looks.done(lambda: self.device_watch.clean(numbers, live.tag, job=live.job))
         self.holders.free(live)
 
     def _wake_runs(self) -> None:

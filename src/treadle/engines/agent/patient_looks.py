@@ -26,6 +26,17 @@ class PatientLooks:
         """Look until it can be seen, however long that takes."""
         return await self.until(look, lambda _: True, tries=None)
 
+    async def done(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it until it could be done; it may be begun again after any part of it."""
+        pause_s = 0.002
+        while True:
+            try:
+                return await work()
+            except TROUBLE:
+                await self._suspect()
+            await self._clock.sleep_until(self._clock.now() + pause_s)
+            pause_s = min(0.5, pause_s * 2)
+
     async def until(
         self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
     ) -> Seen:

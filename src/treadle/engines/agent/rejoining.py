@@ -88,7 +88,10 @@ class Rejoining:
 
     def _seal(self, seen: Found) -> bool:
         """A supervisor that starts late must see that it is not wanted any more."""
-        sealed = attempt_folders.seal(seen.folder, "stopped")
+        try:
+            sealed = attempt_folders.seal(seen.folder, "stopped")
+        except OSError:  # The disk is full, perhaps. Its mark stays, so that it is looked at again.
+            return True
         if sealed:
             self._machine.folders.forget(*seen.id)
         return sealed

@@ -22,7 +22,7 @@ from ray.exceptions import RayError
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
-from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post
+from treadle.engines.agent.agent_host import OTHER_AGENT, Attending, Post, spoken
 from treadle.engines.agent.wire import ANSWER_WITHIN_S, refusal
 from treadle.engines.clusters.ray import cluster, frames, lease
 from treadle.engines.clusters.ray.agent_watch import AgentPulse, Agents
@@ -38,7 +38,6 @@ from treadle.engines.clusters.ray.frames import (
     Unused,
 )
 from treadle.engines.clusters.same_cluster import Wanted, mark_of
-from treadle.version import __version__
 
 ATTEND_WITHIN_S = 30.0  # then the controller begins without the nodes that have no agent yet
 AGAIN_AFTER_S = 1.0
@@ -338,7 +337,7 @@ class Driver:
         member.unused = ""
         member.actor = await asyncio.to_thread(self._nodes.agent_of, node)
         answer = await self._attended(member)
-        if answer.version != __version__:
+        if answer.version != spoken():
             member.actor = await asyncio.to_thread(self._nodes.replace_agent, node)
             answer = await self._attended(member)
         member.others = answer.others
