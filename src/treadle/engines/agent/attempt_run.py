@@ -44,6 +44,7 @@ class AttemptRun:
         self._announced: tuple[str, ...] = ()  # what was reported of what it can change
         self._over = False  # its training was reported to have ended
         self._killed_told = 0  # so many of its ranks that were replaced were reported
+        self._waiting = False  # for other attempts to release devices
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -94,7 +95,8 @@ class AttemptRun:
 
     def look_again(self) -> None:
         """Another attempt released a device, or does not end."""
-        self._woken.set()
+        if self._waiting:
+            self._woken.set()
 
     async def leave(self) -> None:
         """Stop watching; what runs keeps running."""
@@ -137,6 +139,11 @@ class AttemptRun:
         await self._woken.wait()
         return None
 
+    async def _wait_for_devices(self) -> None:
+        self._waiting = True
+        await self._woken.wait()
+        self._waiting = False
+
     def _watch(self, live: LiveAttempt) -> None:
         live.on_members = self.announced
         live.gone.add_done_callback(lambda _: self._woken.set())
@@ -148,8 +155,7 @@ class AttemptRun:
         if self._machine.in_the_way(allocation):
             if self._machine.is_stuck(allocation):  # Other devices may be free.
                 return self._nothing_runs()
-            await self._woken.wait()
-            return None
+            return await self._wait_for_devices()
         try:
             if await self._machine.objection(self.job, allocation):
                 return self._nothing_runs()  # The job is not at fault: back to the queue.
@@ -249,8 +255,7 @@ class AttemptRun:
         if any(other is not live for other in self._machine.in_the_way(allocation)):
             if self._machine.is_stuck(allocation):
                 return self._refuse(live, "a device is still in use")
-            await self._woken.wait()
-            return None
+            return await self._wait_for_devices()
         try:
             objection = await self._machine.objection(self.job, allocation)
             launch = wanted.launch
