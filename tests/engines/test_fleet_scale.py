@@ -42,6 +42,7 @@ def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(tmp_pa
         assert not any(asked.values())
 
         await bench.crash()
+        await bench.engine.adopt([])
         asked = asked_of(bench, "tidy")
         assert (await bench.engine.tidy("wide")).bytes == left.bytes
         assert {name for name, count in asked.items() if count} == set(NODES)

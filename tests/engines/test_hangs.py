@@ -75,8 +75,8 @@ def test_a10_a_job_whose_workdir_hangs_can_be_cancelled_and_other_devices_go_on(
             await bench.until(lambda: live_of(bench).stuck.endswith(f"has not begun: {where}"))
             await bench.order(Stop(1, "a"))
             await bench.until(lambda: live_of(bench).stuck.endswith(f"does not die: {where}"))
-            (node,) = bench.engine.view()
-            assert node.devices[0].because == live_of(bench).stuck
+            stuck = live_of(bench).stuck
+            await bench.until(lambda: bench.engine.view()[0].devices[0].because == stuck)
             bench.job("b", "true")
             await bench.order(Start(2, "b", on(1)))
             assert await bench.event() == JobStarted("b", 2, 0.0, 1.0, attempt=1)

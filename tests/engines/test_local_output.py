@@ -98,6 +98,7 @@ def test_a4_output_that_is_gone_is_empty_and_output_that_cannot_be_read_is_an_er
 
 def test_output_that_the_disk_does_not_give_is_an_engine_error(tmp_path: Path):
     async def story(bench: Story) -> None:
+        await bench.begin()
         bench.folder("a").mkdir(parents=True)
         too_long = AttemptId("a", 10**300)  # as the name of a folder
         with pytest.raises(EngineError, match="the output of job a cannot be read: File name too"):

@@ -30,6 +30,7 @@ class MachineRules(BenchTests):
 
     def test_10_an_avoided_device_takes_no_new_work_until_it_is_managed(self) -> None:
         async def story(bench: EngineBench) -> None:
+            await bench.engine.adopt([])
             await bench.engine.order_device(DEVICE, DeviceOrder.AVOID)
             closed = await bench.closed(DEVICE)
             assert closed.cause == "avoided"
@@ -84,6 +85,7 @@ class MachineRules(BenchTests):
 
     def test_10_an_order_about_an_unknown_device_is_refused(self) -> None:
         async def story(bench: EngineBench) -> None:
+            await bench.engine.adopt([])
             for device in (Device("n0", 99), Device("elsewhere", 0)):
                 with pytest.raises(InvalidInputError, match=str(device)):
                     await bench.engine.order_device(device, DeviceOrder.AVOID)
@@ -137,6 +139,7 @@ class MachineRules(BenchTests):
     def test_12_a_drained_node_takes_no_new_work_until_it_is_used_again(self) -> None:
         async def story(bench: EngineBench) -> None:
             (node,) = [node for node in bench.engine.nodes() if node.name == "n0"]
+            await bench.engine.adopt([])
             await bench.engine.order_node("n0", NodeOrder.DRAIN)
             await bench.engine.order_node("n0", NodeOrder.DRAIN)
             assert bench.facts == [NodeDrained("n0")]
@@ -162,6 +165,7 @@ class MachineRules(BenchTests):
 
     def test_12_a_drain_is_reported_again_after_a_restart(self) -> None:
         async def story(bench: EngineBench) -> None:
+            await bench.engine.adopt([])
             await bench.engine.order_node("n0", NodeOrder.DRAIN)
             await bench.crash()
             await bench.engine.adopt([])
@@ -173,6 +177,7 @@ class MachineRules(BenchTests):
 
     def test_12_an_order_about_an_unknown_node_is_refused(self) -> None:
         async def story(bench: EngineBench) -> None:
+            await bench.engine.adopt([])
             with pytest.raises(InvalidInputError, match="elsewhere"):
                 await bench.engine.order_node("elsewhere", NodeOrder.DRAIN)
 

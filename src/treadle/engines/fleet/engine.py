@@ -158,14 +158,14 @@ class FleetEngine:
     async def output(
         self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
     ) -> Output:
-        await self._begin()
+        await self._in_charge()
         return await self.outputs.read(attempt, rank, offset=offset, limit=limit)
 
     def follow(self, attempt: AttemptId, rank: int, *, offset: int = 0) -> AsyncIterator[Output]:
         return self.outputs.follow(attempt, rank, offset=offset)
 
     async def order_device(self, device: Device, order: DeviceOrder) -> None:
-        await self._begin()
+        await self._in_charge()
         member, client = self.members.get(device.node), self.clients.get(device.node)
         known = member is not None and 0 <= device.number < member.node.device_count
         if client is None or not known:
@@ -173,7 +173,7 @@ class FleetEngine:
         await client.order_device(device, order)
 
     async def order_node(self, node: str, order: NodeOrder) -> None:
-        await self._begin()
+        await self._in_charge()
         client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
@@ -217,6 +217,12 @@ class FleetEngine:
         if self._begun is None:
             work = self._take_charge(before)
             self._begun = asyncio.get_running_loop().create_task(work, name="fleet")
+        await asyncio.shield(self._begun)
+
+    async def _in_charge(self) -> None:
+        """Requests of people may come before `adopt`: what runs is not known until then."""
+        if self._begun is None:
+            raise EngineError("the machines have not been asked yet what runs", retryable=True)
         await asyncio.shield(self._begun)
 
     async def _take_charge(self, before: Before) -> None:
@@ -433,9 +439,9 @@ class FleetEngine:
         return course is not None and course.owes
 
     async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
-        if job in self.courses:  # It has not ended here.
+        if self._begun is None or job in self.courses:  # It may not have ended here.
             return Leftovers()
-        await self._begin()
+        await self._in_charge()
         clients = [self.clients[name] for name in self.traces.among(self.clients, job)]
         found = await leftovers(clients, verb, job)
         with suppress(EngineError):

@@ -149,7 +149,7 @@ def _node_view(
         if seen is None or device.number >= len(seen.devices):
             return DeviceView.of(device, jobs, closed, model=node.device_type)
         view = seen.devices[device.number]
-        state = "held" if jobs else "free" if view.state == "held" else view.state
+        state = "held" if jobs else view.state
         if closed is not None and closed.cause in AWAY:  # Its agent did not say so.
             state = "held" if jobs else closed.cause
             return replace(view, jobs=jobs, state=state, because=closed.reason)
