@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.engines.bench import Story, on, tell
-from tests.engines.test_local_adoption import row
+from tests.engines.test_local_adoption import WAITS, adopt, restart, row
 
-from treadle.core.events import JobFinished, JobStarted
+from treadle.core.actions import Start
+from treadle.core.errors import EngineError
+from treadle.core.events import JobFailed, JobFinished, JobStarted
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
+from treadle.core.machine import DeviceOrder, Leftovers, NodeOrder
 from treadle.engines.agent.found import look
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node.attempt_folders import AttemptFolders
@@ -62,5 +65,28 @@ def test_an_attempt_that_was_about_to_be_launched_is_launched(
         assert await bench.event() == JobStarted("a", 8, 0.0, 1.0, attempt=1)
         assert await bench.event() == JobFinished("a", 8)
         assert [ended.attempt for ended in bench.ends] == [1]
+
+    tell(tmp_path, story)
+
+
+def test_a_request_that_comes_before_the_adoption_ends_nothing(tmp_path: Path):
+    """The daemon answers while it begins: `logs` and `drain` may be there first."""
+
+    async def story(bench: Story) -> None:
+        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        await restart(bench)
+        with pytest.raises(EngineError):
+            await bench.engine.output(AttemptId("a", 1), 0)
+        with pytest.raises(EngineError):
+            await bench.engine.order_node("here", NodeOrder.DRAIN)
+        with pytest.raises(EngineError):
+            await bench.engine.order_device(on(0).devices[0], DeviceOrder.AVOID)
+        assert await bench.engine.discard("a") == Leftovers()
+        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
+        (tmp_path / "go").touch()
+        assert await bench.event() == JobFailed("a", 0, 0.0)
+        assert [ended.code for ended in bench.ends] == [5]
 
     tell(tmp_path, story)

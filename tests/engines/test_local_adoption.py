@@ -14,12 +14,10 @@ from tests.engines.bench import Story, on, tell
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.core.job import Job
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, Leftovers, NodeOrder
 from treadle.engines.agent.found import look
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.agent.machine import Machine, MachineParts
@@ -71,29 +69,6 @@ def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(t
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert [ended.code for ended in bench.ends] == [5]
         assert bench.engine.view()[0].devices[0].state == "free"
-
-    tell(tmp_path, story)
-
-
-def test_a_request_that_comes_before_the_adoption_ends_nothing(tmp_path: Path):
-    """The daemon answers while it begins: `logs` and `drain` may be there first."""
-
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        with pytest.raises(EngineError):
-            await bench.engine.output(AttemptId("a", 1), 0)
-        with pytest.raises(EngineError):
-            await bench.engine.order_node("here", NodeOrder.DRAIN)
-        with pytest.raises(EngineError):
-            await bench.engine.order_device(on(0).devices[0], DeviceOrder.AVOID)
-        assert await bench.engine.discard("a") == Leftovers()
-        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
-        (tmp_path / "go").touch()
-        assert await bench.event() == JobFailed("a", 0, 0.0)
-        assert [ended.code for ended in bench.ends] == [5]
 
     tell(tmp_path, story)
 
