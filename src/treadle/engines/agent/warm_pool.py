@@ -112,6 +112,7 @@ class WarmPool:
     _templates: dict[str, Template] = field(default_factory=dict)
     _given_up: dict[str, str] = field(default_factory=dict)  # key -> why it is not tried again
     _count: int = 0
+    _cleared: bool = False  # of what an earlier engine left
     _watcher: "asyncio.Task[None] | None" = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -153,6 +154,7 @@ class WarmPool:
 
     def prepare(self, wish: Wish) -> None:
         """Begin a warm interpreter for launches to come, unless there is one."""
+        self._clear()
         with self._lock:
             self._sweep()
             if wish.key in self._templates or wish.key in self._given_up or not self.enabled:
@@ -184,7 +186,7 @@ class WarmPool:
 
     async def clear(self) -> None:
         """End what an engine that was killed left."""
-        await asyncio.to_thread(self.containment.kill, self._prefix)
+        await asyncio.to_thread(self._clear)
 
     async def close(self) -> None:
         self.enabled = False
@@ -200,10 +202,17 @@ class WarmPool:
 
     # -- leaves ---------------------------------------------------------------------------------
 
+    def _clear(self) -> None:
+        """Once, and before the first is begun: they are told apart from older ones by nothing."""
+        with self._lock:
+            if not self._cleared:
+                self.containment.kill(self._prefix)
+                self._cleared = True
+
     @property
     def _prefix(self) -> str:
-        """Of the tags of its groups."""
-        return f"{self.folders.instance}-warm-"
+        """Of the tags of its groups; no attempt's begins so, whatever its job is called."""
+        return f"{self.folders.instance}.warm-"
 
     def _begun(self, wanted: Mapping[str, Any]) -> Template:
         self._count += 1
