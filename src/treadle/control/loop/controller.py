@@ -95,7 +95,8 @@ class Controller:
             now = self._clock.now()
             events = core_facts(facts)
             actions = self._scheduler.take(events, now)
-            self._apply(now, facts, actions)
+            if facts or actions:
+                self._apply(now, facts, actions)
             if actions:
                 await self._give()  # What needs no policy does not wait for one.
             await self._follow_up(events, actions)
@@ -137,7 +138,8 @@ class Controller:
             actions += forced
 
     def _apply(self, now: float, facts: Sequence[Fact], actions: Sequence[Action]) -> None:
-        if self._steps is not None and (facts or actions):
+        """Take a step to the records; a decision without orders is one too, at its own moment."""
+        if self._steps is not None:
             self._steps.apply(now, facts, actions)
         self._orders += actions
 
