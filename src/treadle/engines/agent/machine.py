@@ -6,6 +6,7 @@ which device. It launches nothing there before that attempt is gone and the devi
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,8 @@ class Machine:
         self.device_watch.begin()
         self.observer.begin()
         self.keep(self.mps.watch(self._clock))
-        self.keep(self.warm.clear())
+        with suppress(*TROUBLE):  # What is left of an earlier engine does no harm.
+            await self.warm.clear()
         await self._rejoining.adopt(wanted, over)
 
     def order(self, wanted: Wanted) -> None:
@@ -256,9 +258,9 @@ class Machine:
     async def release(self, live: LiveAttempt) -> None:
         """Its end has been reported: other jobs may have its devices once they are clean."""
         if live.marked:
-            await asyncio.to_thread(self._clear_and_forget, live)
+            await self.looks.seen(lambda: self._clear_and_forget(live))
         if self.mps.is_client(live.id):
-            await asyncio.to_thread(self.mps.leave, live.id)
+            await self.looks.seen(lambda: self.mps.leave(live.id))
         if self._devices.watched:
             self.keep(self._clean_and_free(live))
         else:

@@ -28,29 +28,29 @@ class PatientLooks:
 
     async def done(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do it until it could be done; it may be begun again after any part of it."""
-        pause_s = 0.002
-        while True:
+        for number in count():
             try:
                 return await work()
             except TROUBLE:
                 await self._suspect()
-            await self._clock.sleep_until(self._clock.now() + pause_s)
-            pause_s = min(0.5, pause_s * 2)
+            await self._pause(number)
+        raise AssertionError("count has no end")
 
     async def until(
         self, look: Callable[[], Seen], enough: Callable[[Seen], bool], *, tries: int | None
     ) -> Seen:
         """Look until it is enough or the tries are used up; the last trouble is raised."""
-        pause_s = 0.002
-        for number in count(1):
+        for number in count():
             try:
                 seen = await asyncio.to_thread(look)
-                if enough(seen) or number == tries:
+                if enough(seen) or number + 1 == tries:
                     return seen
             except TROUBLE:
-                if number == tries:
+                if number + 1 == tries:
                     raise
                 await self._suspect()
-            await self._clock.sleep_until(self._clock.now() + pause_s)
-            pause_s = min(0.5, pause_s * 2)
+            await self._pause(number)
         raise AssertionError("count has no end")
+
+    async def _pause(self, number: int) -> None:
+        await self._clock.sleep_until(self._clock.now() + min(0.5, 0.002 * 2 ** min(number, 8)))

@@ -112,7 +112,6 @@ class WarmPool:
     _templates: dict[str, Template] = field(default_factory=dict)
     _given_up: dict[str, str] = field(default_factory=dict)  # key -> why it is not tried again
     _count: int = 0
-    _cleared: bool = False  # of what an earlier engine left
     _watcher: "asyncio.Task[None] | None" = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -154,7 +153,6 @@ class WarmPool:
 
     def prepare(self, wish: Wish) -> None:
         """Begin a warm interpreter for launches to come, unless there is one."""
-        self._clear()
         with self._lock:
             self._sweep()
             if wish.key in self._templates or wish.key in self._given_up or not self.enabled:
@@ -186,7 +184,7 @@ class WarmPool:
 
     async def clear(self) -> None:
         """End what an engine that was killed left."""
-        await asyncio.to_thread(self._clear)
+        await asyncio.to_thread(self.containment.kill, self._prefix)
 
     async def close(self) -> None:
         self.enabled = False
@@ -201,13 +199,6 @@ class WarmPool:
             await asyncio.to_thread(self._swept)
 
     # -- leaves ---------------------------------------------------------------------------------
-
-    def _clear(self) -> None:
-        """Once, and before the first is begun: they are told apart from older ones by nothing."""
-        with self._lock:
-            if not self._cleared:
-                self.containment.kill(self._prefix)
-                self._cleared = True
 
     @property
     def _prefix(self) -> str:
