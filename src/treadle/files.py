@@ -31,9 +31,8 @@ def replacing(
     beside = path.with_name(draft) if draft else _draft(path)
     if draft:
         beside.unlink(missing_ok=True)
-    file = _open_new(beside, mode)
-    try:
-        with file:
+    try:  # An interrupt may come as soon as the draft is there.
+        with _open_new(beside, mode) as file:
             yield file
             if sync:
                 _flush_file(file)
@@ -65,9 +64,8 @@ def replace(path: Path, content: bytes, *, mode: int = 0o666, sync: bool = False
 def create(path: Path, content: bytes, *, mode: int = 0o666) -> bool:
     """Make a file that is on disk when this returns; False if the name is taken already."""
     beside = _draft(path)
-    file = _open_new(beside, mode)
     try:
-        with file:
+        with _open_new(beside, mode) as file:
             file.write(content)
             _flush_file(file)
         try:
