@@ -9,9 +9,10 @@ from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
+from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, JobStarted, JobStopped
 from treadle.core.launch import Launch
-from treadle.engines.agent.messages import Wanted
+from treadle.engines.agent.messages import Refused, Wanted
 from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
 from treadle.engines.fleet.gang import LEASE_OVER, Gang
 from treadle.engines.fleet.split import gang_of
@@ -221,3 +222,40 @@ def test_ranks_are_numbered_over_all_nodes():
     ]
     assert {part.world_size for part in parts} == {6}
     assert {part.master for part in parts} == {"10.0.0.0"}
+
+
+ONE, TWO = (Allocation(SPREAD.devices[:size]) for size in (1, 2))
+
+
+def running_alone() -> Course:
+    course = Course("j")
+    course.order(start := Start(0, "j", ONE), launch)
+    course.launched(start, gang(start))
+    course.hear("a", JobStarted("j", 0, 0.0, 1.0, ("size",), attempt=1))
+    return course
+
+
+def test_a_change_that_cannot_be_launched_ends_the_attempt_before_its_end_is_told():
+    """Else what runs would belong to nobody."""
+
+    def nobody_knows(order: Start | Change) -> Launch:
+        raise EngineError("it cannot be said", retryable=False)
+
+    course = running_alone()
+    (stop,) = course.order(change := Change(1, "j", TWO), nobody_knows)
+    assert isinstance(stop, Send)
+    assert stop.wanted.allocation is None
+    effects = course.hear(*ended("a", 143, how=How.STOPPED, action=1))
+    assert [each for each in effects if isinstance(each, Begin)] == [Begin(change)]
+
+
+def test_an_attempt_that_refused_a_change_is_wanted_as_it_was_before():
+    course = running_alone()
+    course.order(Change(1, "j", TWO), launch)
+    course.hear_refused("a", Refused("j", 1, 1, ("size",), "no", 0.0))
+    assert course.gang is not None
+    wanted = course.gang.wanted("a")
+    assert wanted is not None
+    assert (wanted.action, wanted.allocation, wanted.told) == (1, ONE, True)
+    assert wanted.launch is not None
+    assert (wanted.launch.ranks, wanted.launch.attempt) == (1, 1)

@@ -283,7 +283,7 @@ class Agent:
             checkpoints=checkpoints,
             moves=self._lease is not None,
         )
-        session = Session(uuid4().hex, asked.epoch, checkpoints, lambda: self._doubts.trouble)
+        session = Session(uuid4().hex, checkpoints, lambda: self._doubts.trouble)
         session.machine = Machine(
             MachineParts(
                 root=self.root,

@@ -37,7 +37,6 @@ class DeviceHolders:
         self._wake()
 
     def free(self, live: LiveAttempt) -> None:
-        live.released = True
         for slot in live.slots:
             _remove(self._holders, slot, live)
             number, _ = slot

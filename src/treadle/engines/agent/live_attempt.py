@@ -75,7 +75,6 @@ class LiveAttempt:
         # The newest order that it could not carry out while it runs, and why if it can go on.
         self.refused, self.refused_why = -1, ""
         self.over = False  # it has ended, though its devices may not be clean yet
-        self.released = False  # other jobs may use its devices
         self.failure = ""  # why no supervisor could be forked
         self.lacked = False  # for want of something of the machine
         self.taken = False  # another supervisor has it already

@@ -41,7 +41,6 @@ class Session:
     """A controller in charge."""
 
     id: str
-    epoch: int
     checkpoints: Path  # the root of the folders in which jobs of this node keep theirs
     trouble: Callable[[], str]  # why the lease of the node is not renewed; empty: it is
     machine: Machine = field(init=False)

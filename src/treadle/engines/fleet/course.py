@@ -9,10 +9,12 @@ A newer order replaces an older one. Each method answers with what has to be don
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
+from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
@@ -58,7 +60,6 @@ class Course:
         self.newest = -1  # id of the newest order
         self.gang: Gang | None = None
         self.beginning: Launching | None = None  # an order that is being launched
-        self.hold = -1  # the order that began the present hold, as far as it is known
         # What ran of the jobs of the newest order's `after` when it came.
         self.behind: tuple[Gang, ...] = ()
         self._stop: int | None = None  # id of a stop that has no answer yet
@@ -86,22 +87,21 @@ class Course:
         return bool(self.behind)
 
     def order(self, action: Action, ask: Ask, behind: tuple[Gang, ...] = ()) -> list[Effect]:
-        """Take an order. Raises what `ask` raises. behind: what runs of the jobs of its `after`."""
+        """Take an order. behind: what runs of the jobs of its `after`."""
         self.newest = max(self.newest, action.id)
         if isinstance(action, Stop):
             return self._order_stop(action)
         self.behind = behind
-        if isinstance(action, Start):
-            self.hold = action.id
         gang = self.gang
         if gang is None:
             self.beginning = action
             return [Begin(action)]
         if self._can_change(gang, action):
-            launch = ask(action)
-            gang.change(action.id, action.allocation, launch)
-            self._next = None
-            return self._sent(gang, gang.nodes)
+            # Where nobody can say how, it ends for the order, and its launch says why not.
+            with suppress(EngineError):
+                gang.change(action.id, action.allocation, ask(action))
+                self._next = None
+                return self._sent(gang, gang.nodes)
         self._next = action
         return [] if gang.training_over else self._stop_gang(gang, action.id)
 

@@ -376,12 +376,7 @@ class FleetEngine:
         after = () if isinstance(action, Stop) else action.after
         others = [self.courses.get(job) for job in after if job != action.job]
         behind = tuple(other.gang for other in others if other is not None and other.gang)
-        try:
-            effects = course.order(action, self.ask, behind)
-        except EngineError as error:  # It cannot say how to change it.
-            ended = AttemptEnded(action.job, action.id, 0, How.ENGINE_ERROR, error=str(error))
-            effects = [Tell(ended)]
-        self.do(course, effects)
+        self.do(course, course.order(action, self.ask, behind))
 
     def ask(self, order: Launching) -> Launch:
         members = (self.members.get(node) for node in order.allocation.nodes())

@@ -31,7 +31,9 @@ class Seat:
     allocation: Allocation | None  # None: adopted to be stopped
     launch: Launch | None  # None: adopted, and its launch was not asked for
     sent: int  # the newest order about it that its agent was given, or will be
-    before: Allocation | None = None  # as its start or last change was reported
+    # As its start or last change was reported.
+    before: Allocation | None = None
+    launch_before: Launch | None = None
     started: JobStarted | None = None
     ended: AttemptEnded | None = None
     settled: bool = False  # nothing of it runs any more
@@ -43,6 +45,10 @@ class Seat:
     @property
     def failed(self) -> bool:
         return self.ended is not None and not _is_success(self.ended)
+
+    def reach(self) -> None:
+        """It is as it was ordered: what it goes back to if its next change is refused."""
+        self.before, self.launch_before = self.allocation, self.launch
 
 
 class Heard(NamedTuple):
@@ -194,7 +200,8 @@ class Gang:
         seat = self.alone
         assert seat is not None, "only an attempt on one node changes while it runs"
         before, after, launch = seat.before, seat.allocation, seat.launch
-        self.changes, seat.allocation = refused.changes, before
+        self.changes = refused.changes
+        seat.allocation, seat.launch = before, seat.launch_before
         if not refused.why or before is None or after is None or launch is None:
             return None
         # The same: it was refused before a restart of the controller, and is ordered again.
@@ -222,7 +229,7 @@ class Gang:
             return Heard()
         if self.alone is not None:
             self.started, self.changes = True, fact.changes
-            seat.before = seat.allocation
+            seat.reach()
             return Heard((fact,))
         if self.started:
             return Heard()

@@ -1,13 +1,14 @@
 """Launches what is ordered: once nothing is in its way and its nodes have its files."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.core.events import JobStarted
+from treadle.core.launch import Launch
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
 from treadle.engines.fleet.copies.copier import SupersededError
 from treadle.engines.fleet.course import Course, Launching
@@ -95,12 +96,8 @@ class Launches:
         }
         try:
             gang = gang_of(order.id, self._engine.ask(order), order.allocation, addresses, port)
-        except EngineError as error:
-            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
         except Exception as error:  # a bug in one job's orders must not stop other jobs
-            logger.exception("job %s", order.job)
-            why = f"the engine failed: {error!r}"
-            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, why))
+            self._fail(course, order, error)
         else:
             gang.workdirs = workdirs
             self._engine.traces.add(gang.attempt, gang.nodes)
@@ -116,15 +113,15 @@ class Launches:
         def wanted() -> bool:
             return course.beginning is order and not self._engine.silent.are_among(nodes)
 
-        workdirs = await self._provided(order, wanted)
-        if isinstance(workdirs, NotProvided):
-            self._engine.do(course, course.not_launched(order, *workdirs))
-            return
         try:
+            workdirs = await self._provided(self._engine.ask(order), nodes, wanted)
+            if isinstance(workdirs, NotProvided):
+                self._engine.do(course, course.not_launched(order, *workdirs))
+                return
             if len(nodes) > 1:
                 ready = await gathered(order, self._engine.clients, wanted)
-        except EngineError as error:
-            self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, str(error)))
+        except Exception as error:  # a bug in one job's orders must not stop other jobs
+            self._fail(course, order, error)
             return
         if ready.objection:  # Nothing was launched and the job is not at fault: back to the queue.
             self._engine.do(course, course.not_launched(order, How.STOPPED))
@@ -132,13 +129,9 @@ class Launches:
             self._place(course, order, ready.port, workdirs)
 
     async def _provided(
-        self, order: Launching, wanted: Callable[[], bool]
+        self, launch: Launch, nodes: Sequence[str], wanted: Callable[[], bool]
     ) -> Mapping[str, str] | NotProvided:
         """Once the nodes have the job's files: the folders that it was given there."""
-        try:
-            nodes, launch = order.allocation.nodes(), self._engine.ask(order)
-        except EngineError as error:
-            return NotProvided(How.ENGINE_ERROR, str(error))
         try:
             await self._engine.copies.provide(launch, nodes, wanted)
             if self._engine.copies.apart:
@@ -151,7 +144,10 @@ class Launches:
             if error.retryable:  # A node does not answer, or has left: back to the queue.
                 return NotProvided(How.STOPPED)
             return NotProvided(How.MACHINE_ERROR, str(error))
-        except Exception as error:  # a bug in one job's orders must not stop other jobs
-            logger.exception("job %s", order.job)
-            return NotProvided(How.ENGINE_ERROR, f"the engine failed: {error!r}")
         return {}
+
+    def _fail(self, course: Course, order: Launching, error: Exception) -> None:
+        if not isinstance(error, EngineError):
+            logger.error("job %s", order.job, exc_info=error)
+        why = str(error) if isinstance(error, EngineError) else f"the engine failed: {error!r}"
+        self._engine.do(course, course.not_launched(order, How.ENGINE_ERROR, why))

@@ -310,11 +310,12 @@ class _Case:
                 job.id, job.action, job.iterations_done, job.iterations_per_s, changes
             )
             for seat in gang.seats.values():
-                seat.started, seat.before = told, seat.allocation
+                seat.started = told
+                seat.reach()
 
     def _course(self) -> Course:
         course = Course(self.job.id)
-        course.newest, course.hold = self.job.action, self.job.attempt
+        course.newest = self.job.action
         self.takeover.courses[self.job.id] = course
         return course
 

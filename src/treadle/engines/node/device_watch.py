@@ -224,8 +224,8 @@ class DeviceWatch:
         pause_s = 0.02
         while True:
             await self.look()
-            known = [number for number in numbers if number < len(self._sights)]
-            left = {number: why for number in known if (why := self._leftover(number, tag, job))}
+            # What a process says of its environment may have to wait for its memory.
+            left = await asyncio.to_thread(self._leftovers, numbers, tag, job)
             if not left:
                 return
             if self._clock.now() >= give_up_at:
@@ -234,6 +234,10 @@ class DeviceWatch:
             pause_s = min(2.0, pause_s * 2)
         for number, why in left.items():
             self.quarantine(number, why)
+
+    def _leftovers(self, numbers: Iterable[int], tag: str, job: str) -> dict[int, str]:
+        known = [number for number in numbers if number < len(self._sights)]
+        return {number: why for number in known if (why := self._leftover(number, tag, job))}
 
     def _leftover(self, number: int, tag: str, job: str) -> str:
         """What a job left on a device, in a sentence; empty if nothing."""

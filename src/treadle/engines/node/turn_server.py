@@ -41,7 +41,6 @@ LINE_BYTES = 4096
 CLIENTS_MAX = 512
 HELLO_S_MAX = 2.0  # after which a connection that has not said hello is closed
 WEIGHT_MAX = 1000.0
-REPORT_S = 0.25  # jobs send their count of steps at most so often
 
 
 def proof(key: bytes, job: str, attempt: int, resources: Iterable[str], weight: float) -> str:
