@@ -29,6 +29,7 @@ from treadle.policies.live.fits import never_fits
 from treadle.policies.live.patience import (
     Patience,
     Patient,
+    Reservation,
     Reserving,
     look_again_at,
     reserved_from,
@@ -52,6 +53,28 @@ class Decision(NamedTuple):
     hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
     for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
+
+
+class _Facts(NamedTuple):
+    """What holds in all rounds of one decision."""
+
+    snapshot: Snapshot
+    before: Decision
+    owed: Entitlements | None
+    level_of: LevelOf
+    eligible: Eligibility
+    patient: Patient
+    entries: Sequence[Reservation]  # jobs whose patience is over
+    next_at: float  # when that of the next is
+    outranked: Set[JobId]
+    turns: Mapping[JobId, float]
+
+
+class _Again(NamedTuple):
+    """The policy is asked again, without what it could not have."""
+
+    in_vain: Set[JobId]  # jobs that were left aside, or will be
+    refused: tuple[Part, ...]
 
 
 def live(
@@ -98,44 +121,51 @@ class Live(Wrapper):
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.jobs:
             return Schedule(memory=snapshot.memory)
-        before, aside = remembered(snapshot.memory), set[JobId]()
+        facts, aside = self._facts(snapshot), set[JobId]()
         refused: list[Part] = []
-        for _ in range(ROUNDS_MAX):
-            schedule, in_vain = self._decided(snapshot, before, aside)
-            refused += remembered(schedule.memory).refused
-            if in_vain <= aside:
-                break
-            aside |= in_vain
-        return _with_refused(schedule, refused)
+        for left in reversed(range(ROUNDS_MAX)):
+            found = self._decided(facts, aside, last=not left)
+            if isinstance(found, Schedule):
+                return _with_refused(found, [*refused, *remembered(found.memory).refused])
+            refused += found.refused
+            aside |= found.in_vain
+        raise AssertionError("the last round decides")
 
-    def _decided(
-        self, snapshot: Snapshot, before: Decision, aside: Set[JobId]
-    ) -> tuple[Schedule, Set[JobId]]:
-        """One round: the schedule, and jobs to leave aside if the policy is asked again.
+    def _facts(self, snapshot: Snapshot) -> _Facts:
+        """What does not depend on the plan."""
+        before, owed = remembered(snapshot.memory), self.entitlements(snapshot)
+        level_of = by_priority if owed is None else owed.level_of
+
+        # 1 Who may run now, who may be moved, and whose patience is over.
+        eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
+        patient = Patient(snapshot, self.belief, before.patience)
+        watched = owed is not None or not self.strict
+        return _Facts(
+            *(snapshot, before, owed, level_of, eligible, patient),
+            entries=patient.entries() if watched else [],
+            next_at=patient.next_at() if watched else inf,
+            outranked=_outranked(snapshot, level_of, eligible.hidden),
+            turns=_holding(before.patience.turns, snapshot),
+        )
+
+    def _decided(self, facts: _Facts, aside: Set[JobId], *, last: bool) -> Schedule | _Again:
+        """One round: the schedule, or why the policy is asked again.
 
         aside: waiting jobs that could not have what the policy chose, and running jobs whose
         change does not pay.
         """
-        now, owed = snapshot.now, self.entitlements(snapshot)
-        level_of = by_priority if owed is None else owed.level_of
-
-        # 1 Who may run now, and who may be moved.
-        eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
-        plan = Plan(snapshot, eligible.room)
+        snapshot, before, owed, level_of, eligible, patient, *_ = facts
+        now, turns = snapshot.now, facts.turns
+        plan = Plan(snapshot, eligible.room.copy())
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
-        turns = _holding(before.patience.turns, snapshot)
         in_turn = {name: at for name, at in turns.items() if at > now}
-        patient = Patient(snapshot, self.belief, before.patience)
         stay = eligible.fixed.keys() | in_turn.keys()
         reserving = Reserving(plan, self.belief, stay, level_of, resizes=self.inner.resizes)
-        watched = owed is not None or not self.strict
-        entries = patient.entries() if watched else []
         if owed is not None:
-            late = {entry.job for entry in entries}
+            late = {entry.job for entry in facts.entries}
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
-        outranked = _outranked(snapshot, level_of, eligible.hidden)
-        reserved = reserving.serve(entries, outranked, turns)
+        reserved = reserving.serve(facts.entries, facts.outranked, turns)
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self.belief, plan)
         if not reserved:
             run_again(plan, level_of)
@@ -157,9 +187,13 @@ class Live(Wrapper):
             refused += self._taken_back(plan, settled)
             asking.go_on(level)
 
+        in_vain = asking.in_vain(refused)
+        if not last and not in_vain <= aside:
+            return _Again(in_vain, refused)
+
         # 5 What still waits may share devices, unless some are reserved.
         if self._joining is not None and not reserved:
-            self._joining.join(plan, level_of)
+            self._joining.join(plan, level_of, eligible.hidden)
 
         patience = Patience(patient.after(plan.changes), tuple(reserved), reserving.turns)
         for_whom = plan.stopped_for()
@@ -167,12 +201,10 @@ class Live(Wrapper):
             *(asking.notes, asking.quiet, patience, eligible.hidden, refused),
             for_whom=_still(before.for_whom, plan) | for_whom,
         )
-        moments = [eligible.until, look_again_at(reserved, now), *in_turn.values()]
-        moments += [patient.next_at()] if watched else []
+        moments = [eligible.until, look_again_at(reserved, now), facts.next_at, *in_turn.values()]
         until = min(_after_refusals(asking.until, refused, now), *moments)
         soon = _in_the_way(plan, level_of)
-        schedule = Schedule(plan.made(), until, memory, for_whom, soon)
-        return schedule, asking.in_vain(refused)
+        return Schedule(plan.made(), until, memory, for_whom, soon)
 
     def _taken_back(
         self, plan: Plan, settled: Mapping[JobId, Allocation | None]

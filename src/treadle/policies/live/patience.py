@@ -24,6 +24,7 @@ least.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
 from heapq import nsmallest
 from math import inf
 from typing import NamedTuple
@@ -141,9 +142,8 @@ class Patient:
         }
         late = [
             job
-            for job in self._waiting
-            if job.id not in known
-            and (job.id in often or due_at(job, self._belief, now) <= now + _MOMENT_S)
+            for job, at in self._dues
+            if job.id not in known and (job.id in often or at <= now + _MOMENT_S)
         ]
         late.sort(key=lambda job: job.sequence)
         return [*found, *(Reservation(job.id) for job in late)]
@@ -151,8 +151,12 @@ class Patient:
     def next_at(self) -> float:
         """When the next job has waited long enough."""
         now = self._snapshot.now
-        moments = (due_at(job, self._belief, now) for job in self._waiting)
-        return min((at for at in moments if at > now + _MOMENT_S), default=inf)
+        return min((at for _, at in self._dues if at > now + _MOMENT_S), default=inf)
+
+    @cached_property
+    def _dues(self) -> list[tuple[Job, float]]:
+        now = self._snapshot.now
+        return [(job, due_at(job, self._belief, now)) for job in self._waiting]
 
     def after(self, changes: Changes) -> dict[JobId, Count]:
         """How often jobs were overtaken once these changes are made."""

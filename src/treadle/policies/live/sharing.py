@@ -24,6 +24,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
+from treadle.core.reasons import Reason
 from treadle.policies.base.companions import SharingBelief
 from treadle.policies.live.eligibility import Level, movable
 from treadle.policies.live.groups import Cores, Group, Hosts
@@ -51,9 +52,11 @@ class Joining:
                 if movable(newest):
                     plan.stop(newest)
 
-    def join(self, plan: Plan, level_of: Callable[[Job], Level]) -> None:
+    def join(
+        self, plan: Plan, level_of: Callable[[Job], Level], hidden: Mapping[JobId, Reason]
+    ) -> None:
         """Start waiting jobs beside running ones, each where most is gained by it."""
-        able = list(islice(self._able(plan), _LOOKED_AT))
+        able = list(islice(self._able(plan, hidden), _LOOKED_AT))
         if not able:
             return
         alone = awaited(plan)
@@ -66,8 +69,10 @@ class Joining:
             if group is not None and plan.room.allows(job, group.devices):
                 plan.give(job, Allocation(group.devices, turn=hosts.join(job, group)))
 
-    def _able(self, plan: Plan) -> Iterator[Job]:
+    def _able(self, plan: Plan, hidden: Mapping[JobId, Reason]) -> Iterator[Job]:
         for job in plan.snapshot.waiting():
+            if (why := hidden.get(job.id)) is not None and why.code == "host":
+                continue  # Beside others it needs as much of a node.
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
             if waits and self._belief.may_share(job.spec) is None:
