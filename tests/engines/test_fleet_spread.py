@@ -100,6 +100,7 @@ def test_it_is_stopped_as_a_whole(tmp_path):
         started = await bench.started("a", 0)
         assert (started.attempt, started.changes) == (1, ())
         assert bench.runs_on("a") == {"n0", "n1", "n2"}
+        assert bench.world.links["n1"].agent.running() == {"a": 1}
         assert {name for name, *_ in _held(bench)} == {"n0", "n1", "n2"}
         await bench.order(Stop(1, "a"))
         end = await bench.ended("a", 1)

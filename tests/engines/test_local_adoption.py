@@ -24,6 +24,7 @@ from treadle.engines.agent.machine import Machine, MachineParts
 from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
+from treadle.engines.node.devices import node_of
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.order_document import Surroundings
 from treadle.engines.node.processes import ProcessId
@@ -331,7 +332,7 @@ def test_two_engines_that_launch_the_same_attempt_run_it_once(tmp_path: Path):
         facts: list[Fact] = []
         parts = MachineParts(
             root=tmp_path / "engine",
-            node_name="here",
+            node=node_of(bench.source, "here"),
             devices=bench.source,
             excluded=(),
             options=bench.options,

@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.on_ray.test_ray_agent_host import post
 from treadle.engines.agent.agent_host import AgentHost
 host = AgentHost(lambda: True)
-print(host.attend(post(Path(sys.argv[1]))).result(60).error or "ready", flush=True)
+print(host.run(host.attend(post(Path(sys.argv[1])))).result(60).error or "ready", flush=True)
 threading.Event().wait()
 """
 # Starts that and stays its parent, as a raylet does.
@@ -83,10 +83,10 @@ def test_the_next_agent_ends_one_that_is_stopped_and_whose_raylet_is_dead(
     os.kill(raylet.agent, signal.SIGSTOP)
     raylet.die()
     host = AgentHost(lambda: True)
-    attending = host.attend(post(tmp_path)).result(START_WITHIN_S)
+    attending = host.run(host.attend(post(tmp_path))).result(START_WITHIN_S)
     assert (attending.error, attending.node is not None) == ("", True)
     assert not raylet.agent_lives
-    host.close().result(WITHIN_S)
+    host.run(host.close()).result(WITHIN_S)
 
 
 def test_an_agent_that_is_stopped_is_left_to_its_raylet(raylet: Raylet, tmp_path: Path) -> None:

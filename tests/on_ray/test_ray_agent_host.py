@@ -10,14 +10,16 @@ import pytest
 
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_host import AgentHost, Post
-from treadle.engines.agent.node_lease import NodeLease
-from treadle.engines.node.devices import CpuSlots
+from treadle.engines.context import EngineOptions
 
 WITHIN_S = 20.0
 
 
 def post(root: Path, rack: str = "") -> Post:
-    return Post(name="b", address="127.0.0.1", root=str(root), lease_s=15.0, slots=1, rack=rack)
+    options = EngineOptions(devices=1)
+    return Post(
+        name="b", address="127.0.0.1", root=str(root), lease_s=15.0, rack=rack, options=options
+    )
 
 
 def test_an_agent_is_tried_again_until_the_cluster_answers(tmp_path: Path) -> None:
@@ -31,10 +33,10 @@ def test_an_agent_is_tried_again_until_the_cluster_answers(tmp_path: Path) -> No
         return post(tmp_path)
 
     host = AgentHost(lambda: next(confirmed, True), again_after_s=0.001)
-    host.resume(kept).result(WITHIN_S)
-    assert host.attend(post(tmp_path)).result(WITHIN_S).node is not None
+    host.run(host.resume(kept)).result(WITHIN_S)
+    assert host.run(host.attend(post(tmp_path))).result(WITHIN_S).node is not None
     assert list((tmp_path / "nodes" / "b" / "leases").glob("*.lease"))
-    host.close().result(WITHIN_S)
+    host.run(host.close()).result(WITHIN_S)
 
 
 def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_path: Path) -> None:
@@ -46,21 +48,21 @@ def test_an_agent_that_a_controller_wants_is_not_replaced_by_the_one_before(tmp_
         return post(tmp_path)
 
     host = AgentHost(lambda: True, again_after_s=0.001)
-    resuming = host.resume(kept)
+    resuming = host.run(host.resume(kept))
     assert asked.wait(WITHIN_S)
-    attending = host.attend(post(tmp_path, rack="r1"))
+    attending = host.run(host.attend(post(tmp_path, rack="r1")))
     go.set()
     wanted = attending.result(WITHIN_S)
     resuming.result(WITHIN_S)
-    assert host.attend(post(tmp_path, rack="r1")).result(WITHIN_S).agent == wanted.agent
-    host.close().result(WITHIN_S)
+    assert host.run(host.attend(post(tmp_path, rack="r1"))).result(WITHIN_S).agent == wanted.agent
+    host.run(host.close()).result(WITHIN_S)
 
 
 def test_nothing_is_resumed_where_no_controller_has_been(tmp_path: Path) -> None:
     host = AgentHost(lambda: True)
-    host.resume(lambda: None).result(WITHIN_S)
+    host.run(host.resume(lambda: None)).result(WITHIN_S)
     assert not (tmp_path / "nodes").exists()
-    host.close().result(WITHIN_S)
+    host.run(host.close()).result(WITHIN_S)
 
 
 def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_run(
@@ -78,14 +80,14 @@ def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_r
         return post(tmp_path / "a")
 
     host = AgentHost(lambda: True, again_after_s=0.001)
-    host.resume(kept)
+    host.run(host.resume(kept))
     assert asked.wait(WITHIN_S)
-    others = host.others(post(tmp_path / "b"))
-    attending = host.attend(post(tmp_path / "b"))
+    others = host.run(host.others(post(tmp_path / "b")))
+    attending = host.run(host.attend(post(tmp_path / "b")))
     go.set()
     assert others.result(WITHIN_S) == str(tmp_path / "a")
     assert attending.result(WITHIN_S).others == str(tmp_path / "a")
-    host.close().result(WITHIN_S)
+    host.run(host.close()).result(WITHIN_S)
 
 
 def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_path: Path) -> None:
@@ -98,16 +100,16 @@ def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_pat
 
     host = AgentHost(is_member)
     often = msgspec.structs.replace(post(tmp_path), lease_s=0.05)
-    assert host.attend(often).result(WITHIN_S).node is not None
+    assert host.run(host.attend(often)).result(WITHIN_S).node is not None
     for _ in range(64):
-        host._run(asyncio.to_thread(go.wait))
-    host.ping().result(WITHIN_S)
+        host.run(asyncio.to_thread(go.wait))
+    host.run(asyncio.sleep(0)).result(WITHIN_S)
     while asked.acquire(blocking=False):
         pass
     for _ in range(3):
         assert asked.acquire(timeout=WITHIN_S / 4)
     go.set()
-    host.close().result(WITHIN_S)
+    host.run(host.close()).result(WITHIN_S)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="agents that run as root open their folders")
@@ -121,23 +123,9 @@ def test_users_can_pass_through_to_their_checkpoints_whatever_the_umask(
     before = os.umask(0o077)
     try:
         host = AgentHost(lambda: True)
-        assert host.attend(post(root)).result(WITHIN_S).node is not None
-        host.close().result(WITHIN_S)
+        assert host.run(host.attend(post(root))).result(WITHIN_S).node is not None
+        host.run(host.close()).result(WITHIN_S)
     finally:
         os.umask(before)
     folders = (root, root / "nodes", root / "nodes" / "b")
     assert [folder.stat().st_mode & 0o777 for folder in folders] == [0o711] * 3
-
-
-def test_an_agent_that_was_ended_on_purpose_says_so_of_what_was_lost_with_it(
-    tmp_path: Path,
-) -> None:
-    host = AgentHost(lambda: True)
-    assert host.running().result(WITHIN_S) == {}
-    host.attend(post(tmp_path)).result(WITHIN_S)
-    assert host.running().result(WITHIN_S) == {}
-    host.depart().result(WITHIN_S)
-    host.close().result(WITHIN_S)
-    folder = tmp_path / "nodes" / "b"
-    agent = Agent(folder, "b", devices=CpuSlots(1), lease=NodeLease(folder, 15.0))
-    assert agent._doubts.trouble == "Treadle was made to leave the cluster"

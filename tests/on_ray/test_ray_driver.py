@@ -22,9 +22,14 @@ from treadle.engines.clusters.ray.agent_watch import PINGS_S, AgentPulse
 from treadle.engines.clusters.ray.cluster import RayNode
 from treadle.engines.clusters.ray.driver import Driver
 from treadle.engines.clusters.ray.driver_process import reason_in
+from treadle.engines.context import EngineOptions
 
 SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
 WITHIN_S = 20.0
+
+
+def with_options(**options: Any) -> frames.Settings:
+    return msgspec.structs.replace(SETTINGS, options=EngineOptions(**options))
 
 
 def node(name: str, number: int = 1) -> RayNode:
@@ -252,7 +257,7 @@ def test_of_two_nodes_with_one_name_the_one_that_has_an_agent_is_used() -> None:
 def test_no_node_has_more_slots_than_its_label_or_its_cpus_allow() -> None:
     async def story(cluster: Cluster, controller: Controller) -> None:
         await controller.next(frames.Ready)
-        found = {name: post.slots for name, post in cluster.posts.items()}
+        found = {name: post.options.devices for name, post in cluster.posts.items()}
         assert found == {"labelled": 2, "small": 1, "large": 4, "gpus": 4}
 
     nodes = (
@@ -261,7 +266,7 @@ def test_no_node_has_more_slots_than_its_label_or_its_cpus_allow() -> None:
         replace(node("large"), cpus=8),
         replace(node("gpus"), cpus=8, gpus=2),
     )
-    tell(story, *nodes, settings=msgspec.structs.replace(SETTINGS, devices=4))
+    tell(story, *nodes, settings=with_options(devices=4))
 
 
 def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
@@ -269,7 +274,9 @@ def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
 
     async def story(cluster: Cluster, controller: Controller) -> None:
         await controller.next(frames.Ready)
-        found = {name: (post.gpus, post.avoid) for name, post in cluster.posts.items()}
+        found = {
+            name: (post.options.gpus, post.options.avoid) for name, post in cluster.posts.items()
+        }
         assert found == {"cpus": ((), ()), "slots": ((), ()), "gpus": (("0",), ("1",))}
 
     nodes = (
@@ -277,8 +284,7 @@ def test_gpus_are_chosen_on_nodes_that_offer_gpus() -> None:
         replace(node("slots"), gpus=2, slots=1),
         replace(node("gpus"), gpus=2),
     )
-    chosen = msgspec.structs.replace(SETTINGS, gpus=("0",), avoid=("1",))
-    tell(story, *nodes, settings=chosen)
+    tell(story, *nodes, settings=with_options(gpus=("0",), avoid=("1",)))
 
 
 # -- another cluster ------------------------------------------------------------------------------

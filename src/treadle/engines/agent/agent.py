@@ -82,7 +82,7 @@ class Agent:
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
         self._lease = lease
-        self._doubts = LeaseDoubts(root, node_name)
+        self._doubts = LeaseDoubts(node_name)
         self.epoch = self._read_epoch()
         self.session: Session | None = None
         # Parts of one `TakeCharge` that is to come: its name, and the batches by number.
@@ -171,10 +171,6 @@ class Agent:
         found = [look(self.folders, mark) for mark in self.folders.live()]
         statuses = {each.job: each.status for each in found if each.alive}
         return {job: 0 if status is None else len(status.codes) for job, status in statuses.items()}
-
-    def note_departure(self) -> None:
-        """This agent is ended on purpose: the next one says so of what was lost with it."""
-        self._doubts.depart()
 
     def has_file(self, path: str) -> bool:
         """Whether there is something at a path on this node."""
@@ -287,7 +283,7 @@ class Agent:
         session.machine = Machine(
             MachineParts(
                 root=self.root,
-                node_name=self.node.name,
+                node=self.node,
                 devices=self._devices,
                 excluded=self._excluded,
                 options=self._options,

@@ -49,28 +49,13 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""  # of the state folder: another one may have the same path elsewhere
     member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
-    slots: int | None = None  # CPU slots, in place of GPUs
     gpu_count: int | None = None  # so many GPUs Ray was given; None: it was not asked
     device_type: str = ""  # what its devices are called; empty: as they say themselves
-    gpus: tuple[str, ...] = ()
-    avoid: tuple[str, ...] = ()
-    warm: bool = True
-    turns: str = ""
+    options: EngineOptions = msgspec.field(default_factory=EngineOptions)  # as they are there
 
     @property
     def folder(self) -> Path:
         return Path(self.root) / "nodes" / self.name
-
-    @property
-    def options(self) -> EngineOptions:
-        return EngineOptions(
-            node_name=self.name,
-            devices=self.slots,
-            gpus=self.gpus,
-            avoid=self.avoid,
-            warm=self.warm,
-            turns=self.turns,
-        )
 
 
 @cache
@@ -107,7 +92,7 @@ def _nothing(uuids: Sequence[str], count: int) -> Collection[int]:  # noqa: ARG0
 
 
 class AgentHost:
-    """Has at most one agent at a time. Its methods may be called from any thread."""
+    """Has at most one agent at a time. Its coroutines are for `run`."""
 
     def __init__(
         self,
@@ -133,55 +118,27 @@ class AgentHost:
         self._tried.set()
         threading.Thread(target=self._loop.run_forever, name="agent", daemon=True).start()
 
-    def attend(self, post: Post) -> "Future[Attending]":
-        """Be this agent; the one that there is goes on if nothing has changed."""
-        return self._run(self._attend(post))
+    def run(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Do it on the event loop of the agent; it may be called from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def resume(self, kept: Callable[[], Post | None]) -> "Future[None]":
+    async def attend(self, post: Post) -> Attending:
+        """Be this agent; the one that there is goes on if nothing has changed."""
+        await self._tried.wait()
+        async with self._turn:
+            return await self._become(post)
+
+    async def others(self, post: Post) -> str:
+        """The state folder of another Treadle whose jobs run here; empty if none do."""
+        await self._tried.wait()
+        return await self._others(post)
+
+    async def resume(self, kept: Callable[[], Post | None]) -> None:
         """Be the agent that the last controller wanted, unless there is one: there may be none.
 
         It is tried until it succeeds, or a controller wants an agent. kept: what that one said;
         None: nothing. It may block for seconds, and raise.
         """
-        return self._run(self._resume(kept))
-
-    def others(self, post: Post) -> "Future[str]":
-        """The state folder of another Treadle whose jobs run here; empty if none do."""
-        return self._run(self._others_now(post))
-
-    def call(self, incarnation: str, verb: str, document: bytes) -> "Future[bytes]":
-        """A call of the controller to the agent that it knows."""
-        return self._run(self._call(incarnation, verb, document))
-
-    def running(self) -> "Future[dict[str, int]]":
-        """Ranks that run here, by job."""
-        return self._run(self._running())
-
-    def depart(self) -> "Future[None]":
-        """The agent will be ended on purpose, and writes that down."""
-        return self._run(self._depart())
-
-    def ping(self) -> "Future[None]":
-        """Done when the event loop of the agent has come to it."""
-        return self._run(asyncio.sleep(0))
-
-    def close(self) -> "Future[None]":
-        """Leave; what runs keeps running until its lease has run out."""
-        return self._run(self._leave())
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    async def _attend(self, post: Post) -> Attending:
-        await self._tried.wait()
-        async with self._turn:
-            return await self._become(post)
-
-    async def _others_now(self, post: Post) -> str:
-        await self._tried.wait()
-        return await self._others(post)
-
-    async def _resume(self, kept: Callable[[], Post | None]) -> None:
         said = ""
         self._tried.clear()  # Before anything else that was asked for begins.
         while True:
@@ -205,11 +162,11 @@ class AgentHost:
             if others := await self._others(post):
                 why = f"jobs of the Treadle of {others} run there"
                 return Attending(error=why, others=others)
-            await self._leave()
+            await self.close()
             try:
                 self._agent = await self._made(post)
             except (TreadleError, OSError) as error:
-                await self._leave()
+                await self.close()
                 return Attending(error=str(error))
             self._post = post
         node = replace(self._agent.node, rack=post.rack)
@@ -226,14 +183,12 @@ class AgentHost:
             return ""
         return mine.root if await asyncio.to_thread(self._agent.runs) else ""
 
-    async def _running(self) -> dict[str, int]:
+    async def running(self) -> dict[str, int]:
+        """Ranks that run here, by job."""
         return {} if self._agent is None else await asyncio.to_thread(self._agent.running)
 
-    async def _depart(self) -> None:
-        if self._agent is not None:
-            await asyncio.to_thread(self._agent.note_departure)
-
-    async def _call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+    async def call(self, incarnation: str, verb: str, document: bytes) -> bytes:
+        """A call of the controller to the agent that it knows."""
         agent = self._agent
         if agent is None or incarnation != self._incarnation:
             return OTHER_AGENT
@@ -244,7 +199,7 @@ class AgentHost:
         self._lock = await locked(post.folder)
         devices = await asyncio.to_thread(devices_of, post.options)
         excluded = {*excluded_by(post.options, devices)}
-        if post.slots is None and post.gpu_count is not None:
+        if post.options.devices is None and post.gpu_count is not None:
             excluded |= {*self._withheld(devices.uuids, post.gpu_count)}
         agent = Agent(
             post.folder,
@@ -261,7 +216,8 @@ class AgentHost:
         self._confirming = asyncio.create_task(self._keep_confirming(agent, post.lease_s))
         return agent
 
-    async def _leave(self) -> None:
+    async def close(self) -> None:
+        """Leave; what runs keeps running until its lease has run out."""
         if self._confirming is not None:
             self._confirming.cancel()
             await asyncio.gather(self._confirming, return_exceptions=True)

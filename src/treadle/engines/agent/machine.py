@@ -45,7 +45,7 @@ from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.engines.node.device_watch import DeviceWatch
-from treadle.engines.node.devices import DeviceSource, node_of
+from treadle.engines.node.devices import DeviceSource
 from treadle.engines.node.fork_client import ForkServer
 from treadle.engines.node.leftovers import LeftoverFolders
 from treadle.engines.node.mps import Mps
@@ -59,7 +59,7 @@ class MachineParts:
     """What a machine is made from."""
 
     root: Path
-    node_name: str
+    node: Node
     devices: DeviceSource
     excluded: Collection[int]
     options: EngineOptions
@@ -76,10 +76,10 @@ class Machine:
         root, clock, devices = parts.root, parts.clock, parts.devices
         self.folders, self.fork_server = AttemptFolders(root), ForkServer()
         self.tell, self._clock, self._devices = parts.tell, clock, devices
-        self.node: Node = node_of(devices, parts.node_name)
+        self.node = parts.node
         self.device_watch = DeviceWatch(
             devices,
-            parts.node_name,
+            parts.node.name,
             instance=self.folders.instance,
             clock=clock,
             report=parts.tell,

@@ -54,7 +54,6 @@ def leave(address: str, *, yes: bool) -> int:
     try:
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             _confirm(pool.map(cluster.running_on, found), yes=yes)
-            list(pool.map(cluster.depart_from, found))
         for node_id in found | there:
             cluster.forget(node_id)
     finally:

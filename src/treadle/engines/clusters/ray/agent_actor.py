@@ -5,6 +5,8 @@ the GCS keeps, so that jobs outlive a crash of their agent while there is no con
 """
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 import msgspec
 import ray
@@ -17,6 +19,8 @@ NAMESPACE = "treadle"
 POSTS = "post/"  # keys of the GCS: what the agent of each node was told, by id
 ASK_WITHIN_S = 2  # the GCS; less than the margin of fencing
 
+T = TypeVar("T")
+
 
 @ray.remote
 class AgentActor:
@@ -25,12 +29,12 @@ class AgentActor:
     def __init__(self) -> None:
         self._node_id = ray.get_runtime_context().get_node_id()
         self._host = AgentHost(self._is_member, withheld=withheld)
-        self._host.resume(self._kept)
+        self._host.run(self._host.resume(self._kept))
 
     async def attend(self, document: bytes) -> bytes:
         """Be the agent of this `Post`; gives `Attending`."""
         post = msgspec.json.decode(document, type=Post)
-        answer = await asyncio.wrap_future(self._host.attend(post))
+        answer = await self._on_its_loop(self._host.attend(post))
         if not answer.others:
             await asyncio.to_thread(self._keep, document)
         return msgspec.json.encode(answer)
@@ -38,23 +42,22 @@ class AgentActor:
     async def others(self, document: bytes) -> str:
         """The state folder of another Treadle than that of this `Post`, if its jobs run here."""
         post = msgspec.json.decode(document, type=Post)
-        return await asyncio.wrap_future(self._host.others(post))
+        return await self._on_its_loop(self._host.others(post))
 
     async def running(self) -> dict[str, int]:
         """Ranks that run here, by job."""
-        return await asyncio.wrap_future(self._host.running())
-
-    async def depart(self) -> None:
-        """Write down that this agent is ended on purpose."""
-        await asyncio.wrap_future(self._host.depart())
+        return await self._on_its_loop(self._host.running())
 
     async def ping(self) -> None:
         """Answer, if the loop of the agent runs."""
-        await asyncio.wrap_future(self._host.ping())
+        await self._on_its_loop(asyncio.sleep(0))
 
     async def call(self, incarnation: str, verb: str, *pieces: bytes) -> bytes:
         document = b"".join(pieces)
-        return await asyncio.wrap_future(self._host.call(incarnation, verb, document))
+        return await self._on_its_loop(self._host.call(incarnation, verb, document))
+
+    async def _on_its_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(self._host.run(work))
 
     def _is_member(self) -> bool:
         client = ray._private.worker.global_worker.gcs_client

@@ -264,13 +264,6 @@ def running_on(node_id: str) -> dict[str, int]:
     return found
 
 
-def depart_from(node_id: str) -> None:
-    """Have its agent write down that it is ended on purpose."""
-    with suppress(RayError, ValueError, AttributeError):
-        agent = ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE)
-        ray.get(agent.depart.remote(), timeout=OTHERS_WITHIN_S)
-
-
 def process_of(node: RayNode) -> str:
     """The process that is the agent of a node; empty if Ray says that none runs now."""
     try:

@@ -15,6 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 import msgspec
@@ -327,10 +328,10 @@ class Driver:
 
     async def _try_agent(self, member: Member) -> str:
         """Empty if the node has an agent that the controller knows, else why not."""
-        node, settings = member.node, self._settings
-        group = await asyncio.to_thread(self._nodes.reserve, node, settings.devices)
+        node, devices = member.node, self._settings.options.devices
+        group = await asyncio.to_thread(self._nodes.reserve, node, devices)
         if not await asyncio.to_thread(self._nodes.is_reserved, group, within_s=5.0):
-            wanted = cluster.bundle(node, settings.devices).items()
+            wanted = cluster.bundle(node, devices).items()
             all_of = " and ".join(several(int(count), what) for what, count in wanted)
             member.unused = f"other Ray work holds a part of its {all_of}"
             return member.unused
@@ -364,9 +365,15 @@ class Driver:
         return msgspec.json.decode(answer, type=Attending)
 
     def _post_of(self, node: RayNode) -> Post:
+        """Slots are those that Ray has there; GPUs are chosen where there are GPUs."""
         settings = self._settings
-        slots = cluster.bundle(node, settings.devices).get("CPU")
-        has_gpus = slots is None
+        slots = cluster.bundle(node, settings.options.devices).get("CPU")
+        options = replace(
+            settings.options,
+            devices=None if slots is None else int(slots),
+            gpus=settings.options.gpus if slots is None else (),
+            avoid=settings.options.avoid if slots is None else (),
+        )
         return Post(
             name=node.name,
             address=node.address,
@@ -375,13 +382,9 @@ class Driver:
             lease_s=settings.lease_s,
             member=node.id,
             rack=node.rack,
-            slots=None if slots is None else int(slots),
             gpu_count=node.gpus,
             device_type=node.device_type,
-            gpus=settings.gpus if has_gpus else (),
-            avoid=settings.avoid if has_gpus else (),
-            warm=settings.warm,
-            turns=settings.turns,
+            options=options,
         )
 
     # -- calls ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError
+from treadle.engines.context import EngineOptions
 
 _LENGTH = struct.Struct("!I")
 BYTES_MAX = 64 << 20  # of one message
@@ -31,11 +32,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     resumes: int = 0  # the epoch that this controller has; it lost its driver
     cluster: str = ""  # the mark of the only one that will do (same_cluster.py); empty: any will
     otherwise: str = ""  # why no other one will
-    devices: int | None = None  # CPU slots in place of GPUs, on nodes without a label for them
-    gpus: tuple[str, ...] = ()  # of nodes that offer GPUs
-    avoid: tuple[str, ...] = ()
-    warm: bool = True
-    turns: str = ""
+    options: EngineOptions = msgspec.field(default_factory=EngineOptions)
     lease_s: float
     look_every_s: float = 1.0  # at the cluster's list of nodes
 

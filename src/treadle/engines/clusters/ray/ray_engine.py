@@ -80,11 +80,7 @@ def ray_fleet(
         epoch_min=_number(kept),
         cluster=wanted.mark,
         otherwise=wanted.otherwise,
-        devices=options.devices,
-        gpus=options.gpus,
-        avoid=options.avoid,
-        warm=options.warm,
-        turns=options.turns,
+        options=options,
         lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
