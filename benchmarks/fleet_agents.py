@@ -269,7 +269,7 @@ class Driver:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._epoch += 1
-        await frames.read_settings(reader)
+        await frames.read(reader, frames.SETTINGS)
         for number, agent in enumerate(self._agents.values()):
             address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
             found = frames.NodeIs(agent.node, address, agent.incarnation, agent.node.name)
@@ -277,7 +277,9 @@ class Driver:
         writer.write(frames.packed(frames.Ready(self._epoch)))
         with contextlib.suppress(frames.ClosedError):
             while True:
-                task = asyncio.create_task(self._pass_on(await frames.read_ask(reader), writer))
+                task = asyncio.create_task(
+                    self._pass_on(await frames.read(reader, frames.ASK), writer)
+                )
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
         writer.close()

@@ -172,14 +172,6 @@ def test_nonsense_ends_the_connection_and_nothing_else(
     assert good._link is not None
 
 
-def test_a_job_cannot_give_itself_more_weight(link: TurnLink) -> None:
-    env = {"TREADLE_JOB_ID": "a", "TREADLE_ATTEMPT": "1", **link.environment("a", 1, [0])}
-    client = TurnClient.from_environment({**env, "TREADLE_TURNS_WEIGHT": "1000"})
-    assert client is not None
-    assert not client._hear(10.0)
-    assert client._link is None, "the server hung up"
-
-
 def test_a_second_connection_of_a_job_ends_its_first(link: TurnLink, client_of: Clients) -> None:
     client_of("b")
     first, second = client_of("a"), client_of("a")

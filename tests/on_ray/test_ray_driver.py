@@ -137,7 +137,7 @@ class Controller:
 
     async def next(self, kind: type[Any]) -> Any:
         async with asyncio.timeout(WITHIN_S):
-            while not isinstance(found := await frames.read(self.reader), kind):
+            while not isinstance(found := await frames.read(self.reader, frames.FROM_DRIVER), kind):
                 pass
             return found
 

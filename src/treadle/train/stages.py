@@ -211,7 +211,6 @@ class TurnClient:
             "job": env.get("TREADLE_JOB_ID", ""),
             "attempt": int(env.get("TREADLE_ATTEMPT", "0")),
             "resources": env["TREADLE_TURNS_RESOURCES"].split(),
-            "weight": float(env.get("TREADLE_TURNS_WEIGHT", "1")),
             "proof": env["TREADLE_TURNS_PROOF"],
         }
         client._say("hello " + json.dumps(hello))

@@ -3,11 +3,15 @@
 from treadle.core.errors import EngineError
 
 
-class LinkLostError(EngineError):
-    """No answer came: the agent may have done what it was asked, or not."""
+class PassingError(EngineError):
+    """It is worth to ask again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retryable=True)
+
+
+class LinkLostError(PassingError):
+    """No answer came: the agent may have done what it was asked, or not."""
 
 
 class ClusterAwayError(LinkLostError):
@@ -23,15 +27,9 @@ class StaleEpochError(EngineError):
         self.epoch = epoch
 
 
-class LostPlaceError(EngineError):
+class LostPlaceError(PassingError):
     """The agent knows nothing of this session: the controller must take charge anew."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=True)
 
-
-class UnconfirmedError(EngineError):
+class UnconfirmedError(PassingError):
     """The lease of the node has run out, and the cluster does not confirm it: in words why."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, retryable=True)

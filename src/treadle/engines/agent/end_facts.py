@@ -20,7 +20,6 @@ _HOW = {
     FENCED: How.LOST,
     "machine-error": How.MACHINE_ERROR,
     "launch-error": How.ENGINE_ERROR,
-    "engine-error": How.MACHINE_ERROR,  # as supervisors of earlier versions write it
 }
 
 

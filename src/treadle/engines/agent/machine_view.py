@@ -18,20 +18,15 @@ Holders = Mapping[tuple[int, int], LiveAttempt]  # by (device, turn)
 def node_view(
     gate: NodeGate, holders: Holders, watch: DeviceWatch, containment: Containment
 ) -> NodeView:
-    """The node for people: its devices as they are without jobs, which job holds which, what hangs.
+    """The node for people: its devices as they are without jobs, and what hangs.
 
     Jobs come and go while a view is on its way: the controller knows better which are there.
     """
-    jobs: dict[int, list[str]] = {}
-    stuck: dict[int, str] = {}
-    for (number, _), live in sorted(holders.items(), key=lambda item: item[0]):
-        jobs.setdefault(number, []).append(live.job)
-        if live.stuck:
-            stuck[number] = live.stuck
+    stuck = {number: live.stuck for (number, _), live in sorted(holders.items()) if live.stuck}
 
     def shown(device: Device) -> DeviceView:
-        view, held = watch.view(device.number, ()), tuple(jobs.get(device.number, ()))
-        return replace(view, jobs=held, because=stuck.get(device.number, view.because))
+        view = watch.view(device.number)
+        return replace(view, because=stuck.get(device.number, view.because))
 
     return replace(
         NodeView.of(gate.node, shown),

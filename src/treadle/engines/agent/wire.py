@@ -77,13 +77,17 @@ class GivenFacts:
 
 
 _NOTHING = msgspec.Raw(b"null")
+# Those that are known by their sentence.
+_ERRORS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (InvalidInputError, LostPlaceError, UnconfirmedError, ChangedError)
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
     answer: msgspec.Raw
-    # "invalid", "stale", "place", "unconfirmed", "changed" or "engine"; empty: it is an answer
-    error: str = ""
+    error: str = ""  # the class of the error; empty: it is an answer
     message: str = ""
     retryable: bool = False
     epoch: int = 0  # of the later controller, if it is stale
@@ -116,37 +120,26 @@ def answer(document: object) -> bytes:
 def refusal(error: Exception) -> bytes:
     """An error as an answer."""
     match error:
-        case InvalidInputError():
-            return encode(Envelope(_NOTHING, "invalid", str(error)))
         case StaleEpochError():
-            return encode(Envelope(_NOTHING, "stale", str(error), epoch=error.epoch))
-        case LostPlaceError():
-            return encode(Envelope(_NOTHING, "place", str(error), True))
-        case UnconfirmedError():
-            return encode(Envelope(_NOTHING, "unconfirmed", str(error), True))
-        case ChangedError():
-            return encode(Envelope(_NOTHING, "changed", str(error)))
+            envelope = Envelope(_NOTHING, type(error).__name__, str(error), epoch=error.epoch)
+        case InvalidInputError() | LostPlaceError() | UnconfirmedError() | ChangedError():
+            envelope = Envelope(_NOTHING, type(error).__name__, str(error))
         case EngineError():
-            return encode(Envelope(_NOTHING, "engine", str(error), error.retryable))
+            envelope = Envelope(_NOTHING, EngineError.__name__, str(error), error.retryable)
         case _:
-            return encode(Envelope(_NOTHING, "engine", f"the agent failed: {error!r}"))
+            envelope = Envelope(_NOTHING, EngineError.__name__, f"the agent failed: {error!r}")
+    return encode(envelope)
 
 
 def opened(data: bytes, kind: type[Document]) -> Document:
     """What an agent answered. Raises its error as it was raised there."""
     envelope = decode(data, Envelope)
+    if envelope.error in _ERRORS:
+        raise _ERRORS[envelope.error](envelope.message)
     match envelope.error:
-        case "invalid":
-            raise InvalidInputError(envelope.message)
-        case "stale":
-            raise StaleEpochError(envelope.message, envelope.epoch)
-        case "place":
-            raise LostPlaceError(envelope.message)
-        case "unconfirmed":
-            raise UnconfirmedError(envelope.message)
-        case "changed":
-            raise ChangedError(envelope.message)
-        case "engine":
-            raise EngineError(envelope.message, retryable=envelope.retryable)
-        case _:
+        case "":
             return decode(envelope.answer, kind)
+        case "StaleEpochError":
+            raise StaleEpochError(envelope.message, envelope.epoch)
+        case _:
+            raise EngineError(envelope.message, retryable=envelope.retryable)

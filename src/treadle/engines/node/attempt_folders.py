@@ -43,7 +43,6 @@ class Supervisor:
     process: ProcessId
     action: int
     tag: str
-    boot: str
     devices: tuple[int, ...]  # numbers of the devices that the attempt holds
     turn: int
     scope: Mapping[str, Any] | None = None  # its group, as scope.py writes it
@@ -182,7 +181,6 @@ def read_supervisor(folder: Path) -> Supervisor | None:
             process=ProcessId(int(found["pid"]), int(found["start"])),
             action=int(found["action"]),
             tag=str(found["tag"]),
-            boot=str(found["boot"]),
             devices=tuple(int(number) for number in found["devices"]),
             turn=int(found["turn"]),
             scope=found.get("scope"),

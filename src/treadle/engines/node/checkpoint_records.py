@@ -37,19 +37,11 @@ def read_record(folder: Path) -> CheckpointRecord:
         found = json.loads(record_path(folder).read_bytes())
         copied = found.pop("copied", None)
         if copied is not None:
-            copied = {str(path): _mark(mark) for path, mark in copied.items()}
+            copied = {str(path): str(mark) for path, mark in copied.items()}
         own = tuple(map(str, found.pop("own", ())))
         return CheckpointRecord(**found, copied=copied, own=own)
     except (OSError, ValueError, TypeError, AttributeError):
         return CheckpointRecord()
-
-
-def _mark(written: object) -> str:
-    """Earlier versions wrote size and time of files, and no links."""
-    if isinstance(written, list):
-        size, time_ns = written
-        return f"{int(size)} {int(time_ns)}"
-    return str(written)
 
 
 def write_record(folder: Path, record: CheckpointRecord) -> None:

@@ -297,11 +297,11 @@ class DeviceWatch:
 
     # -- views ----------------------------------------------------------------------------------
 
-    def view(self, number: int, jobs: tuple[str, ...]) -> DeviceView:
+    def view(self, number: int) -> DeviceView:
+        """As it is without jobs."""
         sight, closure = self._sights[number], self._closure(number)
         state = "free"
         for name, where in (
-            ("held", jobs),
             ("avoided", number in self._avoided),
             ("quarantined", number in self._quarantined or sight.error),
             ("paused", self._paused),
@@ -317,7 +317,6 @@ class DeviceWatch:
             model=sight.model,
             state=state,
             because="" if closure is None else closure.reason,
-            jobs=jobs,
             memory_gib=sight.memory_gib,
             memory_used_gib=sight.memory_used_gib,
             busy=sight.busy,

@@ -83,11 +83,7 @@ def common(
         **launch.env,
         **launch.secrets,
         **_devices(allocation, uuids),
-        **(
-            _rendezvous(launch, allocation)
-            if launch.part is None
-            else _rendezvous_of_part(launch, launch.part, allocation)
-        ),
+        **_rendezvous(launch, allocation),
         "TREADLE_JOB_ID": launch.job,
         "TREADLE_ATTEMPT": str(launch.attempt),
         "TREADLE_CHECKPOINT_DIR": checkpoints,
@@ -121,42 +117,18 @@ def _devices(allocation: Allocation, uuids: Sequence[str]) -> dict[str, str]:
 
 def _rendezvous(launch: Launch, allocation: Allocation) -> dict[str, str]:
     """How ranks find each other. A launcher gets its own defaults and sets the rest itself."""
-    port = free_port()
-    if launch.launcher:
-        return {
-            "PET_NNODES": "1",
-            "PET_NPROC_PER_NODE": str(allocation.size),
-            "PET_RDZV_BACKEND": "c10d",
-            "PET_RDZV_ENDPOINT": f"{HOST}:{port}",
-            "PET_RDZV_ID": launch.job,
-        }
-    world = str(launch.ranks)
-    return {
-        "WORLD_SIZE": world,
-        "LOCAL_WORLD_SIZE": world,
-        "ROLE_WORLD_SIZE": world,
-        "GROUP_RANK": "0",
-        "GROUP_WORLD_SIZE": "1",
-        "MASTER_ADDR": HOST,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
-        "TORCHELASTIC_MAX_RESTARTS": "0",
-        "TORCHELASTIC_RUN_ID": launch.job,
-    }
-
-
-def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> dict[str, str]:
-    """The same for one of several nodes, with the address of the first."""
+    part = launch.part
+    own = {} if part is None else _place(launch, part)
+    if part is None:
+        part = Part(
+            node_rank=0,
+            addresses=(HOST,),
+            first_rank=0,
+            ranks=launch.ranks,
+            world_size=launch.ranks,
+            port=free_port(),
+        )
     nodes = str(len(part.addresses))
-    own = {
-        "TREADLE_NODE_RANK": str(part.node_rank),
-        "TREADLE_NUM_NODES": nodes,
-        "TREADLE_NODE_IPS": ",".join(part.addresses),
-    }
-    # Gloo would listen where the name of the host leads, and that may be loopback.
-    interface = interface_of(part.addresses[part.node_rank])
-    if interface and GLOO not in launch.env and GLOO not in launch.secrets:
-        own[GLOO] = interface
     if launch.launcher:
         return own | {
             "PET_NNODES": nodes,
@@ -176,9 +148,24 @@ def _rendezvous_of_part(launch: Launch, part: Part, allocation: Allocation) -> d
         "MASTER_PORT": str(part.port),
         "TORCHELASTIC_RESTART_COUNT": str(launch.attempt - 1),
         "TORCHELASTIC_MAX_RESTARTS": "0",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # rank 0 is a client of it like all others
         "TORCHELASTIC_RUN_ID": launch.job,
     }
+
+
+def _place(launch: Launch, part: Part) -> dict[str, str]:
+    """What one of several nodes has beside that."""
+    found = {
+        "TREADLE_NODE_RANK": str(part.node_rank),
+        "TREADLE_NUM_NODES": str(len(part.addresses)),
+        "TREADLE_NODE_IPS": ",".join(part.addresses),
+    }
+    # Gloo would listen where the name of the host leads, and that may be loopback.
+    interface = interface_of(part.addresses[part.node_rank])
+    if interface and GLOO not in launch.env and GLOO not in launch.secrets:
+        found[GLOO] = interface
+    if not launch.launcher:
+        found["TORCHELASTIC_USE_AGENT_STORE"] = "True"  # Rank 0 is a client like all others.
+    return found
 
 
 def _in_url(address: str) -> str:

@@ -32,9 +32,9 @@ class GpuCounters:
 
     def look(self) -> Activity:
         handle = self._handle
-        rates = _or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
-        energy_mj = _or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
-        memory = _or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
+        rates = or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle))
+        energy_mj = or_none(lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(handle))
+        memory = or_none(lambda: pynvml.nvmlDeviceGetMemoryInfo(handle))
         active, bandwidth = (None, None) if self._gpm is None else self._gpm.since()
         return Activity(
             number=self._number,
@@ -55,7 +55,7 @@ class GpuCounters:
             pynvml.nvmlDeviceGetComputeRunningProcesses,
             pynvml.nvmlDeviceGetMPSComputeRunningProcesses,
         ):
-            for process in _or_none(lambda ask=ask: ask(self._handle)) or ():  # type: ignore[misc]
+            for process in or_none(lambda ask=ask: ask(self._handle)) or ():  # type: ignore[misc]
                 if process.usedGpuMemory is not None:
                     used_gib = process.usedGpuMemory / GIB
                     found[process.pid] = max(used_gib, found.get(process.pid, 0.0))
@@ -64,7 +64,7 @@ class GpuCounters:
     def _busy_by_process(self) -> dict[int, float]:
         """Means of the samples since the last look; the driver takes several a second."""
         samples = (
-            _or_none(lambda: pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen_us))
+            or_none(lambda: pynvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen_us))
             or ()
         )
         shares: dict[int, list[float]] = defaultdict(list)
@@ -117,7 +117,7 @@ def _metric(metric: Any) -> float | None:  # noqa: ANN401
     return float(metric.value) / PERCENT
 
 
-def _or_none(ask: Callable[[], Answer]) -> Answer | None:
+def or_none(ask: Callable[[], Answer]) -> Answer | None:
     """The answer, or None where this kind of GPU has none."""
     try:
         return ask()

@@ -13,7 +13,7 @@ import pynvml  # type: ignore[import-untyped]
 
 from treadle.core.errors import EngineError
 from treadle.engines.node.devices import Activity, DeviceProcess, Sight
-from treadle.engines.node.gpu_activity import GpuCounters
+from treadle.engines.node.gpu_activity import GpuCounters, or_none
 
 ANSWER_WITHIN_S = 10.0
 GIB = 2**30
@@ -88,10 +88,10 @@ class NvmlGpus:
         return Sight(
             number=number,
             uuid=uuid,
-            model=_text(_or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or ""),
+            model=_text(or_none(lambda: pynvml.nvmlDeviceGetName(handle)) or ""),
             memory_gib=memory.total / GIB,
             memory_used_gib=memory.used / GIB,
-            busy=_or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100),
+            busy=or_none(lambda: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100),
             processes=tuple(
                 DeviceProcess(
                     pid=process.pid,
@@ -104,17 +104,9 @@ class NvmlGpus:
         )
 
 
-def _or_none(ask: Callable[[], Answer]) -> Answer | None:
-    """The answer, or None where this kind of GPU has none."""
-    try:
-        return ask()
-    except pynvml.NVMLError:
-        return None
-
-
 def _cores_beside(handle: Any) -> tuple[int, ...]:  # noqa: ANN401
     """The cores closest to a GPU; empty where the driver does not say."""
-    words = _or_none(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, WORDS)) or ()
+    words = or_none(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, WORDS)) or ()
     bits = enumerate(int(word) for word in words)
     return tuple(64 * at + bit for at, word in bits for bit in range(64) if word >> bit & 1)
 

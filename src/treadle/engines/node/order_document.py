@@ -14,7 +14,6 @@ from treadle.core.launch import Launch
 from treadle.engines.node import environment
 from treadle.engines.node.cgroup import RECORD, Cgroups, cgroups_here
 from treadle.engines.node.host_shares import Beside, shares
-from treadle.engines.node.processes import boot_id
 from treadle.engines.node.scope import Limits, RecordedScope, Scope
 
 NEWCOMER_READY_S = 120.0  # a newcomer that takes longer is given up, and the change with it
@@ -82,7 +81,6 @@ def order_document(
         "devices": [device.number for device in allocation.devices],
         "turn": allocation.turn,
         "plan": allocation.plan.text,
-        "boot": boot_id(),
         "command": list(launch.command),
         "workdir": launch.workdir,
         "env": environment.common(

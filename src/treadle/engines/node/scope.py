@@ -137,10 +137,10 @@ class UnifiedScope:
         return _number(self._folder / "memory.peak")
 
     def oom_kills(self) -> int:
-        return _count(self._folder / "memory.events", b"oom_kill ")
+        return count_in(self._folder / "memory.events", b"oom_kill ")
 
     def ran_into_limit(self, memory_bytes: int) -> bool:  # noqa: ARG002  # The kernel knows it.
-        return _count(self._folder / "memory.events", b"oom ") > 0
+        return count_in(self._folder / "memory.events", b"oom ") > 0
 
     def remove(self) -> None:
         _remove(self._folder)
@@ -201,7 +201,7 @@ class ControllerScope:
         return _number(self._memory / "memory.max_usage_in_bytes")
 
     def oom_kills(self) -> int:
-        return _count(self._memory / "memory.oom_control", b"oom_kill ")
+        return count_in(self._memory / "memory.oom_control", b"oom_kill ")
 
     def ran_into_limit(self, memory_bytes: int) -> bool:
         return (self.peak_bytes() or 0) >= AT_THE_LIMIT * memory_bytes
@@ -347,7 +347,8 @@ def _number(path: Path) -> int | None:
     return None
 
 
-def _count(path: Path, name: bytes) -> int:
+def count_in(path: Path, name: bytes) -> int:
+    """The number on the line of a file that begins so."""
     with suppress(OSError, ValueError):
         for line in path.read_bytes().splitlines():
             if line.startswith(name):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import open_new
+from treadle.engines.node.processes import start_of
 from treadle.engines.node.ranks import libc
 from treadle.engines.node.supervisor import Attempt, tell
 from treadle.engines.node.supervisor_files import (
     SPARE_BYTES,
     has_ended,
-    start_ticks,
     take_lock,
     write_all,
 )
@@ -51,7 +51,7 @@ def supervise(orders: int, report: int, control: int | None = None) -> None:
     attempt = Attempt(order, report, warm)  # from here on it takes the stop signal
     keys = ("job", "attempt", "nonce", "action", "tag", "devices", "turn")
     about = {key: order[key] for key in keys}
-    about |= {"pid": os.getpid(), "start": start_ticks(), "boot": order["boot"]}
+    about |= {"pid": os.getpid(), "start": start_of(os.getpid())}
     about |= {key: order[key] for key in ("scope", "workdir", "grace_s", "time_limit_s", "part")}
     write_all(lock, json.dumps(about).encode())
     spare = open_new(folder / "status.spare")

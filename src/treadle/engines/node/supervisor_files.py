@@ -6,9 +6,11 @@ Part of the supervisor: it imports the standard library alone.
 import fcntl
 import json
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+from treadle.engines.node.processes import all_pids, parent_of
+from treadle.engines.node.scope import count_in
 
 SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
 
@@ -55,11 +57,6 @@ def has_ended(folder: Path, nonce: str) -> bool:
         return False
 
 
-def start_ticks() -> int:
-    """When this process started, in the kernel's ticks since boot."""
-    return int(Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()[19])
-
-
 # -- processes ------------------------------------------------------------------------------------
 
 
@@ -67,28 +64,14 @@ def children_of_this() -> list[int] | None:
     """Our children, zombies among them; None if they cannot be listed just now."""
     try:
         return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
-    except FileNotFoundError:
-        return list(_by_stat())
+    except FileNotFoundError:  # Of kernels without that file.
+        with suppress(OSError):
+            return [pid for pid in all_pids() if parent_of(pid) == os.getpid()]
     except OSError:
-        return None
-
-
-def _by_stat() -> Iterator[int]:
-    """The same for kernels without that file."""
-    me = os.getpid()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            if int(path.read_bytes().rpartition(b")")[2].split()[1]) == me:
-                yield int(path.parent.name)
+        pass
+    return None
 
 
 def oom_kills() -> int:
     """How many processes of this machine the kernel has ever killed for memory."""
-    return _count(Path("/proc/vmstat"))
-
-
-def _count(path: Path) -> int:
-    with suppress(OSError, ValueError):
-        _, _, rest = path.read_bytes().partition(b"oom_kill ")
-        return int(rest.partition(b"\n")[0])
-    return 0
+    return count_in(Path("/proc/vmstat"), b"oom_kill ")

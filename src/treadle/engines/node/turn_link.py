@@ -36,9 +36,7 @@ class TurnLink:
         self._address = f"treadle-turns-{secrets.token_hex(8)}"
         self._key = secrets.token_bytes(32)
 
-    def environment(
-        self, job: str, attempt: int, devices: Sequence[int], *, weight: float = 1.0
-    ) -> dict[str, str]:
+    def environment(self, job: str, attempt: int, devices: Sequence[int]) -> dict[str, str]:
         """What the ranks of an attempt need to take turns; empty if that is not possible."""
         with self._lock:
             if self._listener is None:
@@ -50,8 +48,7 @@ class TurnLink:
         return {
             "TREADLE_TURNS": self._address,
             "TREADLE_TURNS_RESOURCES": " ".join(resources),
-            "TREADLE_TURNS_WEIGHT": f"{weight:g}",
-            "TREADLE_TURNS_PROOF": proof(self._key, job, attempt, resources, weight),
+            "TREADLE_TURNS_PROOF": proof(self._key, job, attempt, resources),
         }
 
     def close(self) -> None:

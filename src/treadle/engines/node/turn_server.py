@@ -6,15 +6,15 @@ connected. A job that loses it shares freely.
 
 Lines, each at most LINE_BYTES:
 
-    job -> server   hello {"job", "attempt", "resources", "weight", "proof"}
+    job -> server   hello {"job", "attempt", "resources", "proof"}
                     a RESOURCE ...   asks for a turn of each
                     d                gives back what it holds
                     s COUNT          steps done so far
     server -> job   w WAY RESOURCE ...   for which resources to ask from now on
                     g                    granted
 
-The proof is an HMAC of job, attempt, resources and weight under a key that only the engine and this
-process know, so that no job can ask for a device that it was not given, or for more than its part.
+The proof is an HMAC of job, attempt and resources under a key that only the engine and this process
+know, so that no job can ask for a device that it was not given.
 A second connection with the same proof ends the first. Who does not say hello soon is dropped.
 """
 
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
 LINE_BYTES = 4096
 CLIENTS_MAX = 512
 HELLO_S_MAX = 2.0  # after which a connection that has not said hello is closed
-WEIGHT_MAX = 1000.0
 
 
-def proof(key: bytes, job: str, attempt: int, resources: Iterable[str], weight: float) -> str:
+def proof(key: bytes, job: str, attempt: int, resources: Iterable[str]) -> str:
     """What a job shows to be given turns of these resources."""
-    said = json.dumps([job, attempt, sorted(resources), float(weight)]).encode()
+    said = json.dumps([job, attempt, sorted(resources)]).encode()
     return hmac.new(key, said, "sha256").hexdigest()
 
 
@@ -169,13 +168,12 @@ class TurnServer:
 
     def _meet(self, job: Connection, hello: dict[str, object]) -> None:
         name, attempt, resources = hello["job"], hello["attempt"], hello["resources"]
-        weight = float(str(hello.get("weight", 1.0)))
         if not isinstance(name, str) or not isinstance(attempt, int) or job.name:
             raise TypeError
         if not isinstance(resources, list) or not all(isinstance(r, str) for r in resources):
             raise TypeError
-        expected = proof(self._key, name, attempt, resources, weight)
-        if not hmac.compare_digest(expected, str(hello["proof"])) or not 0 < weight <= WEIGHT_MAX:
+        expected = proof(self._key, name, attempt, resources)
+        if not hmac.compare_digest(expected, str(hello["proof"])):
             raise ValueError
         for other in [o for n, o in self._jobs.items() if n.startswith(f"{name}@{attempt}#")]:
             self._drop(other)
@@ -183,7 +181,7 @@ class TurnServer:
         self._made += 1
         job.name = f"{name}@{attempt}#{self._made}"
         self._jobs[job.name] = job
-        self.turns.join(job.name, resources, weight)
+        self.turns.join(job.name, resources)
         self._begin_again()
 
     def _drop(self, job: Connection) -> None:

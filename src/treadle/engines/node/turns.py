@@ -5,7 +5,7 @@ Resources are names: a device ("gpu:0"), or something of the whole machine ("cpu
 Each has one turn. There are three ways:
 
     free     no job asks: the hardware shares as it does by itself
-    turns    one turn for each resource; who used the least for their weight is next
+    turns    one turn for each resource; who used the least is next
     strict   Muri's order: everybody advances one stage in each round, on different resources
 
 `free` is right for a job that is alone, and wherever turns are not better: see turn_choice.py. A
@@ -21,7 +21,7 @@ from math import inf
 LEASE_S = 2.0  # a turn that others wait for is taken back after so long
 # A job that comes back for its next turn within this is waited for, if it used less than those who
 # are there by more than the slack: otherwise two jobs would take turns one by one, however long
-# their stages and whatever their weights.
+# their stages.
 COMES_BACK_S = 0.002
 SLACK_S = 0.02
 
@@ -38,8 +38,7 @@ class Client:
 
     name: str
     resources: frozenset[str]  # that it may ask for
-    weight: float = 1.0
-    used: dict[str, float] = field(default_factory=dict)  # seconds of each resource over the weight
+    used: dict[str, float] = field(default_factory=dict)  # seconds of each resource
     holds: frozenset[str] = frozenset()
     since: float = 0.0  # when it got what it holds
     wants: frozenset[str] = frozenset()
@@ -68,9 +67,9 @@ class Turns:
 
     # -- clients --------------------------------------------------------------------------------
 
-    def join(self, name: str, resources: Iterable[str], weight: float = 1.0) -> None:
+    def join(self, name: str, resources: Iterable[str]) -> None:
         """A newcomer has used as much as the one that used least: it owes nothing, nor is owed."""
-        client = Client(name, frozenset(resources), weight)
+        client = Client(name, frozenset(resources))
         for resource in client.resources:
             others = [c.used.get(resource, 0.0) for c in self.clients.values()]
             client.used[resource] = min(others, default=0.0)
@@ -139,7 +138,7 @@ class Turns:
 
     def _free(self, client: Client, now: float) -> None:
         for resource in client.holds:
-            client.used[resource] += (now - client.since) / client.weight
+            client.used[resource] += now - client.since
             del self._holder[resource]
         if client.holds:
             client.done_at = now

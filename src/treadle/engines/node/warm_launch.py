@@ -12,10 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from treadle.engines.node.processes import ProcessId
+from treadle.engines.node.processes import start_of
 from treadle.engines.node.ranks import become_user, execute, reset_signals, set_up
 from treadle.engines.node.scope import RecordedScope, scope_of
-from treadle.engines.node.supervisor_files import start_ticks
 
 ROOM = "TREADLE_WARM_ROOM"
 ROOM_BYTES = 1 << 14  # for the environment of a rank, where /proc shows it
@@ -51,7 +50,7 @@ def become_template(order: Mapping[str, Any], report: int, control: int) -> NoRe
         scope = scope_of(order["scope"])
         scope.join()
         if isinstance(scope, RecordedScope):
-            me = ProcessId(os.getpid(), start_ticks())
+            me = (os.getpid(), start_of(os.getpid()))
             Path(order["scope"]["record"]).write_text(json.dumps([me]))
         content = {
             "sources": _sources(),

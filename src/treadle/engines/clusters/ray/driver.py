@@ -107,7 +107,7 @@ class Driver:
     async def serve(self) -> None:
         """Until the controller closes the connection, or the lease is lost."""
         try:
-            self._settings = await frames.read_settings(self._reader)
+            self._settings = await frames.read(self._reader, frames.SETTINGS)
             # From the beginning: a controller may be killed while it waits for its nodes.
             asking = self._keep(self._asked())
             leading = self._keep(self._lead())
@@ -393,7 +393,7 @@ class Driver:
         """Ends when the controller has."""
         with contextlib.suppress(frames.ClosedError):
             while True:
-                self._keep(self._pass_on(await frames.read_ask(self._reader)))
+                self._keep(self._pass_on(await frames.read(self._reader, frames.ASK)))
 
     async def _pass_on(self, ask: Ask) -> None:
         answer = await self._answer(ask)

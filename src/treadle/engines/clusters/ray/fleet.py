@@ -214,7 +214,7 @@ class RayFleet:
         while True:
             with contextlib.suppress(frames.ClosedError):
                 while True:
-                    message = await frames.read(reader)
+                    message = await frames.read(reader, frames.FROM_DRIVER)
                     self._quiet = 0
                     self._hear(message)
             self._fail_all("the connection to Ray ended")

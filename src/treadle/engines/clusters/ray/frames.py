@@ -9,6 +9,7 @@ calls are documents of engines/fleet, passed on as they are.
 import asyncio
 import socket
 import struct
+from typing import TypeVar
 
 import msgspec
 
@@ -106,9 +107,10 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
 FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Unused | Ready | Beat | Refused
 
 _encoder = msgspec.msgpack.Encoder()
-_from_driver: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
-_ask: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
-_settings: msgspec.msgpack.Decoder[Settings] = msgspec.msgpack.Decoder(Settings)
+FROM_DRIVER: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
+ASK: msgspec.msgpack.Decoder[Ask] = msgspec.msgpack.Decoder(Ask)
+SETTINGS: msgspec.msgpack.Decoder[Settings] = msgspec.msgpack.Decoder(Settings)
+Message = TypeVar("Message")
 
 
 class ClosedError(EngineError):
@@ -140,25 +142,16 @@ def packed(message: Settings | Ask | FromDriver) -> bytes:
 def read_blocking(link: socket.socket) -> FromDriver:
     """The next message of the driver; raises ClosedError, or TimeoutError by the socket's limit."""
     length = _length(_exactly(link, _LENGTH.size))
-    return _from_driver.decode(_exactly(link, length))
+    return FROM_DRIVER.decode(_exactly(link, length))
 
 
-async def read(reader: asyncio.StreamReader) -> FromDriver:
-    return _from_driver.decode(await _body(reader))
-
-
-async def read_ask(reader: asyncio.StreamReader) -> Ask:
-    return _ask.decode(await _body(reader))
-
-
-async def read_settings(reader: asyncio.StreamReader) -> Settings:
-    return _settings.decode(await _body(reader))
-
-
-async def _body(reader: asyncio.StreamReader) -> bytes:
+async def read(
+    reader: asyncio.StreamReader, decoder: "msgspec.msgpack.Decoder[Message]"
+) -> Message:
+    """The next message; raises ClosedError."""
     try:
         length = _length(await reader.readexactly(_LENGTH.size))
-        return await reader.readexactly(length)
+        return decoder.decode(await reader.readexactly(length))
     except (asyncio.IncompleteReadError, OSError):
         raise ClosedError from None
 
