@@ -129,13 +129,13 @@ def test_a_subordinate_id_is_no_user(machine: Machine) -> None:
     assert status == 401, answer
 
 
-@pytest.mark.parametrize("header", ["X-Forwarded-User", "X-Remote-User", "Remote-User"])
-def test_no_header_says_who_asks(machine: Machine, header: str) -> None:
+def test_no_header_says_who_asks(machine: Machine) -> None:
+    headers = dict.fromkeys(("X-Forwarded-User", "X-Remote-User", "Remote-User"), "root")
     code = f"""
 connection = http.client.HTTPConnection("treadle")
 connection.sock = socket.socket(socket.AF_UNIX)
 connection.sock.connect(target.partition(":")[2])
-connection.request("GET", "/api/v1/debug", headers={{{header!r}: "root"}})
+connection.request("GET", "/api/v1/debug", headers={headers})
 result = connection.getresponse().status
 """
     assert machine.ada.does(code, socket=machine.daemon.socket) == 403

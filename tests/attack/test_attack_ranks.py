@@ -2,6 +2,7 @@
 
 import os
 import resource
+import signal
 import subprocess
 
 import pytest
@@ -21,7 +22,7 @@ def fields(text: str) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-@pytest.mark.parametrize("who", ["ada", "bob", "admin"])
+@pytest.mark.parametrize("who", ["ada", "admin"])
 def test_a_rank_is_its_owner_and_nothing_of_root_is_left(machine: Machine, who: str) -> None:
     user: User = getattr(machine, who)
     text = machine.prints(user, ABOUT)
@@ -110,16 +111,16 @@ def _processes() -> list[str]:
     return found.stdout.splitlines()
 
 
-@pytest.mark.parametrize("name", ["SIGSTOP", "SIGKILL", "SIGTERM", "SIGCONT"])
-def test_a_user_cannot_signal_the_daemon_or_a_supervisor(machine: Machine, name: str) -> None:
+def test_a_user_cannot_signal_the_daemon_or_a_supervisor(machine: Machine) -> None:
     job = machine.runs(machine.ada, "exec sleep 60")
     supervisor = supervisor_of(machine, job)
     forker = int(
         [part for part in _status(supervisor) if part.startswith("PPid:")][0].split()[1]  # noqa: RUF015
     )
     pids = [machine.daemon.pid, supervisor] + ([forker] if forker > 1 else [])
-    code = f"result = [error_of(os.kill, pid, signal.{name}) for pid in {pids}]"
-    assert machine.ada.does(code) == ["PermissionError"] * len(pids)
+    signals = [int(each) for each in (signal.SIGSTOP, signal.SIGKILL, signal.SIGTERM)]
+    code = f"result = [error_of(os.kill, pid, each) for pid in {pids} for each in {signals}]"
+    assert set(machine.ada.does(code)) == {"PermissionError"}
     machine.asks(machine.ada, "POST", f"/jobs/{job}/cancel")
     machine.daemon.ended(job)
 

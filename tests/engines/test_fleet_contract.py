@@ -1,4 +1,7 @@
-"""The fleet engine keeps the contract of engines: four agents, real processes, links that break."""
+"""The fleet engine keeps the contract of engines over wires to four agents, in this process.
+
+One agent without a wire (test_local_contract.py) and Ray's four (tests/on_ray) keep it always.
+"""
 
 from pathlib import Path
 from typing import ClassVar
@@ -6,6 +9,7 @@ from typing import ClassVar
 import pytest
 from tests.engines.contract_jobs import commands, released
 from tests.engines.fleet_world import FleetWorld, WorldFleet
+from tests.shared import thorough
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
@@ -50,6 +54,7 @@ class FleetBench(EngineBench):
         self.world.mend(name)
 
 
+@thorough
 class TestFleetEngine(EngineContract):
     __test__ = True
 

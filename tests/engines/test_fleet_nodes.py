@@ -190,7 +190,7 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
 
 @pytest.mark.parametrize(
     ("phase", "moved"),
-    [(Phase.STOPPING, None), (Phase.CANCELLING, None), (Phase.STARTING, spread("n0"))],
+    [(Phase.STOPPING, None), (Phase.STARTING, spread("n0"))],
 )
 def test_what_leaves_a_lost_node_is_not_believed_to_be_gone_before_it_is_fenced(
     tmp_path, phase, moved
@@ -347,14 +347,6 @@ def test_a_view_says_how_the_agent_of_each_node_does(tmp_path):
         assert client.health_at(now) == ("answers", None, "")
 
     tell(tmp_path, story)
-
-
-def test_a_lost_node_is_told_with_the_reason(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await bench.order()
-        bench.world.cut("n1")
-        (lost,) = [fact for fact in bench.jobs.facts if isinstance(fact, NodeLost)]
-        assert (lost.node, lost.why) == ("n1", "it was cut off by the bench")
 
 
 def test_what_was_given_up_with_its_node_is_not_told_of_again_when_that_returns(tmp_path):

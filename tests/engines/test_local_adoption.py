@@ -57,23 +57,6 @@ async def restart(bench: Story) -> None:
     bench.fresh_engine()
 
 
-def test_a_running_attempt_is_adopted_and_its_end_reported_with_the_right_code(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
-        assert bench.engine.view()[0].devices[0].jobs == ("a",)
-        assert bench.inbox.empty()  # the start had been reported before
-        (tmp_path / "go").touch()
-        assert await bench.event() == JobFailed("a", 0, 0.0)
-        assert [ended.code for ended in bench.ends] == [5]
-        assert bench.engine.view()[0].devices[0].state == "free"
-
-    tell(tmp_path, story)
-
-
 def test_a8_a_start_has_the_moment_that_the_supervisor_saw_also_after_a_restart(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600")
@@ -87,36 +70,6 @@ def test_a8_a_start_has_the_moment_that_the_supervisor_saw_also_after_a_restart(
         starts = [fact for fact in bench.jobs.facts if isinstance(fact, JobStarted)]
         assert [start.started_at for start in starts] == [status.started_at] * 2
         assert status.started_at
-
-    tell(tmp_path, story)
-
-
-def test_a_start_that_was_not_reported_is_reported(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        await adopt(bench, row("a", Phase.STARTING, allocation=on(0)))
-        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
-        await bench.order(Stop(1, "a"))
-        assert await bench.event() == JobStopped("a", 1, 0.0)
-
-    tell(tmp_path, story)
-
-
-def test_an_end_that_no_engine_watched_is_reported(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", WAITS, str(tmp_path / "go"))
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.engine.close()
-        (tmp_path / "go").touch()
-        await bench.until(lambda: '"ended"' in (bench.folder("a") / "status.json").read_text())
-        bench.fresh_engine()
-        await adopt(bench, row("a", Phase.RUNNING, allocation=on(0)))
-        assert await bench.event() == JobFailed("a", 0, 0.0)
-        assert [ended.code for ended in bench.ends] == [5]
 
     tell(tmp_path, story)
 
@@ -140,29 +93,6 @@ def test_an_attempt_that_died_with_its_machine_is_lost(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_an_order_that_was_never_carried_out_is_carried_out(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "true")
-        await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=3, attempt=3))
-        assert await bench.event() == JobStarted("a", 3, 0.0, 1.0, attempt=1)
-        assert await bench.event() == JobFinished("a", 3)
-
-    tell(tmp_path, story)
-
-
-@pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.CANCELLING])
-def test_a_stop_that_was_never_carried_out_is_carried_out(tmp_path: Path, phase: Phase):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        await adopt(bench, row("a", phase, action=1))
-        assert await bench.event() == JobStopped("a", 1, 0.0)
-
-    tell(tmp_path, story)
-
-
 def test_a_folder_without_a_supervisor_is_used_for_the_order_it_was_made_for(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "true")
@@ -180,19 +110,6 @@ def test_a_stop_of_a_job_that_never_ran_is_answered(tmp_path: Path):
         bench.job("a", "true")
         await adopt(bench, row("a", Phase.STOPPING, action=1))
         assert await bench.event() == JobStopped("a", 1, 0.0)
-
-    tell(tmp_path, story)
-
-
-def test_a_change_that_was_never_carried_out_is_carried_out(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        await adopt(bench, row("a", Phase.STARTING, allocation=on(0, 1), action=1))
-        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0, attempt=2)
-        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
 
     tell(tmp_path, story)
 
@@ -229,23 +146,6 @@ def test_attempts_of_an_earlier_hold_have_nothing_to_say(tmp_path: Path):
         await adopt(bench, row("a", Phase.STARTING, allocation=on(0), action=7, attempt=7))
         assert await bench.event() == JobStarted("a", 7, 0.0, 1.0, attempt=2)
         assert await bench.event() == JobFinished("a", 7)
-
-    tell(tmp_path, story)
-
-
-def test_attempts_that_no_job_knows_are_reaped_in_silence(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        bench.job("b", "true")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await restart(bench)
-        await adopt(bench, row("b", Phase.STARTING, allocation=on(0), action=1, attempt=1))
-        assert await bench.event() == JobStarted("b", 1, 0.0, 1.0, attempt=1)  # once a is gone
-        assert not look(bench.folders, AttemptId("a", 1)).alive
-        assert await bench.event() == JobFinished("b", 1)
-        assert [ended.job for ended in bench.ends] == ["b"]
-        assert not bench.folders.live()
 
     tell(tmp_path, story)
 

@@ -169,27 +169,6 @@ def test_a5_a_machine_without_room_pauses_and_goes_on_by_itself(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_a5_a_fork_server_that_dies_with_an_order_costs_the_job_nothing(tmp_path: Path):
-    """The order is lost with it, and is given again to the next one."""
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.job("a", "true")
-        server = bench.machine.fork_server
-        server.start()
-        assert server._process is not None
-        os.kill(server._process.pid, 19)  # It is stopped: the order waits in its socket.
-        await bench.order(Start(0, "a", on(0)))
-        await bench.until(lambda: bench.lives("a"))
-        server._process.kill()
-        assert await bench.ended() == JobFinished("a", 0)
-        (ended,) = bench.ends
-        assert (ended.how, ended.attempt) == ("exited", 1)
-        assert bench.closed == []
-
-    tell(tmp_path, story)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may launch jobs of other users")
 def test_a5_a_users_own_limit_of_processes_is_said_and_pauses_nobody(tmp_path: Path):
     """1. A user has as many processes as they may. 2. Their next job goes back to the queue and

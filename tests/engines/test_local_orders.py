@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.engines.bench import Jobs, Story, on, tell
 
-from treadle.core.actions import Change, Start, Stop
+from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Device
+from treadle.core.errors import EngineError
 from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
@@ -20,30 +20,6 @@ from treadle.core.events import (
     JobStopped,
 )
 from treadle.core.launch import Launch
-
-SLOW_TO_STOP = "trap 'sleep 0.2; exit 0' TERM; echo up; while :; do sleep 0.01; done"
-
-
-def test_a_start_waits_until_those_before_it_have_let_go(tmp_path: Path):
-    """1. `old` takes a while to stop. 2. `new` is to start after it. 3. They never overlap."""
-
-    async def story(bench: Story) -> None:
-        bench.job("old", "sh", "-c", SLOW_TO_STOP)
-        bench.job("new", "true")
-        await bench.order(Start(0, "old", on(0)))
-        await bench.event()
-        await bench.until(lambda: "up" in bench.log("old"))
-        await bench.order(Stop(1, "old"), Start(2, "new", on(0), ("old",)))
-        assert await bench.event() == JobStopped("old", 1, 0.0)
-        assert await bench.event() == JobStarted("new", 2, 0.0, 1.0, attempt=1)
-        old, *_ = bench.ends
-        await bench.event()
-        _, new = bench.ends
-        assert old.ended_at is not None
-        assert new.started_at is not None
-        assert old.ended_at <= new.started_at
-
-    tell(tmp_path, story)
 
 
 def test_a_start_waits_for_its_device_even_without_an_order_to_wait(tmp_path: Path):
@@ -58,83 +34,6 @@ def test_a_start_waits_for_its_device_even_without_an_order_to_wait(tmp_path: Pa
             JobStarted,
             JobFinished,
         ]
-
-    tell(tmp_path, story)
-
-
-def test_a_change_stops_the_job_and_launches_it_again(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", "echo $TREADLE_NUM_DEVICES $TREADLE_RESUME; exec sleep 600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: bench.log("a"))
-        await bench.order(Change(1, "a", on(0, 1)))
-        assert await bench.event() == JobStarted("a", 1, 0.0, 1.0, attempt=2)
-        await bench.until(lambda: bench.log("a", attempt=2))
-        assert (bench.log("a"), bench.log("a", attempt=2)) == ("1 0\n", "2 1\n")
-        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "replaced")]
-
-    tell(tmp_path, story)
-
-
-def test_a_newer_change_replaces_one_that_is_under_way(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", SLOW_TO_STOP)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: "up" in bench.log("a"))
-        await bench.order(Change(1, "a", on(1)))
-        await bench.order(Change(2, "a", on(0, 1)))
-        assert await bench.event() == JobStarted("a", 2, 0.0, 1.0, attempt=2)
-        assert len(bench.jobs.numbers) == 2
-
-    tell(tmp_path, story)
-
-
-def test_a_stop_replaces_a_change_that_is_under_way(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.order(Change(1, "a", on(1)), Stop(2, "a"))
-        assert await bench.event() == JobStopped("a", 2, 0.0)
-        assert [(ended.attempt, ended.how) for ended in bench.ends] == [(1, "stopped")]
-        assert len(bench.jobs.numbers) == 1
-
-    tell(tmp_path, story)
-
-
-def test_a_stop_of_a_job_that_still_waits_for_others_is_answered_at_once(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("old", "sleep", "600")
-        bench.job("new", "sleep", "600")
-        await bench.order(Start(0, "old", on(0)))
-        await bench.event()
-        await bench.order(Start(1, "new", on(0), ("old",)))
-        await bench.order(Stop(2, "new"))
-        assert await bench.event() == JobStopped("new", 2, 0.0)
-        assert not bench.ends
-        assert not (bench.root / "engine" / "jobs" / "new").exists()
-
-    tell(tmp_path, story)
-
-
-def test_jobs_that_swap_devices_in_a_circle_are_untied_by_a_stop(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        bench.job("b", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
-        await bench.event()
-        await bench.event()
-        await bench.order(
-            Stop(2, "a"), Change(3, "b", on(0), ("a",)), Start(4, "a", on(1), ("a", "b"))
-        )
-        seen = [await bench.event() for _ in range(3)]
-        assert seen[0] == JobStopped("a", 2, 0.0)
-        assert set(seen[1:]) == {
-            JobStarted("b", 3, 0.0, 1.0, attempt=2),
-            JobStarted("a", 4, 0.0, 1.0, attempt=2),
-        }
 
     tell(tmp_path, story)
 
@@ -158,42 +57,16 @@ def test_a_job_that_finished_before_the_order_to_stop_has_finished(tmp_path: Pat
     tell(tmp_path, story)
 
 
-def test_two_jobs_share_a_device_in_different_turns(tmp_path: Path):
+def test_a_job_whose_name_is_no_name_of_a_folder_is_refused(tmp_path: Path):
     async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        bench.job("b", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))
-        assert {type(await bench.event()) for _ in range(2)} == {JobStarted}
-        view = bench.engine.view()[0]
-        assert view.devices[0].jobs == ("a", "b")
-        assert [device.state for device in view.devices] == ["held", "free"]
-
-    tell(tmp_path, story)
-
-
-def test_a_device_that_is_not_here_fails_the_launch_and_nothing_else(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "true")
-        bench.job("b", "true")
-        elsewhere = Allocation((Device("mars", 0),))
-        await bench.order(Start(0, "a", elsewhere), Start(1, "b", on(0)))
-        events = [await bench.event() for _ in range(3)]
-        assert JobFailed("a", 0, 0.0) in events
-        assert [e.how for e in bench.ends if e.job == "a"] == ["engine-error"]
-        assert JobFinished("b", 1) in events
-        assert "mars:0" in next(ended.error for ended in bench.ends if ended.job == "a")
-
-    tell(tmp_path, story)
-
-
-@pytest.mark.parametrize("name", ["..", "a/b", "", "a" * 65, "a\nb", ".", "x..y"])
-def test_a_job_whose_name_is_no_name_of_a_folder_is_refused(tmp_path: Path, name: str):
-    async def story(bench: Story) -> None:
-        bench.job(name, "true")
-        await bench.order(Start(0, name, on(0)))
-        assert await bench.event() == JobFailed(name, 0, 0.0)
+        bench.job("../a", "true")
+        await bench.order(Start(0, "../a", on(0)))
+        assert await bench.event() == JobFailed("../a", 0, 0.0)
         assert [ended.how for ended in bench.ends] == ["engine-error"]
         assert not list((bench.root / "engine" / "jobs").iterdir())
+        for name in ("..", "a/b", "", "a" * 65, "a\nb", ".", "x..y"):
+            with pytest.raises(EngineError, match="cannot have a folder"):
+                bench.folders.path(name, 1)
 
     tell(tmp_path, story)
 

@@ -1,8 +1,7 @@
 """What ranks print: kept per rank, cut in the middle, masked, and never a reason to stop a job."""
 
 import json
-import os
-import subprocess
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.engines.bench import Story, on, tell
+from tests.engines.small_disk import small_disk
 
 from treadle.core.actions import Change, Start
 from treadle.core.errors import EngineError
@@ -107,36 +107,6 @@ def test_output_that_the_disk_does_not_give_is_an_engine_error(tmp_path: Path):
     tell(tmp_path, story)
 
 
-@pytest.mark.parametrize("cut", range(1, len(SECRET) + 8))
-def test_a_secret_is_masked_wherever_a_read_cuts_it(cut: int):
-    mask = Mask([SECRET, "tiny"])
-    text = f"a {SECRET} tin tiny b".encode()
-    shown = mask.hide(text[:cut]) + mask.hide(text[cut:]) + mask.rest()
-    assert shown == b"a *** tin *** b"
-
-
-@pytest.mark.parametrize(
-    "secrets",
-    [
-        ("password", "my-password-1234"),  # contains it
-        ("password", "password-1234"),  # begins with it
-        ("password", "my-password"),  # ends with it
-        ("abcdefgh", "efghijkl"),  # overlap: the text has both in one
-        ("aaaa", "aaaaaa"),
-    ],
-)
-def test_a15_of_secrets_that_contain_one_another_nothing_is_shown(secrets: tuple[str, str]):
-    """However two reads cut the text, and also if each byte is read alone."""
-    short, long = secrets
-    joined = "abcdefghijkl" if short == "abcdefgh" else long
-    text = f"x {joined} y {short} z".encode()
-    cuts = [(text[:at], text[at:]) for at in range(len(text) + 1)]
-    for pieces in (*cuts, [text[at : at + 1] for at in range(len(text))]):
-        mask = Mask(secrets)
-        shown = b"".join(map(mask.hide, pieces)) + mask.rest()
-        assert shown == b"x *** y *** z", pieces
-
-
 def test_a15_a_short_secret_is_shown_as_masked_when_the_longer_one_does_not_follow():
     mask = Mask(["password", "password-1234"])
     assert mask.hide(b"x password") == b"x "
@@ -214,17 +184,12 @@ def test_secrets_reach_the_job_alone(tmp_path: Path):
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path):
-    place = tmp_path / "disk"
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("only root can mount a small disk")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "1m") as place:
+        yield place
 
 
-def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
+def test_a_full_disk_costs_output_and_not_the_job(disk: Path):
     """1. The job fills the disk. 2. It ends with 3. 3. That is on disk, full as it is."""
 
     async def story(bench: Story) -> None:
@@ -240,33 +205,33 @@ def test_a_full_disk_costs_output_and_not_the_job(small_disk: Path):
         assert bench.log("a").endswith(lost), "the reader is told, though the disk is full"
         # Nothing can be launched now, which is the machine's fault and passes.
         bench.job("b", "true")
-        with (small_disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
+        with (disk / "rest").open("wb", buffering=0) as rest, suppress(OSError):
             while True:
                 rest.write(b"x" * 4096)
         await bench.order(Start(1, "b", on(0)))
         assert await bench.ended() == JobStopped("b", 1, 0.0)
         assert bench.ends[-1].how == "machine-error"
         because = bench.engine.view()[0].devices[0].because
-        assert f"No space left on device (ENOSPC): {small_disk}/engine; " in because
-        (small_disk / "rest").unlink()
+        assert f"No space left on device (ENOSPC): {disk}/engine; " in because
+        (disk / "rest").unlink()
         next(bench.folder("a").glob("rank-0.log")).unlink()
         await bench.until(lambda: isinstance(bench.closed[-1], DeviceOpened))
         bench.job("c", "true")
         await bench.order(Start(2, "c", on(0)))
         assert await bench.ended() == JobFinished("c", 2)
 
-    tell(small_disk, story)
+    tell(disk, story)
 
 
-def test_output_goes_on_when_the_disk_has_room_again(small_disk: Path, monkeypatch):
+def test_output_goes_on_when_the_disk_has_room_again(disk: Path, monkeypatch):
     monkeypatch.setattr("treadle.engines.node.output_capture.SILENT_S", 0.0)
-    log = Log(small_disk, 0, 64 * MIB)
-    (small_disk / "rest").write_bytes(b"x" * (900 * 1024))
+    log = Log(disk, 0, 64 * MIB)
+    (disk / "rest").write_bytes(b"x" * (900 * 1024))
     log.write(b"a" * MIB)
     assert log.dropped > 0
-    (small_disk / "rest").unlink()
+    (disk / "rest").unlink()
     log.write(b"after")
-    text = (small_disk / "rank-0.log").read_bytes()
+    text = (disk / "rank-0.log").read_bytes()
     assert text.endswith(b"after")
     assert b"bytes of output were lost, the disk was full" in text
 

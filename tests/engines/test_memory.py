@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from time import thread_time
 from typing import ClassVar
 
 import pytest
@@ -17,14 +16,11 @@ from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
     JobStarted,
-    NodeDrained,
-    NodeJoined,
 )
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.core.machine import DeviceOrder, NodeOrder
+from treadle.core.machine import DeviceOrder
 from treadle.core.ports import Engine
-from treadle.engines import memory_world
 from treadle.engines.memory import MemoryEngine, memory_engine
 from treadle.engines.memory_world import MemoryWorld
 from treadle.engines.registry import EngineContext, EngineOptions, engine_factory
@@ -203,53 +199,6 @@ def test_a_start_can_hang_until_it_is_released():
     tell(story)
 
 
-def test_a_drained_node_takes_no_new_work_until_it_joins_again():
-    async def story() -> None:
-        trial = Trial("forever")
-        (node,) = trial.engine.nodes()
-        await trial.engine.order_node("n0", NodeOrder.DRAIN)
-        await trial.start()
-        assert trial.ends() == [(How.STOPPED, None)]
-        trial.engine.add_node(node)
-        await trial.start(1)
-        types = [type(fact) for fact in trial.controls.facts]
-        assert types == [NodeDrained, AttemptEnded, NodeJoined, JobStarted]
-        await trial.engine.carry_out([Stop(2, "a")])
-        assert trial.ends()[1:] == [(How.STOPPED, 143)]
-
-    tell(story)
-
-
-def test_a_drain_ends_with_the_node():
-    async def story() -> None:
-        trial = Trial("forever")
-        await trial.engine.order_node("n0", NodeOrder.DRAIN)
-        trial.engine.lose_node("n0")
-        trial.controls.facts.clear()
-        await trial.second().adopt([])
-        assert trial.controls.facts == []
-
-    tell(story)
-
-
-def test_a_foreign_device_stays_closed_over_a_restart_while_it_is_foreign():
-    async def story() -> None:
-        trial = Trial("true")
-        device = Device("n0", 0)
-        trial.engine.close_device(device, "foreign", "process 7 is on device n0:0")
-        (closed,) = trial.controls.facts
-        assert isinstance(closed, DeviceClosed)
-        trial.controls.facts.clear()
-        second = trial.second()
-        await second.adopt([], closed={device: closed})
-        assert trial.controls.facts == []
-        assert second.view()[0].devices[0].state == "foreign"
-        await trial.second().adopt([])
-        assert trial.controls.facts == [closed]
-
-    tell(story)
-
-
 def test_manage_does_not_open_a_foreign_device():
     async def story() -> None:
         trial = Trial("true")
@@ -286,34 +235,6 @@ def test_an_end_says_how_long_the_attempt_ran_since_its_start():
     tell(story)
 
 
-def test_an_engine_keeps_nothing_about_a_job_that_has_ended():
-    async def story() -> None:
-        trial = Trial("true")
-        await trial.start()
-        assert trial.ends() == [(How.EXITED, 0)]
-        tables = [value for value in vars(trial.engine).values() if isinstance(value, dict | set)]
-        assert tables
-        assert not any("a" in table for table in tables)
-
-    tell(story)
-
-
-def test_an_end_answers_the_newest_order():
-    """1. A change waits for a start that hangs. 2. The job ends by itself."""
-
-    async def story() -> None:
-        trial = Trial("forever")
-        trial.engine.hang("a")
-        await trial.start()
-        await trial.engine.carry_out([Change(1, "a", on("n0", 1))])
-        trial.engine.finish("a", 3)
-        (ended,) = trial.controls.facts
-        assert isinstance(ended, AttemptEnded)
-        assert (ended.action, ended.code, ended.ran_s) == (1, 3, None)
-
-    tell(story)
-
-
 def test_the_factory_takes_a_number_of_devices_and_no_gpus():
     async def story() -> None:
         controls, clock = Recorder({}), ManualClock()
@@ -322,20 +243,6 @@ def test_the_factory_takes_a_number_of_devices_and_no_gpus():
         assert make(context(controls, clock, devices=9)).nodes()[0].device_count == 9
         with pytest.raises(InvalidInputError, match="has no GPUs"):
             make(context(controls, clock, gpus=("0",)))
-
-    tell(story)
-
-
-def test_old_attempts_are_forgotten(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(memory_world, "ATTEMPTS_MAX", 3)
-
-    async def story() -> None:
-        trial = Trial("true")
-        for number in range(5):
-            await trial.start(number)
-        with pytest.raises(InvalidInputError, match="job a has no attempt 2"):
-            await trial.engine.output(AttemptId("a", 2), 0)
-        assert (await trial.engine.output(AttemptId("a", 3), 0)).data == b""
 
     tell(story)
 
@@ -350,28 +257,6 @@ def test_a_job_is_ended_at_its_time_limit():
         assert trial.ends() == [(How.TIME_LIMIT, 143)]
 
     tell(story)
-
-
-def test_the_time_of_a_decision_grows_with_its_starts_and_no_faster():
-    """The event loop stands still meanwhile: not even a signal is heard."""
-
-    def work_s(number: int) -> float:
-        async def story() -> float:
-            jobs = [f"j{n}" for n in range(number)]
-            controls = Recorder(dict.fromkeys(jobs, ("forever",)))
-            engine = memory_engine(context(controls, ManualClock(), devices=number))
-            starts = [Start(n, job, on("n0", n)) for n, job in enumerate(jobs)]
-            begun_s = thread_time()
-            await engine.carry_out(starts)
-            took_s = thread_time() - begun_s
-            assert sum(isinstance(fact, JobStarted) for fact in controls.facts) == number
-            await engine.close()
-            return took_s
-
-        return asyncio.run(story())
-
-    least_s = {number: min(work_s(number) for _ in range(3)) for number in (100, 800)}
-    assert least_s[800] < 24 * least_s[100]
 
 
 def test_a_change_that_frees_devices_lets_an_earlier_order_begin():

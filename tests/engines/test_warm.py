@@ -54,15 +54,15 @@ def _tell(root: Path, story, imports: str = "", **details) -> None:
     tell(root, whole)
 
 
-@pytest.mark.parametrize("command", [("seen.py", "1", "a b"), ("./sub/../seen.py",), ("link.py",)])
-def test_a_script_sees_the_same_process(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_script_sees_the_same_process(tmp_path: Path) -> None:
     async def story(bench: WarmStory) -> None:
         bench.write("sub/empty.txt", "")
         bench.write("seen.py", SEEN)
         (tmp_path / "link.py").symlink_to("sub/../seen.py")
-        cold, warm = await bench.both("python", "-u", *command)
-        assert json.loads(warm.log) == json.loads(cold.log)
-        assert warm.code == cold.code == 0
+        for command in (("seen.py", "1", "a b"), ("./sub/../seen.py",), ("link.py",)):
+            cold, warm = await bench.both("python", "-u", *command)
+            assert json.loads(warm.log) == json.loads(cold.log)
+            assert warm.code == cold.code == 0
 
     async def whole(bench: Story) -> None:
         await bench.begin()
@@ -141,37 +141,37 @@ def _memory(pid: int) -> bytes:
     return found
 
 
-@pytest.mark.parametrize(
-    ("code", "expected"),
-    [
-        ("import sys; sys.exit(7)", 7),
-        ("import sys; sys.exit('sorry')", 1),
-        ("import sys; sys.exit()", 0),
-        ("raise SystemExit(300)", 44),
-        ("raise SystemExit(None)", 0),
-        ("import os; os._exit(9)", 9),
-        ("def f():\n    raise ValueError('why')\nf()", 1),
-        ("try:\n    1/0\nexcept ZeroDivisionError:\n    raise KeyError('x')", 1),
-        ("raise KeyboardInterrupt", 130),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139),
-        ("import atexit, sys\natexit.register(print, 'bye')\nsys.exit(4)", 4),
-        ("import sys\nsys.excepthook = lambda *a: print('hook', a[0])\n1/0", 1),
-        ("import sys\ndef hook(*a): raise TypeError('in hook')\nsys.excepthook = hook\n1/0", 1),
-        ("import threading\nthreading.Thread(target=lambda: print('late')).start()", 0),
-        ("print('no newline', end='')", 0),
-        ("x: int = 3\nprint(__annotations__)", 0),
-        ("import warnings; warnings.warn('old', DeprecationWarning)", 0),
-        ("# coding: latin-1\nprint('\\xe4')", 0),
-        ("import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)", 0),
-    ],
+ENDS = (
+    ("import sys; sys.exit(7)", 7),
+    ("import sys; sys.exit('sorry')", 1),
+    ("import sys; sys.exit()", 0),
+    ("raise SystemExit(300)", 44),
+    ("raise SystemExit(None)", 0),
+    ("import os; os._exit(9)", 9),
+    ("def f():\n    raise ValueError('why')\nf()", 1),
+    ("try:\n    1/0\nexcept ZeroDivisionError:\n    raise KeyError('x')", 1),
+    ("raise KeyboardInterrupt", 130),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+    ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139),
+    ("import atexit, sys\natexit.register(print, 'bye')\nsys.exit(4)", 4),
+    ("import sys\nsys.excepthook = lambda *a: print('hook', a[0])\n1/0", 1),
+    ("import sys\ndef hook(*a): raise TypeError('in hook')\nsys.excepthook = hook\n1/0", 1),
+    ("import threading\nthreading.Thread(target=lambda: print('late')).start()", 0),
+    ("print('no newline', end='')", 0),
+    ("x: int = 3\nprint(__annotations__)", 0),
+    ("import warnings; warnings.warn('old', DeprecationWarning)", 0),
+    ("# coding: latin-1\nprint('\\xe4')", 0),
+    ("import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)", 0),
 )
-def test_a_script_ends_the_same(tmp_path: Path, code: str, expected: int) -> None:
+
+
+def test_a_script_ends_the_same(tmp_path: Path) -> None:
     async def story(bench: WarmStory) -> None:
-        bench.write("a.py", code)
-        cold, warm = await bench.both("python", "a.py")
-        assert warm.log == cold.log
-        assert warm.code == cold.code == expected
+        for number, (code, expected) in enumerate(ENDS):
+            bench.write(f"a{number}.py", code)
+            cold, warm = await bench.both("python", f"a{number}.py")
+            assert warm.log == cold.log, code
+            assert warm.code == cold.code == expected, code
 
     _tell(tmp_path, story)
 
@@ -192,15 +192,14 @@ def test_a_module_is_run_as_with_m(tmp_path: Path) -> None:
     _tell(tmp_path, story)
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_multiprocessing_works(tmp_path: Path, method: str) -> None:
-    code = f"""
+def test_multiprocessing_works(tmp_path: Path) -> None:
+    code = """
 import multiprocessing, os, sys
 def work(x):
     key = multiprocessing.current_process().authkey
     return x * 2, __name__, os.path.basename(sys.argv[0]), len(key)
 if __name__ == "__main__":
-    context = multiprocessing.get_context("{method}")
+    context = multiprocessing.get_context(sys.argv[1])
     with context.Pool(2) as pool:
         print(sorted(pool.map(work, range(3))))
     queue = context.Queue()
@@ -210,9 +209,10 @@ if __name__ == "__main__":
 
     async def story(bench: WarmStory) -> None:
         bench.write("a.py", code)
-        cold, warm = await bench.both("python", "a.py")
-        assert (warm.log, warm.code) == (cold.log, 0)
-        assert "hello" in warm.log
+        for method in ("spawn", "fork", "forkserver"):
+            cold, warm = await bench.both("python", "a.py", method)
+            assert (warm.log, warm.code) == (cold.log, 0)
+            assert "hello" in warm.log
 
     _tell(tmp_path, story, "import multiprocessing.pool")
 
@@ -323,21 +323,18 @@ def test_what_could_differ_is_launched_cold(
     _tell(tmp_path, story)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("python", "-c", "print(1)"),
-        ("python", "-I", "a.py"),
-        ("python", "-O", "a.py"),
-        ("sh", "-c", "python3 a.py"),
-        ("env", "python3", "a.py"),
-    ],
-)
-def test_other_commands_are_launched_cold(tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_other_commands_are_launched_cold(tmp_path: Path) -> None:
     async def story(bench: WarmStory) -> None:
         bench.write("a.py", "print(1)")
-        ran = await bench.run(*command)
-        assert (ran.warm, ran.log) == (False, "1\n")
+        for command in (
+            ("python", "-c", "print(1)"),
+            ("python", "-I", "a.py"),
+            ("python", "-O", "a.py"),
+            ("sh", "-c", "python3 a.py"),
+            ("env", "python3", "a.py"),
+        ):
+            ran = await bench.run(*command)
+            assert (ran.warm, ran.log) == (False, "1\n"), command
 
     _tell(tmp_path, story)
 
