@@ -1,4 +1,7 @@
-"""Stories that tests live through with a controller, and what they ask on the way."""
+"""Stories that tests live through with a controller, and what they ask on the way.
+
+`told` is on real processes; `in_memory`, without any, is for what the controller does by itself.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,12 +11,16 @@ from pathlib import Path
 from tests.control.living import ME, bash, ended, living, until
 from tests.waiting import at_rest
 from treadle.control.api import LiveService
+from treadle.core.cluster import Node
+from treadle.engines.memory import MemoryEngine
+from treadle.engines.memory_world import MemoryWorld
+from treadle.engines.registry import EngineFactory
 from treadle.testing.checks import check
 from treadle.wire.jobs import State, Why
 from treadle.wire.machine import EventView
 from treadle.wire.problems import ConflictError
 
-LONG = "exec sleep 60"
+LONG = "sleep 60"
 Story = Callable[[LiveService], Awaitable[None]]
 
 
@@ -27,6 +34,23 @@ def told(story: Story, root: Path, **settings: object) -> None:
             check(live.context.scheduler)
 
     asyncio.run(asyncio.wait_for(whole(), 180))
+
+
+def in_memory(story: Story, root: Path, *, slots: int = 4, **settings: object) -> None:
+    """The same on an engine in memory, whose jobs can sleep, print, fail and end."""
+    told(story, root, engine=memory(slots), **settings)
+
+
+def memory(slots: int) -> EngineFactory:
+    """One node without processes; a later controller over it finds what runs there."""
+    world = MemoryWorld.of(Node("here", slots, "none"))
+    return lambda context: MemoryEngine(context, world)
+
+
+def engine_of(live: LiveService) -> MemoryEngine:
+    """Of a story in memory."""
+    assert isinstance(live.context.engine, MemoryEngine)
+    return live.context.engine
 
 
 async def end_all(live: LiveService) -> None:

@@ -58,7 +58,7 @@ async def living(
 
 
 def bash(body: str, **fields: object) -> JobRequest:
-    return JobRequest(command=("/bin/bash", "-c", body), **fields)  # type: ignore[arg-type]
+    return JobRequest(command=("bash", "-c", body), **fields)  # type: ignore[arg-type]
 
 
 async def until(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import looked_at, runs, told
+from tests.control.asking import in_memory, looked_at, runs
 from tests.control.living import ME, bash, ended
 from treadle.control.api import LiveService
 from treadle.wire.job_orders import IDS_MAX, JobSelection, JobsOrder, Verb
@@ -37,7 +37,7 @@ def test_u19_1999_jobs_are_cancelled_in_two_commits(tmp_path: Path) -> None:
         assert spent < CPU_S_MAX
         assert {view.state for view in await ended(live, *ids[::100])} == {State.CANCELLED}
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_u19_each_id_has_its_own_answer(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_u19_each_id_has_its_own_answer(tmp_path: Path) -> None:
             "",
         ], "the job that was named twice is held once"
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_u19_a_selection_means_the_callers_jobs_and_a_dry_run_changes_nothing(
@@ -81,7 +81,7 @@ def test_u19_a_selection_means_the_callers_jobs_and_a_dry_run_changes_nothing(
         assert (await live.order(YOU, everything)).done == 1, "a user has no power over others"
         assert (await live.order(ME, everything)).done == 2
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_u19_many_jobs_are_changed_and_held(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_u19_many_jobs_are_changed_and_held(tmp_path: Path) -> None:
         answer = await live.order(ME, JobsOrder(verb=Verb.HOLD, ids=(job, array.id)))
         assert [each.code for each in answer.outcomes] == ["conflict", ""]
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_u19_an_order_that_says_too_much_or_too_little_is_refused(
         with pytest.raises(InvalidRequestError, match=sentence):
             await live.order(ME, order)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, runs, told, waits
+from tests.control.asking import LONG, engine_of, in_memory, runs, told, waits
 from tests.control.daemons import daemon
-from tests.control.living import ME, bash, ended, living, view_of
+from tests.control.living import ME, bash, ended, view_of
 from tests.waiting import until
 from treadle.control.api import LiveService
 from treadle.control.learning.learned_lengths import Profiles, keys_of
@@ -52,8 +52,8 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def second(live: LiveService) -> None:
         assert 0.3 <= (await expected(live, request))[0] < 4.0
 
-    told(first, tmp_path)
-    told(second, tmp_path)  # It is kept over a restart.
+    in_memory(first, tmp_path)
+    in_memory(second, tmp_path)  # It is kept over a restart.
 
 
 def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path) -> None:
@@ -68,46 +68,7 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
         # It takes 0.1 s on a quiet machine; what its user said is far from any.
         assert (await expected(live, request))[0] < 100.0
 
-    told(story, tmp_path)
-
-
-def test_the_same_program_and_model_with_other_words_is_a_job_like_it(tmp_path: Path) -> None:
-    script = tmp_path / "train.sh"
-    script.write_text("sleep 0.2\n")
-
-    def request(rate: str) -> JobRequest:
-        return JobRequest(command=("/bin/bash", str(script), "--rate", rate), model="net")
-
-    async def story(live: LiveService) -> None:
-        await ended(live, (await live.submit(ME, request("1"))).id)
-        length_s, why = await expected(live, request("2"))
-        assert 0.2 <= length_s < 2.0
-        assert why == "from 1 similar run"
-
-    told(story, tmp_path)
-
-
-def test_speeds_at_two_sizes_give_a_curve_that_the_policy_goes_by(tmp_path: Path) -> None:
-    """The one that three devices make faster gets three, the one that they slow down only one."""
-    faster = "sleep $((4 - WORLD_SIZE)).1"
-    slower = "sleep 0.$((2 * WORLD_SIZE))"
-
-    async def story(live: LiveService) -> None:
-        for body in (faster, slower):
-            jobs = [(await live.submit(ME, bash(body, devices=size))).id for size in ("1", "3")]
-            await ended(live, *jobs)
-        scales = (await live.submit(ME, bash(faster, devices="1..3", held=True))).id
-        row = live.context.scheduler.jobs[scales]
-        assert row.spec.profile.measured == (1, 3)
-        assert row.spec.profile.curve[0][1] > 2 * row.spec.profile.curve[-1][1]
-        slows = (await live.submit(ME, bash(slower, devices="1..3"))).id
-        await ended(live, slows)
-        await live.release(ME, scales)
-        await ended(live, scales)
-        given = [len((await live.job(job)).attempts[0].devices) for job in (slows, scales)]
-        assert given == [1, 3]
-
-    told(story, tmp_path, policy="afs")
+    in_memory(story, tmp_path)
 
 
 def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
@@ -116,7 +77,7 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
         await ended(live, (await live.submit(ME, request)).id)
         assert (await expected(live, request))[0] == 3600.0
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_each_change_is_written_once_and_can_be_read_back() -> None:
@@ -194,16 +155,14 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
 
 def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
-        job = await runs(live, "echo 'iter 450: loss 0.25'; exec sleep 60")
-        while (await view_of(live, job)).progress is None:
-            await live._reporting._progress.look()
-            await asyncio.sleep(0.02)
+        job = await runs(live, f"echo 'iter 450: loss 0.25'; {LONG}")
+        await live._reporting._progress.look()
         progress = (await view_of(live, job)).progress
         assert progress is not None
         assert (progress.step, progress.total, progress.eta_s) == (450, None, None)
         assert progress.loss == 0.25
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
@@ -231,26 +190,27 @@ def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
         until(lambda: (found := here.view(job).progress) is not None and found.eta_s is not None)
 
 
-@pytest.mark.parametrize(
-    "lie",
-    [
-        Report(step=11, total=10),
-        Report(step=-1, total=10),
-        Report(step=nan, total=10),
-        Report(step=1, total=nan),
-        Report(step=inf, total=inf),
-        Report(step=1, total=-5),
-        Report(step=1, total=10, loss=nan),
-        Report(step=1, total=10, checkpoint=-3),
-    ],
+LIES = (
+    Report(step=11, total=10),
+    Report(step=-1, total=10),
+    Report(step=nan, total=10),
+    Report(step=1, total=nan),
+    Report(step=inf, total=inf),
+    Report(step=1, total=-5),
+    Report(step=1, total=10, loss=nan),
+    Report(step=1, total=10, checkpoint=-3),
+    *(Report(**{"step": 1.0, name: 1e16}) for name in ("step", "total", "checkpoint")),
 )
-def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
+
+
+def test_a_job_that_lies_gains_nothing(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await runs(live, resumable=True)
         before = live.context.scheduler.jobs[job]
         own = Who(user="me", role=Role.VIEWER, job=job)
-        with pytest.raises(InvalidRequestError):
-            await live.report(own, job, lie)
+        for lie in LIES:
+            with pytest.raises(InvalidRequestError):
+                await live.report(own, job, lie)
         assert (await view_of(live, job)).progress is None
         assert live.context.scheduler.jobs[job] == before
         # What it has saved cannot be more than what it has done.
@@ -259,7 +219,7 @@ def test_a_job_that_lies_gains_nothing(tmp_path: Path, lie: Report) -> None:
         assert said is not None
         assert said.checkpoint == 0.5
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_only_the_job_itself_its_owner_and_admins_may_report(tmp_path: Path) -> None:
@@ -273,7 +233,7 @@ def test_only_the_job_itself_its_owner_and_admins_may_report(tmp_path: Path) -> 
             await live.report(ME, other, Report(step=1))
         await live.report(ME, job, Report(step=1))
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> None:
@@ -294,43 +254,23 @@ def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> No
 
 
 def test_a_job_that_stopped_early_is_shown_with_the_steps_that_it_did(tmp_path: Path) -> None:
-    """It succeeded, and says nothing of the steps that it left out."""
-    wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
+    """It succeeded, and says nothing of the steps that it left out. What it printed after the last
+    look at it is read once more when it has ended."""
 
-    async def story() -> None:
-        async with living(tmp_path) as live:
-            prints = await runs(live, f"echo step 15/100 loss 0.3; {wait}")
-            reports = await runs(live, wait)
-            await live.report(ME, reports, Report(step=7, total=10, loss=0.5))
-            while (await view_of(live, prints)).progress is None:
-                await live._reporting._progress.look()
-                await asyncio.sleep(0.02)
-            (tmp_path / "go").touch()
-            for view, shown in zip(
-                await ended(live, prints, reports), ((15, 100, 0.3), (7, 10, 0.5)), strict=True
-            ):
-                assert view.state is State.SUCCEEDED
-                said = view.progress
-                assert said is not None
-                assert (said.step, said.total, said.loss) == shown
+    async def story(live: LiveService) -> None:
+        prints = await runs(live, f"echo step 14/100 loss 0.4; {LONG}")
+        reports = await runs(live)
+        await live.report(ME, reports, Report(step=7, total=10, loss=0.5))
+        await live._reporting._progress.look()
+        engine_of(live).write(prints, b"step 15/100 loss 0.3\n")
+        for job in (prints, reports):
+            engine_of(live).finish(job)
+        for view, shown in zip(
+            await ended(live, prints, reports), ((15, 100, 0.3), (7, 10, 0.5)), strict=True
+        ):
+            assert view.state is State.SUCCEEDED
+            said = view.progress
+            assert said is not None
+            assert (said.step, said.total, said.loss) == shown
 
-    asyncio.run(asyncio.wait_for(story(), 180))
-
-
-def test_the_loss_that_is_shown_is_of_the_step_that_is_shown(tmp_path: Path) -> None:
-    """1. A job is seen at step 1. 2. It prints two more and ends: they are read once more."""
-    wait = f"until test -e {tmp_path}/go; do sleep 0.01; done"
-    printing = f"echo step 1/3 loss 0.9; {wait}; echo step 2/3 loss 0.8; echo step 3/3 loss 0.7"
-
-    async def story() -> None:
-        async with living(tmp_path) as live:
-            prints = await runs(live, printing)
-            while (await view_of(live, prints)).progress is None:
-                await live._reporting._progress.look()
-                await asyncio.sleep(0.02)
-            (tmp_path / "go").touch()
-            (view,) = await ended(live, prints)
-            assert view.progress is not None
-            assert (view.progress.step, view.progress.loss) == (3, 0.7)
-
-    asyncio.run(asyncio.wait_for(story(), 180))
+    in_memory(story, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import end_all, events_of, looked_at, runs, told, waits
+from tests.control.asking import end_all, events_of, in_memory, looked_at, memory, runs, waits
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.shared import THOROUGH
 from treadle.control.api import LiveService
@@ -48,7 +48,7 @@ def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
             reversed(answer.jobs)
         )
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequestError):
             await live.jobs(states=("SLEEPING",))
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
         assert list(own) == [event for event in whole if event.job == job]
         assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_slow_follower_misses_nothing_and_costs_no_memory(
@@ -135,7 +135,7 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
         assert not live._history._followers
         assert len(live._history._recent) <= 5
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 # -- asked twice ----------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path
         await ended(live, first.id)
         assert (await live.submit(ME, NOTHING, "key")).id == first.id
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
         await ended(live, "1")
         assert len((await live.jobs(ended=True)).jobs) == 1
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_p
         await ended(live, again.id)
         assert len((await live.jobs(ended=True)).jobs) == 1
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 # -- how many -------------------------------------------------------------------------------------
@@ -202,18 +202,16 @@ def test_one_user_cannot_fill_the_queue(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(TooManyError, match="limit is 8 active jobs"):
             await live.submit(other, held)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_an_array_of_thousands_is_taken_shown_and_cancelled(tmp_path: Path) -> None:
     members = 10_000 if THOROUGH else 2_000
 
     async def story() -> None:
-        async with living(tmp_path, policy="afs") as live:
+        async with living(tmp_path, policy="afs", engine=memory(4)) as live:
             first = await runs(live, devices="4")
-            request = JobRequest(
-                command=("/bin/sleep", "60"), array=f"0-{members - 1}%50", grace_s=0.2
-            )
+            request = JobRequest(command=("sleep", "60"), array=f"0-{members - 1}%50", grace_s=0.2)
             answer = await live.submit(ME, request)
             assert len(answer.jobs) == members
             last = answer.jobs[-1]
@@ -248,7 +246,7 @@ def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
         with pytest.raises(ConflictError, match="has ended already"):
             await live.cancel(ME, job)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_path: Path) -> None:
@@ -265,7 +263,7 @@ def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_p
         assert len(list((tmp_path / "state" / "code").iterdir())) == 1
         assert (tmp_path / "treadle.db").stat().st_size < 2 * len(diff)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
@@ -275,7 +273,7 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
 
     async def story(live: LiveService) -> None:
         await runs(live, devices="1", estimate_s=60.0)
-        request = JobRequest(command=("/bin/sleep", "60"), array="0-29", estimate_s=60.0)
+        request = JobRequest(command=("sleep", "60"), array="0-29", estimate_s=60.0)
         answer = await live.submit(ME, request)
         await looked_at(live)
         near, far = [(await live.why(job)).estimate for job in (answer.jobs[0], answer.jobs[-1])]
@@ -284,13 +282,13 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
         assert near.runs == RUNS
         assert (far.runs, far.sentence) == (0, "29 jobs are ahead of it")
 
-    told(story, tmp_path, slots=1)
+    in_memory(story, tmp_path, slots=1)
 
 
 def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="1", estimate_s=60.0)
-        request = JobRequest(command=("/bin/sleep", "60"), array="0-11", estimate_s=60.0)
+        request = JobRequest(command=("sleep", "60"), array="0-11", estimate_s=60.0)
         last = (await live.submit(ME, request)).jobs[-1]
         await looked_at(live)
         live.context.charge.decided(2.0, 0.001)
@@ -298,4 +296,4 @@ def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known(tmp_p
         assert found is not None
         assert found.latest_s is not None
 
-    told(story, tmp_path, slots=1)
+    in_memory(story, tmp_path, slots=1)

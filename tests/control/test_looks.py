@@ -1,24 +1,17 @@
-"""Decisions, queue, spells, usage by day and why-not of a real controller with real processes."""
+"""Decisions, queue, spells, usage by day and why-not of a controller."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, end_all, looked_at, runs, told, waits
+from tests.control.asking import LONG, end_all, in_memory, looked_at, memory, runs, waits
 from tests.control.living import ME, bash, ended, living
 from treadle.control.api import LiveService
 from treadle.core.job_report import Report
-from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.decisions import Decision
 from treadle.wire.machine import PolicyChange
 from treadle.wire.problems import NotFoundError
-
-
-class _Failing(Wrapper):
-    def decide(self, snapshot: Snapshot) -> Schedule:
-        raise RuntimeError("it cannot")
 
 
 async def decided(live: LiveService, kind: str, job: str) -> Decision:
@@ -47,7 +40,7 @@ def test_a_decision_says_what_it_changed_why_and_what_it_took(tmp_path: Path) ->
         assert page.others > 0, "that one changed nothing"
         assert live.decisions(after=page.next).decisions == ()
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_job_that_waited_starts_because_another_ended(tmp_path: Path) -> None:
@@ -58,7 +51,7 @@ def test_a_job_that_waited_starts_because_another_ended(tmp_path: Path) -> None:
         [change] = (await decided(live, "start", second)).changes
         assert change.because.startswith(f"job {first} was cancelled by me")
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_job_with_a_reservation_starts_because_its_turn_has_come(tmp_path: Path) -> None:
@@ -75,7 +68,7 @@ def test_a_job_with_a_reservation_starts_because_its_turn_has_come(tmp_path: Pat
         [change] = [one for one in (await decided(live, "start", gang)).changes if one.job == gang]
         assert (change.code, change.numbers["turn"]) == ("changed", True)
 
-    told(story, tmp_path, policy="weave")
+    in_memory(story, tmp_path, policy="weave")
 
 
 def test_a_resize_names_the_devices_before_and_after(tmp_path: Path) -> None:
@@ -89,27 +82,19 @@ def test_a_resize_names_the_devices_before_and_after(tmp_path: Path) -> None:
         assert change.before == first
         assert len(change.after) < 4
 
-    told(story, tmp_path, policy="afs")
-
-
-def test_a_policy_that_fails_is_a_decision_with_its_error(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        live.context.scheduler.policy = _Failing(live.context.scheduler.policy)
-        await waits(live)
-        await looked_at(live)
-        assert live.decisions().decisions[-1].error == "it cannot"
-
-    told(story, tmp_path)
+    in_memory(story, tmp_path, policy="afs")
 
 
 def test_spells_are_the_same_after_the_daemon_began_again(tmp_path: Path) -> None:
+    engine = memory(4)
+
     async def whole() -> None:
-        async with living(tmp_path) as live:
+        async with living(tmp_path, engine=engine) as live:
             job = await runs(live, devices="3", name="first", tenant="lab")
-            short = (await live.submit(ME, bash("true", grace_s=0.2))).id
+            short = (await live.submit(ME, bash("true"))).id
             await ended(live, short)
             before = await live.spells()
-        async with living(tmp_path) as live:
+        async with living(tmp_path, engine=engine) as live:
             after = await live.spells()
             assert after.spells == before.spells
             held = {spell.job: spell for spell in after.spells}
@@ -137,7 +122,7 @@ def test_a_closed_device_is_in_the_spells_with_its_cause(tmp_path: Path) -> None
         assert closed.to_at is not None
         assert closed.to_at >= (closed.from_at or 0.0)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_the_queue_says_who_waits_for_what_and_how_free_devices_lie(tmp_path: Path) -> None:
@@ -157,7 +142,7 @@ def test_the_queue_says_who_waits_for_what_and_how_free_devices_lie(tmp_path: Pa
         assert (shares["shop"].used, shares["shop"].waiting) == (0.0, 1)
         assert first
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_shares_follow_the_quotas_of_the_policy(tmp_path: Path) -> None:
@@ -167,7 +152,7 @@ def test_shares_follow_the_quotas_of_the_policy(tmp_path: Path) -> None:
         assert (found["lab"].deserved, found["lab"].used, found["lab"].borrowed) == (3.0, 1.0, 0.0)
         assert (found["shop"].deserved, found["shop"].lent) == (1.0, 0.0)
 
-    told(story, tmp_path, policy="antman?quotas=lab:3/shop:1")
+    in_memory(story, tmp_path, policy="antman?quotas=lab:3/shop:1")
 
 
 def test_a_quota_larger_than_the_cluster_is_taken_with_a_warning(tmp_path: Path) -> None:
@@ -179,7 +164,7 @@ def test_a_quota_larger_than_the_cluster_is_taken_with_a_warning(tmp_path: Path)
         found = await live.set_policy(ME, PolicyChange(policy="weave-l?quotas=lab:4"))
         assert found.warning == ""
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:
@@ -204,7 +189,7 @@ def test_why_a_job_is_not_on_a_device(tmp_path: Path) -> None:
             with pytest.raises(NotFoundError):
                 await live.why_not(job, wrong)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_usage_by_day_adds_up_to_usage(tmp_path: Path) -> None:
@@ -219,7 +204,7 @@ def test_usage_by_day_adds_up_to_usage(tmp_path: Path) -> None:
         assert {(row.user, row.tenant) for row in found.rows} == {(whole.user, "lab")}
         assert all(day.capacity_h for day in found.days)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_the_history_of_a_job_has_its_losses_and_its_bottleneck(tmp_path: Path) -> None:
@@ -237,4 +222,4 @@ def test_the_history_of_a_job_has_its_losses_and_its_bottleneck(tmp_path: Path) 
         assert [point.step for point in found.progress] == sorted(p.step for p in found.progress)
         assert found.bottleneck == "loading data takes 75% of a step"
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)

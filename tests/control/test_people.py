@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import runs, told
+from tests.control.asking import in_memory, runs
 from tests.control.living import ME, bash, ended, living, text_of
 from treadle.control.api import LiveService
 from treadle.control.api import accounts as people_module
@@ -50,7 +50,7 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         assert live.who_of_token(made["token"]) is None
 
     for story in (first, second, third):
-        told(story, tmp_path)
+        in_memory(story, tmp_path)
 
 
 def test_no_user_grants_a_role_above_their_own(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_no_user_grants_a_role_above_their_own(tmp_path: Path) -> None:
             with pytest.raises(InvalidRequestError):
                 await live.make_token(USER, bad)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_tokens_that_were_revoked_make_room_for_others(
@@ -80,7 +80,7 @@ def test_tokens_that_were_revoked_make_room_for_others(
         with pytest.raises(ConflictError, match="nobody has 2 tokens already; revoke some first"):
             await live.make_token(USER, TokenRequest(name="x"))
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a13_the_limit_on_tokens_is_each_users_own(
@@ -97,7 +97,7 @@ def test_a13_the_limit_on_tokens_is_each_users_own(
         with pytest.raises(ConflictError, match="nobody has 2 tokens"):
             await live.make_token(ME, TokenRequest(name="x", user="nobody"))
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a13_expired_tokens_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,7 @@ def test_a13_expired_tokens_do_not_count(tmp_path: Path, monkeypatch: pytest.Mon
             await live.make_token(USER, TokenRequest(name="x"))
         assert len(live.tokens(USER)) == 2
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Path) -> None:
@@ -142,4 +142,4 @@ def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         await live.context.commit.tidy()
         assert live.context.store.key(ME.account, "key") is None
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import told
+from tests.control.asking import in_memory
 from tests.control.living import ME, bash, until
 from treadle.control.api import LiveService
 from treadle.control.api.tokens import fresh
@@ -41,7 +41,7 @@ def test_a_user_who_gets_a_used_name_cannot_touch_the_jobs_of_the_former(tmp_pat
         assert shown(NOBODY, detail).env == {"TOKEN": "private"}
         await live.cancel(NOBODY, job)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_an_idempotency_key_is_of_a_user_id(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_an_idempotency_key_is_of_a_user_id(tmp_path: Path) -> None:
         other = await live.submit(HEIR, request, "key")
         assert (other.repeated, other.id != first.id) == (False, True)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_tokens_are_listed_and_revoked_by_user_id(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_tokens_are_listed_and_revoked_by_user_id(tmp_path: Path) -> None:
         with pytest.raises(NotAllowedError, match="only an admin"):
             await live.revoke_tokens(NOBODY, user="daemon")
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_all_tokens_of_a_user_are_revoked_at_once_and_stay_so(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_all_tokens_of_a_user_are_revoked_at_once_and_stay_so(tmp_path: Path) ->
         assert [live.who_of_token(token) for token in made] == [None] * 3
         assert live.tokens(ME) == ()
 
-    told(first, tmp_path)
-    told(second, tmp_path)
+    in_memory(first, tmp_path)
+    in_memory(second, tmp_path)
 
 
 def test_an_admin_revokes_the_tokens_of_a_user_who_was_removed(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_an_admin_revokes_the_tokens_of_a_user_who_was_removed(tmp_path: Path) -
         assert [view.id for view in live.tokens(ME, user="ghost")] == [old.id]
         assert [view.id for view in await live.revoke_tokens(ME, user="ghost")] == [old.id]
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_every_token_expires(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_every_token_expires(tmp_path: Path) -> None:
         assert view.expires_at is not None
         assert round((view.expires_at - view.created_at) / 86_400) == 90
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_where_a_token_was_used_from_is_kept(tmp_path: Path) -> None:
@@ -137,8 +137,8 @@ def test_where_a_token_was_used_from_is_kept(tmp_path: Path) -> None:
     async def second(live: LiveService) -> None:
         assert live.tokens(NOBODY)[0].used_from == "192.0.2.8"
 
-    told(first, tmp_path)
-    told(second, tmp_path)
+    in_memory(first, tmp_path)
+    in_memory(second, tmp_path)
 
 
 def test_an_admin_is_a_user_id_too(tmp_path: Path) -> None:
@@ -148,4 +148,4 @@ def test_an_admin_is_a_user_id_too(tmp_path: Path) -> None:
         assert NOBODY.uid is not None
         assert live.who_of_uid(NOBODY.uid).role is Role.ADMIN
 
-    told(story, tmp_path, admins=frozenset({"nobody"}))
+    in_memory(story, tmp_path, admins=frozenset({"nobody"}))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import told
+from tests.control.asking import in_memory
 from tests.control.living import ME
 from treadle.control.api import LiveService
 from treadle.control.jobs import weights
@@ -26,7 +26,7 @@ def test_an_array_of_long_commands_is_refused_before_it_costs_anything(tmp_path:
             assert refusal.value.hint == "put what is long into a file that the jobs read"
         assert not live.context.jobs.records
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_what_one_user_has_queued_is_bounded_and_ends_with_the_jobs(
@@ -44,7 +44,7 @@ def test_what_one_user_has_queued_is_bounded_and_ends_with_the_jobs(
         await live.cancel(ME, first.id)
         await live.submit(ME, request)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_lists_have_the_beginning_of_a_long_command_and_the_detail_has_all(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_lists_have_the_beginning_of_a_long_command_and_the_detail_has_all(tmp_p
         (view,) = (await live.jobs(ended=True)).jobs
         assert view.command == in_short(command)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 @pytest.mark.parametrize(

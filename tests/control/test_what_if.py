@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import runs, told, waits
+from tests.control.asking import in_memory, runs, waits
 from treadle.control.api import LiveService
 from treadle.wire.problems import InvalidRequestError, NotFoundError, UnavailableError
 from treadle.wire.what_if import WhatIfRequest
@@ -32,7 +32,7 @@ def test_more_devices_and_one_job_less_end_the_others_sooner(tmp_path: Path) -> 
         assert {job.job: job.then_s for job in without.jobs}[first] is None
         assert {job.job: job.then_s for job in without.jobs}[second] == pytest.approx(50, rel=0.2)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
         assert any("how long 1 job will run is not known" in note for note in found.notes)
         assert found.then.policy.startswith("fifo")
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_no_file_of_the_server_is_read_and_names_are_checked(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_no_file_of_the_server_is_read_and_names_are_checked(tmp_path: Path) -> 
             with pytest.raises((InvalidRequestError, NotFoundError)):
                 await live.what_if(wrong)
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_the_loop_answers_while_it_simulates(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_loop_answers_while_it_simulates(tmp_path: Path) -> None:
         assert turns > 100
         assert (await asking).now.ended == 1
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_what_a_process_that_failed_said_is_in_the_log(
@@ -83,5 +83,5 @@ def test_what_a_process_that_failed_said_is_in_the_log(
         with pytest.raises(UnavailableError, match="the simulation failed"):
             await live.what_if(WhatIfRequest())
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
     assert "No module named treadle.no_such" in caplog.text

@@ -1,17 +1,33 @@
-"""`treadle why` for each kind of waiting, against real processes; and what it says would help does
-help."""
+"""`treadle why` for each kind of waiting, and for jobs that run or have ended; what it says would
+help does help."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, counts, events_of, looked_at, runs, short, told, waits
-from tests.control.living import ME, bash, ended, until
+from tests.control.asking import (
+    LONG,
+    counts,
+    events_of,
+    in_memory,
+    looked_at,
+    runs,
+    short,
+    told,
+    waits,
+)
+from tests.control.living import ME, bash, ended, living, text_of, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.api.why_array import why_array
+from treadle.core.job import JobId
+from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.failures.failure_history import Patience
 from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.wire.jobs import JobChange, State
+from treadle.wire.machine import PolicyChange
+from treadle.wire.problems import ConflictError
 
 
 def test_all_devices_are_taken(tmp_path: Path) -> None:
@@ -21,82 +37,26 @@ def test_all_devices_are_taken(tmp_path: Path) -> None:
         why = await live.why(job)
         assert short(why) == ("devices", "", False, 1)
         assert (counts(why), why.numbers["holders"]) == ((1, 0, 4), (first,))
-        assert why.estimate is not None
-        assert why.estimate.unknown == (first,)
         behind = await waits(live, devices="2")
-        assert short(await live.why(behind)) == ("devices", "", False, 2)
-        listed = {view.id: view.because for view in (await live.jobs()).jobs}
-        assert listed[behind] == (await live.why(behind)).sentence, "one reason, wherever it is"
+        why = await live.why(behind)
+        assert (short(why), counts(why)) == (("devices", "", False, 2), (2, 0, 4))
         await live.cancel(ME, first)
         await until(live, State.RUNNING, jobs=(job, behind))
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_some_devices_are_free_and_a_smaller_job_would_start(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         await runs(live, devices="3")
-        job = await waits(live, devices="2")
+        job = await waits(live, devices="2..4")
         why = await live.why(job, verbose=True)
         assert (why.code, counts(why)) == ("devices", (2, 1, 4))
         assert dict(why.alternatives)["fewer"] == "with --devices 1 it would start now"
         assert (await live.why(job)).alternatives == (), "nothing is tried unless it is asked for"
         await runs(live, devices="1")  # as it was told
 
-    told(story, tmp_path)
-
-
-def test_the_reason_of_an_elastic_job_names_its_smallest_size(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        await runs(live, devices="3")
-        job = await waits(live, devices="2..4")
-        why = await live.why(job)
-        assert (why.code, counts(why)) == ("devices", (2, 1, 4))
-
-    told(story, tmp_path, policy="afs")
-
-
-def test_who_is_expected_to_end_next_is_said_where_that_is_known(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        first = await runs(live, devices="4", estimate_s=600)
-        job = await waits(live)
-        assert (await live.why(job)).freed_by == (first,)
-        estimate = (await live.why(job)).estimate
-        assert estimate is not None
-        assert estimate.earliest_s is not None
-        assert estimate.latest_s is not None
-        # About half to twice what its user says.
-        assert 200 < estimate.earliest_s <= 301
-        assert 1190 < estimate.latest_s <= 1500
-
-    told(story, tmp_path)
-
-
-def test_its_user_holds_it(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await waits(live, held=True)
-        assert short(await live.why(job)) == ("held", f"treadle release {job}", False, None)
-        await live.release(ME, job)
-        await until(live, State.RUNNING, jobs=(job,))
-
-    told(story, tmp_path)
-
-
-def test_it_waits_for_other_jobs(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        one, other = await runs(live), await waits(live, held=True)
-        job = await waits(live, "true", after=(one,))
-        why = await live.why(job)
-        assert short(why) == ("dependency", "", False, None)
-        assert why.numbers["after"] == (("job", one, "running"),)
-        both = await waits(live, "true", after_any=(one, other))
-        first, second = (("job", one, "running"), ("job", other, "held"))
-        assert (await live.why(both)).numbers["after"] == (first, second)
-        await live.cancel(ME, other)
-        await live.cancel(ME, one)
-        assert (await ended(live, both))[0].state is State.SUCCEEDED
-
-    told(story, tmp_path)
+    in_memory(story, tmp_path, policy="afs")
 
 
 @pytest.mark.parametrize(
@@ -124,7 +84,7 @@ def test_what_it_waits_for_can_never_be(
         await live.release(ME, job)
         assert (await ended(live, job))[0].state is State.SUCCEEDED
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_a_dependency_that_ended_long_ago_or_within_a_moment_counts(tmp_path: Path) -> None:
@@ -137,26 +97,12 @@ def test_a_dependency_that_ended_long_ago_or_within_a_moment_counts(tmp_path: Pa
         late = (await live.submit(ME, bash("true", after=(first,)))).id
         await ended(live, late)
 
-    told(story, tmp_path)
-
-
-def test_a_job_after_an_array_starts_when_all_members_have_ended(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        array = (await live.submit(ME, bash("sleep 0.1", array="0-4%2"))).id
-        job = (await live.submit(ME, bash("true", after=(array,)))).id
-        after = (await live.why(job)).numbers["after"]
-        assert isinstance(after, tuple)
-        assert [each[:2] for each in after] == [("array", array)]
-        (view,) = await ended(live, job)
-        assert view.state is State.SUCCEEDED
-        assert all(view.state.ended for view in (await live.jobs(array=array, ended=True)).jobs)
-
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
 
 
 def test_members_that_end_while_it_is_computed_are_not_counted(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
-        array = await live.submit(ME, bash(LONG, array="0-2", grace_s=0.2))
+        array = await live.submit(ME, bash(LONG, array="0-2"))
         await until(live, State.RUNNING, jobs=array.jobs[:2])
         records = [live.context.jobs.records[name] for name in array.jobs]
         before = live.context.frozen()
@@ -166,37 +112,7 @@ def test_members_that_end_while_it_is_computed_are_not_counted(tmp_path: Path) -
         found = why_array(before, array.id, records, State.RUNNING)
         assert (found.members, found.sentence) == (2, "2 running")
 
-    told(story, tmp_path, slots=2)
-
-
-def test_its_array_has_reached_its_limit(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        array = await live.submit(ME, bash(LONG, array="0-2%1", grace_s=0.2))
-        await until(live, State.RUNNING, jobs=array.jobs[:1])
-        why = await live.why(array.jobs[1])
-        assert short(why) == ("array", "", False, None)
-        assert (why.numbers["limit"], why.numbers["running"]) == (1, 1)
-        two = await live.submit(ME, bash(LONG, array="0-2%2", grace_s=0.2))
-        await until(live, State.RUNNING, jobs=two.jobs[:2])
-        assert (await live.why(two.jobs[2])).numbers["running"] == 2
-        await live.cancel(ME, array.jobs[0])
-        await until(live, State.RUNNING, jobs=array.jobs[1:2])
-
-    told(story, tmp_path)
-
-
-def test_jobs_of_higher_priority_are_ahead(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        await runs(live, devices="4")
-        job = await waits(live)
-        high = await waits(live, priority=5)
-        assert short(await live.why(job)) == ("devices", "", False, 2), "it would wait anyway"
-        assert (await live.why(high)).position == 1
-        await waits(live, priority=6)
-        assert (await live.why(job)).position == 3
-        assert [view.priority for view in (await live.jobs()).jobs] == [0, 6, 5, 0]
-
-    told(story, tmp_path)
+    in_memory(story, tmp_path, slots=2)
 
 
 def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
@@ -212,7 +128,7 @@ def test_fifo_lets_no_job_overtake(tmp_path: Path) -> None:
         await live.change(ME, job, JobChange(priority=1))
         await until(live, State.RUNNING, jobs=(job,))
 
-    told(story, tmp_path, policy="fifo")
+    in_memory(story, tmp_path, policy="fifo")
 
 
 def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
@@ -235,7 +151,12 @@ def test_a_higher_priority_stops_what_can_resume(tmp_path: Path) -> None:
         texts = [each.text for each in await events_of(live, first)]
         assert f"preempt job {first} for job {job}" in texts
 
-    told(story, tmp_path)
+    in_memory(story, tmp_path)
+
+
+class Resting(Wrapper):
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        return Schedule()
 
 
 def test_its_rank_under_a_policy(tmp_path: Path) -> None:
@@ -249,9 +170,153 @@ def test_its_rank_under_a_policy(tmp_path: Path) -> None:
             why = await live.why(job)
             assert (why.code, why.numbers["ahead"], why.position) == ("rank", ahead, ahead + 1)
 
-    told(story, tmp_path, policy="las")
+    in_memory(story, tmp_path, policy="las")
 
 
-class Resting(Wrapper):
+def test_it_failed_and_is_tried_again_later(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        job = await waits(live, "exit 75")  # EX_TEMPFAIL: try again later
+        why = await live.why(job)
+        assert (why.code, why.numbers["failures"]) == ("backoff", 1)
+        assert 25.0 < why.numbers["in_s"] <= 30.0  # type: ignore[operator]
+        assert (await view_of(live, job)).cause == "backoff"
+
+    in_memory(story, tmp_path, patience=Patience(wait_s=30.0))
+
+
+def test_starting_running_and_stopping(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        body = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
+        job = await runs(live, body, devices="2", grace_s=0.5, resumable=True)
+        why = await live.why(job)
+        assert (short(why), why.numbers["size"]) == (("running", "", False, None), 2)
+        while "ready" not in await text_of(live, job):
+            await asyncio.sleep(0.01)
+        urgent = await waits(live, devices="4", priority=3)
+        why = await live.why(job)
+        assert (why.code, why.numbers["by"]) == ("leaving", "policy")
+        assert why.numbers["for_job"] == urgent
+        assert 0.0 <= why.numbers["in_s"] <= 0.5  # type: ignore[operator]
+        assert (await view_of(live, urgent)).state is State.STARTING
+        found = await live.why(urgent)
+        assert (found.code, found.numbers["jobs"]) == ("releasing", (job,))
+        await live.cancel(ME, job)
+        assert (await live.why(job)).numbers["by"] == "cancel"
+        await until(live, State.RUNNING, jobs=(urgent,))
+
+    told(story, tmp_path)
+
+
+def test_draining(tmp_path: Path) -> None:
+    async def drained() -> None:
+        async with living(tmp_path) as live:
+            first = await runs(live, devices="4")
+            job = await waits(live)
+            await live.shut_down(ME, "drain")
+            assert (await live.why(job)).code == "daemon-draining"
+            with pytest.raises(ConflictError, match="the daemon is draining and takes no jobs"):
+                await live.submit(ME, bash("true"))
+            await live.cancel(ME, first)
+            await asyncio.wait_for(live.stopped.wait(), 30)
+            assert (await view_of(live, job)).state is State.PENDING
+
+    async def again(live: LiveService) -> None:
+        await until(live, State.RUNNING, jobs=("2",))
+
+    asyncio.run(asyncio.wait_for(drained(), 180))
+    told(again, tmp_path)
+
+
+class Broken(Wrapper):
     def decide(self, snapshot: Snapshot) -> Schedule:
-        return Schedule()
+        raise RuntimeError("it divides by zero devices")
+
+
+def test_a_policy_that_fails_keeps_the_last_schedule_and_can_be_replaced(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        first = await runs(live)
+        live.context.scheduler.policy = Broken(live.context.scheduler.policy)
+        job = await waits(live)
+        other = await waits(live)
+        why = await live.why(job)
+        assert short(why) == ("policy", "treadle policy fifo", False, 1)
+        assert why.numbers == {"policy": "backfill", "because": "it divides by zero devices"}
+        assert live.policy().error == live.decisions().decisions[-1].error
+        assert live.policy().error == "it divides by zero devices"
+        assert (await view_of(live, first)).state is State.RUNNING
+        notes = [event.text for event in await events_of(live, kind="Noted")]
+        assert notes[1:] == ["policy failed: it divides by zero devices"]
+        await live.set_policy(ME, PolicyChange(policy="fifo"))
+        await until(live, State.RUNNING, jobs=(first, job, other))
+        assert live.policy().error == ""
+        assert (await view_of(live, first)).attempts == 1
+
+    in_memory(story, tmp_path)
+
+
+class Muddled(Wrapper):
+    """It fails at everything but decisions."""
+
+    def rank(self, job: object, now: float) -> object:  # type: ignore[override]
+        raise ValueError("no rank")
+
+    def never_fits(self, spec: object, cluster: object) -> str | None:
+        raise ValueError("no idea")
+
+    def reason(self, snapshot: Snapshot, job: JobId) -> Reason:
+        raise ValueError("no words")
+
+
+def test_a_policy_that_cannot_rank_stops_no_job(tmp_path: Path) -> None:
+    async def story(live: LiveService) -> None:
+        guarded = live.context.scheduler.policy
+        guarded.inner = Muddled(guarded.inner)  # type: ignore[attr-defined]
+        await ended(live, await waits(live, "true"))
+        await runs(live, devices="4")
+        job = await waits(live)
+        why = await live.why(job)
+        assert why.code == "policy"
+        assert why.numbers["because"] == f"it cannot rank job {job}: no rank"
+        await live.set_policy(ME, PolicyChange(policy="fifo"))
+        assert (await live.why(job)).code == "devices"
+
+    in_memory(story, tmp_path)
+
+
+NO_MODULE = "ModuleNotFoundError: No module named numpyy"
+RESET = "ConnectionResetError: [Errno 104] Connection reset by peer"
+
+
+@pytest.mark.parametrize(
+    ("body", "fields", "numbers", "change"),
+    [
+        ("true", {}, {}, ""),
+        (f"echo '{NO_MODULE}'; exit 1", {}, {"exit": 1}, "fix the cause, then submit it again"),
+        (LONG, {"time_limit_s": 0.1}, {}, "submit it again with a longer --time-limit"),
+        ("exit 137", {"retries": 0}, {"exit": 137, "signal": "SIGKILL"}, None),
+        ("exit 7", {}, {"exit": 7, "signal": ""}, "treadle logs 1 "),
+        (
+            f"echo '{RESET}'; exit 1",
+            {"retries": 5},
+            {"failures": 3, "given_up": "repeats", "most": 3},
+            "find the cause first: it failed 3 times",
+        ),
+    ],
+)
+def test_how_it_ended(
+    tmp_path: Path,
+    body: str,
+    fields: dict[str, object],
+    numbers: dict[str, object],
+    change: str | None,
+) -> None:
+    async def story(live: LiveService) -> None:
+        (view,) = await ended(live, await waits(live, body, **fields))
+        why = await live.why(view.id)
+        assert (why.never, why.position, why.estimate) == (False, None, None)
+        assert why.code == view.state.value.lower()
+        assert numbers.items() <= why.numbers.items()
+        assert change is None or why.change.startswith(change)
+        assert NO_MODULE not in body or dict(why.details)["output"] == NO_MODULE
+
+    in_memory(story, tmp_path)
