@@ -2,7 +2,6 @@
 
 import asyncio
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,23 +36,6 @@ def test_jobs_whose_memory_does_not_fit_together_run_one_after_the_other(tmp_pat
         await live.cancel(ME, first)
         await until(live, State.RUNNING, jobs=(second,))
         assert (await view_of(live, beside)).state is State.RUNNING
-
-    told(story, tmp_path)
-
-
-def test_two_jobs_that_arrive_together_are_not_started_together(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        (node,) = live.nodes()
-        request = bash("sleep 0.2", cpus=node.cores * 0.6, array="0-3")
-        made = await live.submit(ME, request)
-        views = await ended(live, *made.jobs)
-        assert {view.state for view in views} == {State.SUCCEEDED}
-        details = [await live.job(job) for job in made.jobs]
-        ran = sorted(
-            (run.started_at, run.ended_at or 0.0) for each in details for run in each.attempts
-        )
-        assert len(ran) == 4
-        assert all(end <= start for (_, end), (start, _) in pairwise(ran))
 
     told(story, tmp_path)
 

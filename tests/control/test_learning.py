@@ -199,7 +199,9 @@ LIES = (
     Report(step=1, total=-5),
     Report(step=1, total=10, loss=nan),
     Report(step=1, total=10, checkpoint=-3),
-    *(Report(**{"step": 1.0, name: 1e16}) for name in ("step", "total", "checkpoint")),
+    Report(step=1e16),
+    Report(step=1, total=1e16),
+    Report(step=1, total=10, checkpoint=1e16),
 )
 
 

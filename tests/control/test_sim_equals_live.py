@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.control.asking import memory
 from tests.control.living import ME, PATIENCE, bash, ended, export, living
 from tests.control.recorded_run import orders_again, recorded_orders
 from tests.shared import THOROUGH
@@ -19,19 +20,18 @@ from treadle.wire.problems import ConflictError
 # In an order of their own, resizing, and sharing; the others are much like these.
 POLICIES = ("backfill", "afs", "muri-s")
 OTHERS = ("fifo", "srtf", "las", "tiresias", "max-min")
-PAUSE = "for i in 1 2 3 4 5 6; do sleep 0.07 & wait $!; done"
 
 
 @pytest.mark.parametrize("policy", [*POLICIES, *(OTHERS if THOROUGH else ())])
 def test_the_simulator_decides_as_the_live_controller_did(tmp_path: Path, policy: str) -> None:
     async def story() -> None:
-        async with living(tmp_path, policy=policy) as live:
+        async with living(tmp_path, policy=policy, engine=memory(4)) as live:
             jobs = []
             for number in range(12):
                 resumes = bool(number % 3)
                 devices = ("1", "2", "1..4", "3")[number % 4]
                 request = bash(
-                    f"trap 'exit 143' TERM; {PAUSE}; exit {int(number == 7)}",
+                    f"sleep 0.42; exit {int(number == 7)}",
                     devices=devices,
                     resumable=resumes,
                     priority=number % 2,
