@@ -139,6 +139,8 @@ def test_u19_records_go_only_when_asked_and_numbers_are_not_given_again(tmp_path
         record = replayed(await export(live, tmp_path / "left.journal"))
         assert list(record.recorder.histories) == [str(int(newest) + 1)]
 
+    told(story, tmp_path)
+
 
 def test_u19_many_ended_jobs_are_deleted_in_one_request(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
