@@ -14,7 +14,7 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.engines.registry import EngineContext
 from treadle.failures.failure_history import Patience
 from treadle.store.store import Store
-from treadle.wire.jobs import JobRequest, State
+from treadle.wire.jobs import Estimate, JobRequest, StartEstimate, State
 from treadle.wire.machine import Role, Who
 
 ME = Who(user="me", role=Role.ADMIN, uid=os.geteuid())
@@ -52,6 +52,24 @@ class Bench:
         request = JobRequest(command=command, **fields)  # type: ignore[arg-type]
         return (await self.live.submit(who, request)).id
 
+    async def runs(self, *command: str, **fields: object) -> str:
+        """Submit a job, one that does not end by itself if none is given, until it runs."""
+        job = await self.submit(*(command or ("forever",)), **fields)  # type: ignore[arg-type]
+        await self.reached(job, State.RUNNING)
+        return job
+
+    async def end(self, job: str) -> Estimate:
+        """When it is said to end."""
+        found = (await self.live.why(job)).end
+        assert found is not None
+        return found
+
+    async def start(self, job: str) -> StartEstimate:
+        """When it is said to start."""
+        found = (await self.live.why(job)).estimate
+        assert found is not None
+        return found
+
     async def settle(self) -> None:
         await asyncio.wait_for(at_rest(self.live.context), 60.0)
 
@@ -67,6 +85,15 @@ class Bench:
         record = jobs.record(job)
         assert record is not None
         return jobs.shown_state(record)
+
+
+def span(found: Estimate | StartEstimate) -> tuple[float, float]:
+    """The range of an answer that has one."""
+    low_s = found.low_s if isinstance(found, Estimate) else found.earliest_s
+    high_s = found.high_s if isinstance(found, Estimate) else found.latest_s
+    assert low_s is not None
+    assert high_s is not None
+    return low_s, high_s
 
 
 def play(story: Story, root: Path, *, devices: int = 4, policy: str = "backfill") -> None:

@@ -23,7 +23,7 @@ def test_the_end_of_an_array_beside_a_job_of_unknown_length_is_a_bound(tmp_path:
 
     async def story(here: Bench) -> None:
         teach(here, "m", *[100.0] * 5)
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         array = await here.submit("forever", model="m", array="0-3")
         await here.settle()
         why = await here.live.why(array)
@@ -40,8 +40,7 @@ def test_the_end_of_an_array_beside_a_job_of_unknown_length_is_a_bound(tmp_path:
 def test_the_end_of_an_array_behind_a_job_of_unknown_length_is_unknown(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         teach(here, "m", *[100.0] * 5)
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         array = await here.submit("forever", model="m", array="0-3")
         await here.settle()
         end = end_of(await here.live.why(array))
@@ -135,8 +134,7 @@ def test_an_ended_array_is_found_by_its_name(tmp_path: Path) -> None:
     """1. A single job, then an array of the same name end: the newer one counts. 2. Job ids."""
 
     async def story(here: Bench) -> None:
-        single = await here.submit("forever", name="sweep")
-        await here.reached(single, State.RUNNING)
+        single = await here.runs(name="sweep")
         await cancelled(here, single, single)
         request = JobRequest(command=("forever",), name="sweep", array="0-1")
         array = await here.live.submit(ME, request)

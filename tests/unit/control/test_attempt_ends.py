@@ -47,10 +47,9 @@ def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path)
 
     async def story(here: Bench) -> None:
         teach(here, "known", *[1000.0] * 5)
-        stays = await here.submit("forever")
-        await here.reached(stays, State.RUNNING)
+        stays = await here.runs()
         here.memory.hang(stays)
-        await here.reached(await here.submit("forever", model="known"), State.RUNNING)
+        await here.runs(model="known")
         await here.live.cancel(ME, stays)
         await here.reached(stays, State.STOPPING)
         await here.settle()
@@ -91,8 +90,7 @@ def test_one_count_of_free_devices_while_a_job_is_stopping(
         )
 
     async def story(here: Bench) -> None:
-        stays = await here.submit("forever", devices="3")
-        await here.reached(stays, State.RUNNING)
+        stays = await here.runs(devices="3")
         waits = await here.submit("forever", devices="4")
         here.memory.hang(stays)
         await here.live.hold(ME, waits)
@@ -194,8 +192,7 @@ def test_what_it_says_of_itself_after_its_training_does_not_begin_it_again() -> 
 
 def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         action = here.live.context.scheduler.jobs[job].action
         here.memory._tell(TrainingEnded(job, action))
         await here.settle()
@@ -209,8 +206,7 @@ def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:
 
 def test_an_attempt_that_begins_from_scratch_is_not_shown_as_done(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", resumable=False, retries=3)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(resumable=False, retries=3)
         await here.live.report(ME, job, Report(step=40.0, total=40.0))
         await here.settle()
         here.memory.finish(job, code=1)
@@ -276,8 +272,7 @@ def test_output_is_read_at_once_for_the_verdict_and_for_progress(
     loss leaves the one that is known."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         learner = here.live.context.learner
         learner.begin(job, 0, 1, share=0.0, now=1000.0)
         learner.hear(job, LastProgress(30, 60, 1.0, 0.5, "log"))

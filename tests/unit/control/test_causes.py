@@ -88,13 +88,13 @@ def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> No
     world = MemoryWorld.of(Node("here", 2, "none"))
 
     async def starts(here: Bench) -> None:
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
 
     async def goes_on(here: Bench) -> None:
         page = here.live.decisions()
         [change] = page.decisions[0].changes
         assert change.because == "me submitted job 1 for 1 device"
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         while not (later := here.live.decisions(after=page.next).decisions):
             await here.settle()
         assert later[0].id > page.next, "ids go on"
@@ -113,8 +113,7 @@ def test_a_change_names_the_order_that_carries_it_out_and_so_does_the_event(tmp_
         await here.reached(first[0], State.RUNNING)
 
     async def goes_on(here: Bench) -> None:
-        second = await here.submit("forever")
-        await here.reached(second, State.RUNNING)
+        second = await here.runs()
         while not here.live.decisions(job=second).decisions:
             await here.settle()
         made = {
@@ -151,7 +150,7 @@ def test_a_start_that_follows_from_another_policy_says_so(tmp_path: Path) -> Non
     """Under fifo a job waits behind a large one; the other policy lets it overtake."""
 
     async def story(here: Bench) -> None:
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         await here.submit("forever", devices="2", estimate_s=1000)
         small = await here.submit("forever", estimate_s=10)
         await here.settle()
@@ -218,8 +217,7 @@ def test_what_runs_is_used_and_idle_before_it_ends(tmp_path: Path) -> None:
 
 def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         here.memory.lose_node("here")
         await here.reached(job, State.PENDING)
         await here.settle()
@@ -237,8 +235,7 @@ def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
 
 def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="2")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="2")
         why = LEASE_OVER.format("here")
         end = AttemptEnded(job, 0, 1, How.LOST, 137, error=why, node_lost=True)
         here.live.context.inbox.tell(end)

@@ -260,8 +260,7 @@ def share(here: Bench) -> None:
 
 
 async def starts(here: Bench) -> str:
-    job = await here.submit("forever")
-    await here.reached(job, State.RUNNING)
+    job = await here.runs()
     await here.settle()
     return job
 

@@ -99,8 +99,7 @@ def test_an_end_from_outside_keeps_its_name(
     tmp_path: Path, how: How, state: State, shown: str
 ) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", retries=0)
-        await here.reached(job, RUNS)
+        job = await here.runs(retries=0)
         here.memory.finish(job, 137, how)
         await here.reached(job, state)
         assert [attempt.told for attempt in (await here.live.job(job)).attempts] == [shown]
@@ -121,8 +120,7 @@ def test_a_command_that_cannot_be_launched_is_not_tried_again(tmp_path: Path) ->
 
 def test_a_cancelled_job_is_cancelled_however_its_attempt_ends(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, RUNS)
+        job = await here.runs()
         here.memory.hang(job)
         await here.live.cancel(ME, job)
         await here.settle()
@@ -137,8 +135,7 @@ def test_a_job_on_a_lost_node_starts_again_on_another(tmp_path: Path) -> None:
     world = MemoryWorld.of(Node("one", 1, "none"), Node("two", 1, "none"))
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", retries=3)
-        await here.reached(job, RUNS)
+        job = await here.runs(retries=3)
         (device,) = (await here.live.job(job)).job.devices
         lost = device.split(":")[0]
         here.memory.lose_node(lost)
@@ -162,8 +159,7 @@ def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -
             "announce", "size", ";", "forever", devices="1..4", resumable=True, ranks="one"
         )
         await here.reached(job, RUNS)
-        other = await here.submit("forever", devices="2")
-        await here.reached(other, RUNS)
+        await here.runs(devices="2")
         await here.settle()
         detail = await here.live.job(job)
         view = detail.job
@@ -184,10 +180,8 @@ def test_a_change_that_the_attempt_announced_keeps_the_attempt(tmp_path: Path) -
 
 def test_a_change_that_was_not_announced_begins_another_attempt(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..4", resumable=True, ranks="one")
-        await here.reached(job, RUNS)
-        other = await here.submit("forever", devices="2")
-        await here.reached(other, RUNS)
+        job = await here.runs(devices="1..4", resumable=True, ranks="one")
+        await here.runs(devices="2")
         await here.settle()
         detail = await here.live.job(job)
         assert (len(detail.job.devices), detail.job.attempts) == (2, 2)
@@ -206,8 +200,7 @@ def test_a_resized_job_keeps_its_time_limit_and_its_progress(tmp_path: Path) -> 
         await here.reached(job, RUNS)
         own = Who(user="me", role=Role.VIEWER, job=job)
         await here.live.report(own, job, Report(step=40, total=100))
-        other = await here.submit("forever", devices="2")
-        await here.reached(other, RUNS)
+        await here.runs(devices="2")
         await here.reached(job, RUNS)
         launches = [
             attempt.launch
@@ -268,8 +261,7 @@ def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> N
     async def story(here: Bench) -> None:
         fresh = await here.live.dry_run(ME, JobRequest(command=("forever",)))
         assert fresh.length == Estimate(because="no similar job has run here")
-        job = await here.submit("forever")
-        await here.reached(job, RUNS)
+        job = await here.runs()
         here.memory.finish(job)
         await here.reached(job, DONE)
         known = await here.live.dry_run(ME, JobRequest(command=("forever",)))
@@ -282,8 +274,7 @@ def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> N
 
 def test_printed_progress_and_reports_are_heard(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", resumable=True)
-        await here.reached(job, RUNS)
+        job = await here.runs(resumable=True)
         here.memory.write(job, b"step 45/100 loss 0.5\n")
         await here.live._reporting._progress.look()
         progress = (await here.live.job(job)).job.progress
@@ -361,8 +352,7 @@ def test_the_output_of_a_failed_job_that_cannot_be_read_stops_nothing(tmp_path: 
         async def broken(*_: object, **__: object) -> None:
             raise EngineError("the node does not answer", retryable=True)
 
-        job = await here.submit("forever", retries=0)
-        await here.reached(job, RUNS)
+        job = await here.runs(retries=0)
         here.memory.output = broken  # type: ignore[assignment]
         here.memory.finish(job, 1)
         await here.reached(job, State.FAILED)
@@ -387,8 +377,7 @@ def test_what_a_faulty_engine_reports_can_be_read_back(tmp_path: Path, wrong: Ev
     world = MemoryWorld.of(Node("here", 1, "none"))
 
     async def first(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, RUNS)
+        await here.runs()
         here.memory._controls.tell(wrong)
         await here.settle()
         assert not here.live.stopped.is_set()
@@ -438,15 +427,13 @@ def test_the_journal_alone_gives_every_record(tmp_path: Path) -> None:
         await here.reached(again_and_again, State.FAILED)
         member = (await here.live.submit(ME, JobRequest(command=("true",), array="0-2%1"))).jobs[-1]
         await here.reached(member, DONE)
-        elastic = await here.submit("forever", devices="1..4", resumable=True, ranks="one")
-        await here.reached(elastic, RUNS)
+        elastic = await here.runs(devices="1..4", resumable=True, ranks="one")
         await here.live.report(
             Who(user="me", role=Role.VIEWER, job=elastic),
             elastic,
             Report(step=5, total=10, checkpoint=5),
         )
-        high = await here.submit("forever", devices="3", priority=5)
-        await here.reached(high, RUNS)
+        high = await here.runs(devices="3", priority=5)
         waiting = await here.submit("forever", held=True)
         await here.live.change(ME, waiting, JobChange(name="later", time_limit_s=60.0))
         await here.live.cancel(ME, await here.submit("forever"))
@@ -462,8 +449,7 @@ def test_the_journal_alone_gives_the_plan_models_that_jobs_announced(tmp_path: P
     async def story(here: Bench) -> None:
         size = ModelSize(10_000_000, batch=16, sequence=64, hidden=256, layers=4, heads=4)
         words = ("announce", "size", "plan", size.word, ";", "forever")
-        job = await here.submit(*words, devices="1,2", resumable=True, ranks="one", model="mine")
-        await here.reached(job, RUNS)
+        await here.runs(*words, devices="1,2", resumable=True, ranks="one", model="mine")
         await here.settle()
         assert "mine" in here.live.context.learner.plans.types
         check_replay(here)

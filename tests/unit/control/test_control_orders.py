@@ -26,8 +26,7 @@ def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: P
     """1. All members wait. 2. One of them runs."""
 
     async def story(here: Bench) -> None:
-        first = await here.submit("forever")
-        await here.reached(first, RUNS)
+        first = await here.runs()
         array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
         after = await here.submit("true", after=(array.id,))
         await here.settle()
@@ -43,8 +42,7 @@ def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: P
 
 def test_u15_why_has_the_progress_that_the_list_has(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", estimate_s=1e6)
-        await here.reached(job, RUNS)
+        job = await here.runs(estimate_s=1e6)
         own = Who(user="me", role=Role.VIEWER, job=job)
         await here.live.report(own, job, Report(step=60, total=100))
         progress = (await here.live.job(job)).job.progress
@@ -108,8 +106,7 @@ def test_a_job_that_stops_because_its_user_holds_it_can_be_released_before_it_ha
     tmp_path: Path,
 ) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", resumable=True)
-        await here.reached(job, RUNS)
+        job = await here.runs(resumable=True)
         here.memory.hang(job)
         (view,) = await here.live.hold(ME, job)
         await here.reached(job, State.STOPPING)
@@ -128,8 +125,7 @@ def test_a_job_that_is_resized_in_place_is_not_said_to_restart(tmp_path: Path) -
     async def story(here: Bench) -> None:
         for announced in (("announce", "size"), ()):
             words = (*announced, ";", "forever") if announced else ("forever",)
-            job = await here.submit(*words, devices="1,2", resumable=True, estimate_s=9000)
-            await here.reached(job, RUNS)
+            job = await here.runs(*words, devices="1,2", resumable=True, estimate_s=9000)
             await here.settle()
             here.memory.hang(job)
             other = await here.submit("forever", estimate_s=9000)
@@ -208,8 +204,7 @@ def test_a_quick_decision_is_written_with_the_submission(
             return write(batch)
 
         monkeypatch.setattr(here.live.context.store, "write", note)
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        await here.runs()
         await here.submit("forever", held=True)
         submitted = ["JobAccepted", "JobSubmitted"]
         assert written == [
@@ -225,8 +220,7 @@ def test_an_urgent_job_stops_no_more_jobs_than_it_needs(tmp_path: Path) -> None:
         before = [await here.submit("forever", resumable=True) for _ in range(4)]
         for job in before:
             await here.reached(job, State.RUNNING)
-        urgent = await here.submit("forever", priority=10)
-        await here.reached(urgent, State.RUNNING)
+        await here.runs(priority=10)
         await here.settle()
         assert sorted(here.state(job) for job in before) == [State.PENDING, *[State.RUNNING] * 3]
 
@@ -240,8 +234,7 @@ def test_a_job_is_not_stopped_where_that_would_not_help_the_urgent_one(
 
     async def story(here: Bench) -> None:
         for resumable in (False, True):
-            job = await here.submit("forever", resumable=resumable)
-            await here.reached(job, State.RUNNING)
+            job = await here.runs(resumable=resumable)
         gang = await here.submit("forever", devices="2", priority=10)
         await here.settle()
         assert here.state(gang) is State.PENDING

@@ -83,8 +83,7 @@ def test_a_lesson_about_many_that_wait_is_short_and_replay_learns_the_same(tmp_p
 def test_a_running_job_that_outlives_its_estimate_is_expected_to_go_on(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         context = here.live.context
-        job = await here.submit("forever", estimate_s=0.01)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(estimate_s=0.01)
         await here.settle()
         before = context.scheduler.jobs[job]
         now = context.clock.now() + 100.0
@@ -152,8 +151,7 @@ def test_a_job_that_can_be_resized_as_it_runs_is_not_taken_to_need_a_restart(
 ) -> None:
     async def story(here: Bench) -> None:
         words = ("announce", "size", ";", "forever")
-        job = await here.submit(*words, devices="1..4", resumable=True, ranks="one")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(*words, devices="1..4", resumable=True, ranks="one")
         await here.settle()
         spec = here.live.context.scheduler.jobs[job].spec
         assert (spec.profile.resize_s, spec.profile.restart_s) == (LIVE_CHANGE_S, 0.0)

@@ -77,8 +77,7 @@ def test_a_job_of_no_type_does_not_go_to_cpu_slots_when_its_gpus_are_lost(tmp_pa
     there = world((A100, 1), ("cpu", 2))
 
     async def story(here: Bench) -> None:
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        await here.runs()
         second = await here.submit("true")
         del there.nodes["n0"]
         here.live.context.inbox.tell(NodeLost("n0"))
@@ -220,7 +219,7 @@ def test_a_job_larger_than_a_node_starts_on_parts_of_as_few_nodes(
     """Of five devices two nodes are needed in any case: of four and two, or of three and three."""
 
     async def story(here: Bench) -> None:
-        await here.reached(await here.submit("forever", device_type="h200"), State.RUNNING)
+        await here.runs(device_type="h200")
         wide = await here.submit("forever", devices="5")
         assert await nodes_of(here, wide) == {"n0", "n1"}
         slot = await here.submit("forever", device_type="cpu")

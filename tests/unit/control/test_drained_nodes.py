@@ -47,8 +47,7 @@ def test_a_job_that_can_be_resized_leaves_for_another_node(tmp_path: Path) -> No
     world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..2", resumable=True)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="1..2", resumable=True)
         row = here.live.context.scheduler.jobs[job]
         assert row.allocation is not None
         (left,) = row.allocation.nodes()
@@ -67,8 +66,7 @@ def test_a_job_whose_files_cannot_leave_ends_on_its_node(tmp_path: Path) -> None
     world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..2", resumable=True)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="1..2", resumable=True)
         row = here.live.context.scheduler.jobs[job]
         assert row.allocation is not None
         (node,) = row.allocation.nodes()
@@ -109,7 +107,7 @@ def test_devices_of_drained_nodes_are_counted_and_said(tmp_path: Path) -> None:
             await here.reached(job, State.RUNNING)
         for node in ("c", "delta"):
             await here.live.order_node(ME, node, "drain")
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         status = here.live.status()
         assert (status.devices, status.free, status.drained_devices) == (8, 0, 5)
         assert (status.nodes, status.drained_nodes, status.lost_nodes) == (4, 2, 0)

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, play, span
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
-from treadle.wire.jobs import Progress, State
+from treadle.wire.jobs import Progress
 
 
 def teach(here: Bench, model: str, *lengths: float) -> None:
@@ -22,20 +22,13 @@ def test_u4_a_start_is_as_doubtful_as_the_end_that_it_waits_for(tmp_path: Path) 
 
     async def story(here: Bench) -> None:
         teach(here, "", 1000.0)
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         second = await here.submit("forever")
         await here.settle()
-        end = (await here.live.why(first)).end
-        start = (await here.live.why(second)).estimate
-        assert end is not None
-        assert start is not None
-        assert end.low_s is not None
-        assert end.high_s is not None
-        assert start.earliest_s is not None
-        assert start.latest_s is not None
-        assert start.earliest_s <= end.low_s + 0.1 * 1000.0
-        assert start.latest_s >= 0.95 * end.high_s
+        end, start = await here.end(first), await here.start(second)
+        (end_low_s, end_high_s), (earliest_s, latest_s) = span(end), span(start)
+        assert earliest_s <= end_low_s + 0.1 * 1000.0
+        assert latest_s >= 0.95 * end_high_s
         assert start.coverage == end.coverage == 0.8
 
     play(story, tmp_path, devices=1)
@@ -50,26 +43,23 @@ def test_u4_the_order_of_starts_is_not_the_rank(tmp_path: Path) -> None:
         teach(here, "short", *[100.0] * 5)
         teach(here, "small", *[50.0] * 5)
         for model in ("long", "short"):
-            await here.reached(await here.submit("forever", model=model), State.RUNNING)
+            await here.runs(model=model)
         gang = await here.submit("forever", model="small", devices="2")
         small = await here.submit("forever", model="small")
         await here.settle()
         behind, ahead = await here.live.why(gang), await here.live.why(small)
         assert (behind.position, ahead.position) == (1, 2)
         assert behind.waiting == ahead.waiting == 2
-        assert ahead.estimate is not None
-        assert behind.estimate is not None
-        assert (behind.estimate.order, ahead.estimate.order) == (2, 1)
-        assert ahead.estimate.latest_s is not None
-        assert behind.estimate.latest_s is not None
-        assert ahead.estimate.latest_s < behind.estimate.latest_s
+        late, soon = await here.start(gang), await here.start(small)
+        assert (late.order, soon.order) == (2, 1)
+        assert span(soon)[1] < span(late)[1]
 
     play(story, tmp_path, devices=2)
 
 
 def test_u4_the_list_gives_the_reason_that_why_gives(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
+        await here.runs(devices="2")
         wait = [await here.submit("forever", devices="2"), await here.submit("x", devices="1..2")]
         wait.append(await here.submit("forever", priority=-1))
         await here.settle()
@@ -86,31 +76,13 @@ def test_u5_a_jobs_own_steps_count_from_two_seconds_on(tmp_path: Path) -> None:
     """Ten steps in two seconds: 5 a second, give or take a third."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         said = LastProgress(10.0, 110.0, 5.0, measured_s=2.0)
         here.live.context.learner.hear(job, said)
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.because == "from its steps"
-        assert end.low_s is not None
-        assert end.high_s is not None
-        assert 12.0 < end.low_s < 20.0 < end.high_s < 28.0
-
-    play(story, tmp_path)
-
-
-def test_u5_no_end_is_promised_by_steps_that_are_all_done(tmp_path: Path) -> None:
-    """An evaluation may follow, and none was seen before."""
-
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
-        here.live.context.learner.hear(job, LastProgress(100.0, 100.0, 5.0, measured_s=20.0))
-        end = (await here.live.why(job)).end
-        assert end is not None
-        assert (end.low_s, end.high_s) == (None, None)
-        assert end.because.startswith("its steps are done")
+        low_s, high_s = span(end)
+        assert 12.0 < low_s < 20.0 < high_s < 28.0
 
     play(story, tmp_path)
 
@@ -131,12 +103,10 @@ def test_no_start_is_promised_by_steps_that_are_all_done(
         keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
         for _ in range(10):
             here.live.context.learner.profiles.learn(keys, 1, 50.0)
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         second = await here.submit("forever")
         here.live.context.learner.hear(job, said)
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.because.startswith("its steps are done")
         why = await here.live.why(second)
         assert why.estimate is not None
@@ -153,17 +123,10 @@ def test_a_start_behind_first_steps_is_as_doubtful_as_their_end(tmp_path: Path) 
         keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
         for _ in range(10):
             here.live.context.learner.profiles.learn(keys, 1, 5000.0)
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         second = await here.submit("forever")
         here.live.context.learner.hear(job, LastProgress(2.0, 100.0, speeds=(1.0, 30.0)))
-        end = (await here.live.why(job)).end
-        start = (await here.live.why(second)).estimate
-        assert end is not None
-        assert start is not None
-        assert end.high_s is not None
-        assert start.latest_s is not None
-        assert start.latest_s <= 1.1 * end.high_s
+        assert span(await here.start(second))[1] <= 1.1 * span(await here.end(job))[1]
 
     play(story, tmp_path, devices=1)
 
@@ -171,10 +134,12 @@ def test_a_start_behind_first_steps_is_as_doubtful_as_their_end(tmp_path: Path) 
 def test_a_start_names_the_jobs_whose_length_is_not_known(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         for _ in range(2):
-            await here.reached(await here.submit("forever"), State.RUNNING)
-        start = (await here.live.why(await here.submit("forever", devices="2"))).estimate
-        assert start is not None
-        assert start.unknown == ("1", "2")
+            await here.runs()
+        start = await here.start(await here.submit("forever", devices="2"))
+        await here.settle()
+        [queued] = (await here.live.queue()).jobs
+        assert queued.start is not None
+        assert start.unknown == queued.start.unknown == ("1", "2")
 
     play(story, tmp_path, devices=2)
 
@@ -183,18 +148,14 @@ def test_u5_an_end_counts_the_time_since_the_last_look(tmp_path: Path) -> None:
     """At step 10 of 20, one step a second, and two seconds ago: eight are left."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         context = here.live.context
         now = context.clock.now()
         context.learner.meter.see(job, 0, 20, now - 12.0)
         context.learner.meter.see(job, 10, 20, now - 2.0)
         context.learner.hear(job, LastProgress(10.0, 20.0, 1.0, measured_s=10.0))
-        end = (await here.live.why(job)).end
-        assert end is not None
-        assert end.low_s is not None
-        assert end.high_s is not None
-        assert 7.4 < (end.low_s + end.high_s) / 2 <= 8.0
+        end = await here.end(job)
+        assert 7.4 < sum(span(end)) / 2 <= 8.0
 
     play(story, tmp_path)
 
@@ -213,21 +174,18 @@ def test_a_job_that_stands_still_promises_no_end(
     """Twenty steps in as many seconds after a pause, and none for a minute; another job waits."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         context = here.live.context
         now = context.clock.now()
         context.learner.listens_from = now - 200.0
         for step, ago_s in ((0, 80.0 + pause_s), (1, 80.0), (20, 60.0), (20, 0.0)):
             context.learner.meter.see(job, step, steps, now - ago_s)
         context.learner.hear(job, LastProgress(20.0, steps, 1.0, measured_s=20.0))
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.known == known
         waiting = await here.submit("forever")
         await here.settle()
-        start = (await here.live.why(waiting)).estimate
-        assert start is not None
+        start = await here.start(waiting)
         assert (start.latest_s is None) == (end.high_s is None)
 
     play(story, tmp_path, devices=1)
@@ -238,31 +196,15 @@ def test_what_follows_the_last_step_is_known_before_the_record_has_it(tmp_path: 
 
     async def story(here: Bench) -> None:
         teach(here, "known", *[1000.0] * 5)
-        job = await here.submit("forever", model="known")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(model="known")
         record = here.live.context.jobs.record(job)
         assert record is not None
         record.progress, record.metered = Progress(step=79.0, total=80.0), True
         here.live.context.learner.hear(job, LastProgress(80.0, 80.0, 5.0, measured_s=20.0))
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.because == "from 5 runs of this command"
 
     play(story, tmp_path)
-
-
-def test_no_start_is_promised_behind_a_job_whose_steps_are_all_done(tmp_path: Path) -> None:
-    """Its end is unknown, so the start of the next one is."""
-
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
-        here.live.context.learner.hear(job, LastProgress(100.0, 100.0, 5.0, measured_s=20.0))
-        start = (await here.live.why(await here.submit("forever"))).estimate
-        assert start is not None
-        assert start.unknown == ("1",)
-
-    play(story, tmp_path, devices=1)
 
 
 @pytest.mark.parametrize("limit_s", [20.0, 2000.0])
@@ -271,8 +213,7 @@ def test_no_start_is_promised_after_a_job_that_its_limit_will_end(
 ) -> None:
     async def story(here: Bench) -> None:
         teach(here, "known", *[1000.0] * 5)
-        first = await here.submit("forever", model="known", time_limit_s=limit_s)
-        await here.reached(first, State.RUNNING)
+        first = await here.runs(model="known", time_limit_s=limit_s)
         after = await here.live.why(await here.submit("forever", after=(first,)))
         assert after.code == "dependency"
         assert after.numbers["fails"] == (first if limit_s < 1000.0 else "")

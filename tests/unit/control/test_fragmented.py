@@ -119,12 +119,12 @@ def test_it_counts_no_more_devices_than_are_still_free_and_none_if_too_few(tmp_p
         await here.settle()
         counting.look()
         counting.clock.advance(2.0)
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         counting.look()
         counting.clock.advance(5.0)
         counting.look()
         assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         counting.look()
         counting.pass_s(60.0)
         assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
@@ -273,7 +273,7 @@ def test_a_day_of_which_a_part_is_asked_for_is_not_known(tmp_path: Path) -> None
         now_at = wall()
         today = date_of(int(now_at // DAY_S))
         context, hours = here.live.context, {today: 3.0}
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
 
         async def asked(since: float, until: float | None) -> list[float | None]:
             found = await usage_days(context, hours, since, until)

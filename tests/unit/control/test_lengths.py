@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, play, span
 from tests.unit.control.test_attempt_ends import completion
 from tests.unit.control.test_estimates import teach
 from treadle.control.api.job_progress import left_of
 from treadle.control.jobs import id_of
 from treadle.control.learning import keys_of
 from treadle.control.learning.learned_lengths import Profiles, Program, Question
-from treadle.control.learning.metering import Meter
 from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Cluster
 from treadle.core.events import AttemptEnded, JobProgressed, JobSubmitted, JobUpdated
@@ -34,7 +33,7 @@ def has_worked(here: Bench, job: str, seconds: float) -> None:
     scheduler.step([longer, JobProgressed(job, row.action, seconds, 1.0)], now)
 
 
-@pytest.mark.parametrize("age_s", [200.0, 395.0, 1000.0])
+@pytest.mark.parametrize("age_s", [395.0, 1000.0])
 def test_u14_a_start_moves_with_a_job_that_has_outlived_its_like(
     tmp_path: Path, age_s: float
 ) -> None:
@@ -43,18 +42,13 @@ def test_u14_a_start_moves_with_a_job_that_has_outlived_its_like(
 
     async def story(here: Bench) -> None:
         teach(here, "", *[60.0] * 12, 400.0, *[60.0] * 12)
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         second = await here.submit("forever")
         await here.settle()
         has_worked(here, first, age_s)
-        end, start = (await here.live.why(first)).end, (await here.live.why(second)).estimate
-        assert end is not None
-        assert start is not None
-        assert end.high_s is not None
+        end, start = await here.end(first), await here.start(second)
         assert start.latest_s is not None
-        assert start.latest_s >= 0.9 * end.high_s
-        assert start.latest_s >= age_s
+        assert start.latest_s >= max(age_s, 0.9 * span(end)[1])
         context, record = here.live.context, here.live.context.jobs.record(first)
         assert record is not None
         left = left_of(context, record, context.scheduler.jobs[first])
@@ -69,15 +63,13 @@ def test_u14_a_job_whose_steps_are_done_is_not_measured_by_itself(tmp_path: Path
     company came, so that its speed is not measured now."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         learner = here.live.context.learner
         keys = keys_of(ME.user, "", ("forever",), folder=HOME)
         learner.learn(keys, Outcome(1, 0.0, total=100.0, step_s=0.2))
         learner.hear(job, LastProgress(100.0, 100.0, None))
         has_worked(here, job, 28.0)
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.low_s is None
         assert end.high_s is None
         assert end.because.startswith("its steps are done")
@@ -93,12 +85,10 @@ def test_u14_only_runs_of_the_same_command_say_what_follows_the_last_step(tmp_pa
         learner = here.live.context.learner
         for _ in range(3):
             learner.profiles.learn(keys_of(ME.user, "", ("forever", "1"), folder=HOME), 1, 100.0)
-        job = await here.submit("forever", "2")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs("forever", "2")
         learner.hear(job, LastProgress(1500.0, 1500.0, None))
         has_worked(here, job, 99.9)
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.high_s is None
         assert end.because.startswith("its steps are done")
 
@@ -113,15 +103,13 @@ def test_u14_a_job_ages_after_its_last_step(tmp_path: Path) -> None:
         learner, clock = here.live.context.learner, here.live.context.clock
         for _ in range(3):
             learner.profiles.learn(keys_of(ME.user, "", ("forever",), folder=HOME), 1, 100.0)
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         learner.meter.see(job, 1500, 1500, clock.now() - 180.0)
         learner.hear(job, LastProgress(1500.0, 1500.0, None))
         record = here.live.context.jobs.record(job)
         assert record is not None
         record.metered = True
-        end = (await here.live.why(job)).end
-        assert end is not None
+        end = await here.end(job)
         assert end.high_s is not None
         assert end.high_s > 180.0, "it has outlived such runs, and may go on for as long again"
 
@@ -134,9 +122,8 @@ def test_u14_a_job_ages_after_its_last_step(tmp_path: Path) -> None:
 def checked(found: Estimate | None, because: str, *, holds_s: float) -> None:
     assert found is not None
     assert found.because == because
-    assert found.low_s is not None
-    assert found.high_s is not None
-    assert found.low_s < holds_s < found.high_s
+    low_s, high_s = span(found)
+    assert low_s < holds_s < high_s
 
 
 def test_u14_a_size_that_was_not_seen_may_be_no_faster_and_is_said(tmp_path: Path) -> None:
@@ -147,8 +134,7 @@ def test_u14_a_size_that_was_not_seen_may_be_no_faster_and_is_said(tmp_path: Pat
         because = "from 5 runs of this command, none on 2 devices"
         dry = await here.live.dry_run(ME, JobRequest(command=("forever",), devices="2"))
         checked(dry.length, because, holds_s=1000.0)
-        job = await here.submit("forever", devices="2")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="2")
         checked((await here.live.why(job)).end, because, holds_s=999.0)
 
     play(story, tmp_path, devices=2)
@@ -157,7 +143,7 @@ def test_u14_a_size_that_was_not_seen_may_be_no_faster_and_is_said(tmp_path: Pat
 def test_u14_the_length_of_an_elastic_job_says_for_which_size_it_is(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         teach(here, "", *[1000.0] * 5)
-        await here.reached(await here.submit("forever", devices="2"), State.RUNNING)
+        await here.runs(devices="2")
         job = await here.submit("forever", devices="1..2")
         await here.settle()
         because = "from 5 runs of this command, none on 2 devices, if it has 2 devices all the time"
@@ -169,25 +155,11 @@ def test_u14_the_length_of_an_elastic_job_says_for_which_size_it_is(tmp_path: Pa
 # -- The time from the last step of a job to its end is measured, and is part of what is learned ---
 
 
-def test_the_time_after_the_last_step_is_measured() -> None:
-    meter = Meter()
-    meter.begin("a", 1, 1, 0.0, 100.0)
-    for step, now in ((0, 101.0), (99, 115.0)):
-        gauge = meter.see("a", step, 100.0, now)
-    assert gauge is not None
-    assert gauge.tail_s(28.0) is None
-    for now in (116.0, 120.0):
-        gauge = meter.see("a", 100, 100.0, now)
-    assert gauge is not None
-    assert gauge.tail_s(28.0) == 12.0
-
-
 def test_u14_the_end_of_an_attempt_says_how_long_it_ran_after_its_steps(tmp_path: Path) -> None:
     """It began at 1,000 s, its last step was seen 16 s later, and it ran for 28 s."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         learner = here.live.context.learner
         learner.begin(job, 0, 1, share=0.0, now=1000.0)
         for step, now in ((0, 1001.0), (100, 1016.0), (100, 1027.0)):
@@ -220,7 +192,7 @@ def test_a_job_that_may_take_hours_does_not_start_on_devices_kept_for_a_gang(
     async def story(here: Bench) -> None:
         teach(here, "mixed", *MINUTES_OR_HOURS)
         teach(here, "steady", *[600.0] * 5)
-        await here.reached(await here.submit("forever", model="steady"), State.RUNNING)
+        await here.runs(model="steady")
         gang = await here.submit("forever", devices="2", model="steady")
         await here.settle()
         for _ in range(4):
@@ -242,8 +214,7 @@ def test_the_same_job_is_ordered_by_how_soon_it_may_end(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         teach(here, "mixed", *MINUTES_OR_HOURS)
         teach(here, "steady", *[600.0] * 5)
-        first = await here.submit("forever", model="steady")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs(model="steady")
         steady = await here.submit("forever", model="steady")
         mixed = await here.submit("forever", model="mixed")
         await here.settle()

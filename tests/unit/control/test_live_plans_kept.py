@@ -12,7 +12,6 @@ from treadle.core.plan import Plan, plan_of
 from treadle.models.plans.live_plans import LivePlans
 from treadle.models.plans.space import dense
 from treadle.store.rows import ProfileRow
-from treadle.wire.jobs import State
 
 
 def test_a_plan_model_that_was_measured_is_known_to_the_next_controller() -> None:
@@ -48,8 +47,7 @@ def test_a_job_that_says_what_it_can_change_has_a_plan(
     command: str, plan: str, tmp_path: Path
 ) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit(*command.split(), resumable=True, devices="1..4", ranks="one")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(*command.split(), resumable=True, devices="1..4", ranks="one")
         await here.settle()
         view = (await here.live.job(job)).job
         assert view.plan == plan
@@ -60,8 +58,7 @@ def test_a_job_that_says_what_it_can_change_has_a_plan(
 
 def test_how_any_other_job_splits_its_work_is_not_known(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="2")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="2")
         await here.settle()
         assert (await here.live.job(job)).job.plan == ""
 

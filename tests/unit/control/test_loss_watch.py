@@ -5,7 +5,6 @@ from pathlib import Path
 from tests.unit.control.memory import Bench, play
 from treadle.control.learning.loss_watch import POINTS_MAX, LossWatch
 from treadle.core.job_report import Report
-from treadle.wire.jobs import State
 from treadle.wire.machine import Role, Who
 
 
@@ -47,8 +46,7 @@ def test_a_job_that_starts_over_is_judged_anew_and_memory_is_bounded() -> None:
 
 def test_policies_are_given_the_predicted_end_and_people_no_percentage(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         own = Who(user="me", role=Role.VIEWER, job=job)
         clock = here.live.context.clock
         began, step = clock.now(), 0

@@ -99,8 +99,7 @@ def test_the_first_answer_of_a_daemon_knows_which_nodes_are_gone(tmp_path: Path)
     world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 1, "none"))
 
     async def first(here: Bench) -> None:
-        job = await here.submit("forever", devices="2")
-        await here.reached(job, State.RUNNING)
+        await here.runs(devices="2")
         del world.nodes["a"]
 
     async def second(here: Bench) -> None:
@@ -157,8 +156,7 @@ def test_a_node_that_is_lost_while_its_job_is_resized_is_named(tmp_path: Path) -
     world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..4", resumable=True)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="1..4", resumable=True)
         here.memory.hang(job)
         await here.submit("forever", devices="1..4", resumable=True)
         await here.reached(job, State.RESIZING)
@@ -181,8 +179,7 @@ def test_a_job_on_a_lost_node_runs_no_longer_and_never_less(tmp_path: Path) -> N
     world = MemoryWorld.of(Node("a", 1, "none"), Node("b", 1, "none"))
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         here.memory.hang(job)
         (device,) = (await here.live.job(job)).job.devices
         here.live.context.inbox.tell(NodeLost(device.partition(":")[0], "the test lost it"))
@@ -243,8 +240,7 @@ def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment
     """
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        await here.runs()
         (held,) = here.memory.nodes()
         other = replace(held, name="other")
         settings = {NODES: text_of([held]), FIRST_NODES: text_of([held, other])}
@@ -318,8 +314,7 @@ def test_what_runs_there_is_said_to_have_a_node_that_does_not_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="2")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="2")
         views = here.memory.view()
 
         def view() -> tuple[NodeView, ...]:

@@ -39,8 +39,7 @@ def test_u14_a_job_that_reports_is_as_far_after_a_restart_as_before(tmp_path: Pa
     there = world()
 
     async def before(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         for step in (10.0, 60.0):
             await here.live.report(ME, job, Report(step=step, total=100.0))
         await here.settle()
@@ -57,8 +56,7 @@ def test_u14_what_a_job_prints_is_read_before_anyone_can_ask(tmp_path: Path) -> 
     there = world()
 
     async def before(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        await here.runs()
         await here.settle()
         (attempt,) = there.attempts.values()
         attempt.write(0, b"step 70/100\n")  # and the daemon leaves before it looks
@@ -141,8 +139,7 @@ def test_u14_the_first_step_of_a_job_that_reports_is_timed_by_its_report(tmp_pat
         context.learner.seen.see(measured, {}, {}, now=now, wall_at=now)
 
     async def before(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         await here.live.report(ME, job, Report(step=1.0, total=100.0))
         latest = here.live.context.clock.now()
         found = await first_step_s(here)
@@ -166,8 +163,7 @@ def test_a_checkpoint_with_every_report_is_journalled_seldom_and_the_last_is_not
     there = world()
 
     async def before(here: Bench) -> None:
-        job = await here.submit("forever", resumable=True)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(resumable=True)
         for step in range(10, 20):
             await here.live.report(ME, job, Report(step=step, total=100.0, checkpoint=step))
         await here.settle()
@@ -189,7 +185,7 @@ def test_a_checkpoint_with_every_report_is_journalled_seldom_and_the_last_is_not
 async def overtaken(here: Bench, times: int) -> str:
     """A gang of two behind a long job on one of two devices; so many later jobs have ended."""
     teach(here, "steady", *[600.0] * 5)
-    await here.reached(await here.submit("forever", model="steady"), State.RUNNING)
+    await here.runs(model="steady")
     gang = await here.submit("forever", devices="2", model="steady")
     await here.settle()
     for _ in range(times):
@@ -255,7 +251,7 @@ def test_a_gang_keeps_its_count_when_a_node_goes_and_returns(tmp_path: Path, how
 
     async def before(here: Bench) -> None:
         teach(here, "steady", *[600.0] * 5)
-        await here.reached(await here.submit("forever", model="steady"), State.RUNNING)
+        await here.runs(model="steady")
         gangs.append(await here.submit("forever", devices="3", model="steady"))
         for _ in range(2):
             await here.reached(await here.submit("sleep", "0"), State.SUCCEEDED)
@@ -305,10 +301,10 @@ def test_u12_a_job_that_joined_another_overtook_none(tmp_path: Path, *, joins: b
     async def before(here: Bench) -> None:
         if joins:
             here.live.context.scheduler.set_policy(Beside(), here.live.context.clock.now())
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         gangs.append(await here.submit("forever", devices="2"))
         await here.settle()
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         assert here.state(gangs[0]) is State.PENDING
 
     async def after(here: Bench) -> None:

@@ -38,8 +38,7 @@ async def progress(here: Bench, job: str) -> Progress | None:
 
 def test_a_report_through_the_engine_is_heard_and_on_disk(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         say(here, job, Report(step=40, total=100, loss=0.5, stages={"load": 0.1}))
         found = await progress(here, job)
         assert found is not None
@@ -82,8 +81,7 @@ def test_what_the_api_refuses_is_refused_here_too(
 
 def test_a_speed_goes_by_when_it_was_said_and_not_by_when_it_came(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         clock = here.live.context.clock
         now = clock.now()
         gauge = here.live.context.learner.gauge(job)
@@ -129,8 +127,7 @@ def test_a_report_that_comes_with_the_start_of_its_job_is_heard_once_it_runs(
 
     async def story(here: Bench) -> None:
         here.memory._controls = Hasty(here.memory._controls)
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         for _ in range(5000):
             if (found := await progress(here, job)) is not None:
                 assert found.step == 7

@@ -60,8 +60,7 @@ def test_a_machine_that_is_no_node_has_no_devices_for_a_shell(tmp_path: Path) ->
 
 def test_on_one_machine_a_shell_is_bound_to_nothing(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", here=True)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(here=True)
         assert here.live.context.scheduler.jobs[job].only_on == ()
 
     play_on(away(), story, tmp_path)

@@ -34,26 +34,16 @@ def teach(here: Bench, lengths: dict[int, float]) -> None:
         here.live.context.learner.profiles.learn(keys, size, length_s)
 
 
-async def size_given(here: Bench) -> int:
-    job = await here.submit(*DDP, devices="1..8", resumable=True)
-    await here.reached(job, State.RUNNING)
-    return here.live.context.scheduler.jobs[job].size
-
-
-def test_u2_sizes_beyond_those_seen_are_expected_to_be_faster(tmp_path: Path) -> None:
-    """It ran on 1 and 2 devices and was twice as fast: on 8 idle ones it is given all."""
+@pytest.mark.parametrize(("on_two_s", "sizes"), [(520.0, {8}), (1000.0, {1, 2})])
+def test_u2_sizes_beyond_those_seen_follow_how_it_scaled(
+    tmp_path: Path, on_two_s: float, sizes: set[int]
+) -> None:
+    """It ran on 1 and 2 devices, twice as fast or not: on 8 idle ones it is given all, or few."""
 
     async def story(here: Bench) -> None:
-        teach(here, {1: 1000.0, 2: 520.0})
-        assert await size_given(here) == 8
-
-    play(story, tmp_path, devices=8, policy="afs")
-
-
-def test_u2_a_job_that_was_seen_not_to_scale_is_left_at_its_size(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here, {1: 1000.0, 2: 1000.0})
-        assert await size_given(here) <= 2
+        teach(here, {1: 1000.0, 2: on_two_s})
+        job = await here.runs(*DDP, devices="1..8", resumable=True)
+        assert here.live.context.scheduler.jobs[job].size in sizes
 
     play(story, tmp_path, devices=8, policy="afs")
 
@@ -63,8 +53,7 @@ def test_u2_jobs_that_wait_know_what_the_first_of_their_kind_taught(tmp_path: Pa
     and a job of another kind is as it was."""
 
     async def story(here: Bench) -> None:
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         others = [await here.submit("forever") for _ in range(9)]
         stranger = await here.submit("forever", model="other")
         jobs = here.live.context.scheduler.jobs
@@ -79,35 +68,23 @@ def test_u2_jobs_that_wait_know_what_the_first_of_their_kind_taught(tmp_path: Pa
     play(story, tmp_path, devices=1)
 
 
-def test_u3_a_job_in_its_last_steps_is_not_resized(tmp_path: Path) -> None:
-    """A job at step 896 of 900 holds both devices; another that would take one of them waits."""
+@pytest.mark.parametrize(("step", "state"), [(896, State.PENDING), (400, State.RUNNING)])
+def test_u3_a_job_is_resized_in_the_middle_of_its_work_and_not_in_its_last_steps(
+    tmp_path: Path, step: int, state: State
+) -> None:
+    """A job of 900 steps holds both devices; another that would take one of them waits."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..2", resumable=True, ranks="one")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="1..2", resumable=True, ranks="one")
         own = Who(user="me", role=Role.VIEWER, job=job)
-        await here.live.report(own, job, Report(step=896, total=900))
+        await here.live.report(own, job, Report(step=step, total=900))
         await here.settle()
         other = await here.submit("forever", devices="1")
         await here.settle()
-        assert here.state(job) is State.RUNNING
-        assert here.state(other) is State.PENDING
-        assert (await here.live.job(job)).job.attempts == 1
-        why = await here.live.why(other)
-        assert why.code == "cost"
-
-    play(story, tmp_path, devices=2, policy="max-min")
-
-
-def test_u3_in_the_middle_of_its_work_it_is(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="1..2", resumable=True, ranks="one")
-        await here.reached(job, State.RUNNING)
-        own = Who(user="me", role=Role.VIEWER, job=job)
-        await here.live.report(own, job, Report(step=400, total=900))
-        await here.settle()
-        other = await here.submit("forever", devices="1")
-        await here.reached(other, State.RUNNING)
+        await here.reached(other, state)
+        if state is State.PENDING:
+            assert (await here.live.job(job)).job.attempts == 1
+            assert (await here.live.why(other)).code == "cost"
 
     play(story, tmp_path, devices=2, policy="max-min")
 
@@ -119,8 +96,7 @@ def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_
     300 s, give or take what such a speed is worth."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         here.live.context.learner.profiles.learn(
             keys_of("me", "", ("forever",), folder=HOME), 1, 1000.0
         )
@@ -166,8 +142,7 @@ def test_the_first_speed_at_a_size_is_told_at_once_and_later_ones_now_and_then(
     few seconds after that."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         context, clock, told = here.live.context, ManualClock(1000.0), list[Event]()
         row = context.scheduler.jobs[job]
         context.learner.begin(job, row.action, 1, share=0.0, now=1000.0)
@@ -205,8 +180,7 @@ def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(tmp_path: 
     """60 steps in 60 s; the controller was down at the end and read the last one 20 s later."""
 
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, RUNS)
+        job = await here.runs()
         context, clock = here.live.context, ManualClock(1080.0)
         context.learner.begin(job, 0, 1, share=0.0, now=1000.0)
         context.learner.meter.see(job, 10, 60, 1010.0)

@@ -22,7 +22,7 @@ def late_by(starts: Starts, factor: float) -> None:
 def test_a_start_is_said_to_be_as_late_as_earlier_ones_were(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         teach(here, "", *[1000.0] * 5)
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         second = await here.submit("forever")
         await here.settle()
         before = (await here.live.why(second)).estimate
@@ -49,7 +49,7 @@ def test_a_simulation_that_does_not_reach_the_start_leaves_a_range(tmp_path: Pat
 
     async def story(here: Bench) -> None:
         teach(here, "", *[1000.0] * 7, 1e7)
-        await here.reached(await here.submit("forever"), State.RUNNING)
+        await here.runs()
         second = await here.submit("forever")
         await here.settle()
         before = (await here.live.why(second)).estimate
@@ -84,8 +84,7 @@ def test_the_start_of_a_job_is_compared_with_the_first_answer_about_it(tmp_path:
 
     async def before(here: Bench) -> None:
         teach(here, "", *[1000.0] * 5)
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         second = await here.submit("forever")
         await here.settle()
         assert (await here.live.why(second)).estimate is not None

@@ -19,8 +19,7 @@ def test_an_answer_is_about_the_moment_it_was_asked(tmp_path: Path) -> None:
 
     async def story(here: Bench) -> None:
         context, asked, changed = here.live.context, threading.Event(), threading.Event()
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         thinking = Thinking(context)
 
         def look(frozen: Context) -> tuple[str, State | None]:
@@ -45,8 +44,7 @@ def test_an_answer_is_about_the_moment_it_was_asked(tmp_path: Path) -> None:
 
 def test_a_frozen_context_looks_at_nothing_that_the_loop_changes(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs()
         live = here.live.context
         frozen = live.frozen()
         assert frozen.closed is not live.closed

@@ -16,8 +16,7 @@ from treadle.wire.what_if import WhatIfRequest
 
 async def two(here: Bench) -> tuple[str, str]:
     """On one device: the second job begins when the first one has ended."""
-    first = await here.submit("forever", name="first", estimate_s=100)
-    await here.reached(first, State.RUNNING)
+    first = await here.runs(name="first", estimate_s=100)
     second = await here.submit("forever", name="second", estimate_s=50)
     await here.settle()
     return first, second
@@ -43,8 +42,7 @@ def test_jobs_that_never_end_are_counted_in_a_note(tmp_path: Path) -> None:
     """On the other machines there is no room for it; what is left out needs no note."""
 
     async def story(here: Bench) -> None:
-        wide = await here.submit("forever", devices="2", estimate_s=100)
-        await here.reached(wide, State.RUNNING)
+        wide = await here.runs(devices="2", estimate_s=100)
         text = msgspec.json.encode(await here.live.snapshot())
         found = what_if(read_snapshot("s", text), WhatIfRequest(cluster="1x1"))
         assert found.jobs[0].then_s is None
@@ -73,8 +71,7 @@ def test_jobs_are_left_out_by_name(tmp_path: Path) -> None:
 
 def test_decisions_about_a_job_are_found_by_its_name_its_id_and_its_array(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", name="called so")
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(name="called so")
         array = await here.submit("forever", array="0-1", name="many")
         await here.reached(f"{array}_1", State.RUNNING)
         while not here.live.decisions(job=array).decisions:
@@ -97,10 +94,8 @@ def test_jobs_on_a_drained_node_end_there(tmp_path: Path) -> None:
     devices closed. 3. What waits begins when a has room, and not on b."""
 
     async def story(here: Bench) -> None:
-        first = await here.submit("forever", devices="2", estimate_s=100)
-        await here.reached(first, State.RUNNING)
-        second = await here.submit("forever", devices="2", estimate_s=50)
-        await here.reached(second, State.RUNNING)
+        await here.runs(devices="2", estimate_s=100)
+        second = await here.runs(devices="2", estimate_s=50)
         third = await here.submit("forever", devices="2", estimate_s=10)
         await here.settle()
         (device, *_) = (await here.live.job(second)).job.devices
@@ -123,10 +118,8 @@ def test_jobs_on_a_drained_node_end_there(tmp_path: Path) -> None:
 
 def test_jobs_of_a_lost_node_and_on_closed_devices_are_simulated(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        first = await here.submit("forever", devices="2", estimate_s=100)
-        await here.reached(first, State.RUNNING)
-        second = await here.submit("forever", devices="2", estimate_s=50)
-        await here.reached(second, State.RUNNING)
+        first = await here.runs(devices="2", estimate_s=100)
+        second = await here.runs(devices="2", estimate_s=50)
         for number in range(2):
             here.memory.close_device(Device("a", number), "silent", "it says nothing")
         here.memory.lose_node("b")
@@ -139,8 +132,7 @@ def test_jobs_of_a_lost_node_and_on_closed_devices_are_simulated(tmp_path: Path)
 
 def test_a_snapshot_of_before_that_names_no_drained_nodes_is_read(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        job = await here.submit("forever", devices="2", estimate_s=100)
-        await here.reached(job, State.RUNNING)
+        job = await here.runs(devices="2", estimate_s=100)
         await here.live.order_node(ME, "a", "drain")
         await here.settle()
         made = {**await here.live.snapshot(), "drained": []}

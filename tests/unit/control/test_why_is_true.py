@@ -15,12 +15,10 @@ POLICIES = ("fifo", "backfill", "srtf", "las", "afs", "antman", "muri-s", "phill
 
 def test_u14_an_estimate_that_rests_on_a_default_is_unknown(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
-        first = await here.submit("forever")
-        await here.reached(first, State.RUNNING)
+        first = await here.runs()
         job = await here.submit("forever")
         await here.settle()
-        estimate = (await here.live.why(job)).estimate
-        assert estimate is not None
+        estimate = await here.start(job)
         assert (estimate.earliest_s, estimate.latest_s, estimate.runs) == (None, None, 0)
         assert estimate.unknown == (first,)
 
