@@ -10,26 +10,3 @@ classifier.py       text and exit status in, verdict out
 failure_history.py  past failures of each job, user and node, and the decision to retry
 retry.py            the retry rule that a scheduler uses
 """
-
-from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.failure_history import Decision, FailureHistory, Fixed, Patience
-from treadle.failures.rules import RuleTable, shipped
-from treadle.failures.tail import tail
-from treadle.failures.verdict import Advice, Evidence, Exit, Kind, Verdict
-
-__all__ = [
-    "Advice",
-    "Decision",
-    "Evidence",
-    "Exit",
-    "FailureHistory",
-    "Fixed",
-    "Kind",
-    "Patience",
-    "RuleTable",
-    "Verdict",
-    "classify",
-    "classify_ranks",
-    "shipped",
-    "tail",
-]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from treadle.core.errors import InvalidInputError
+from treadle.core.retry import Answer
 from treadle.core.value import value
 from treadle.failures.verdict import Kind, Verdict
 
@@ -22,24 +23,6 @@ Key = TypeVar("Key")
 Row = TypeVar("Row")
 
 _RULES_MAX = 16
-
-
-@value
-class Decision:
-    """What to do after a failure."""
-
-    retry: bool
-    wait_s: float
-    avoid: tuple[str, ...]  # Places with a bad score, the worst first.
-    more: str
-    sentence: str
-
-
-@value
-class Fixed:
-    """Retry a fixed number of times, whatever failed: the Philly scheduler's rule."""
-
-    retries: int = 3
 
 
 @value
@@ -64,7 +47,7 @@ class Patience:
 
 
 class FailureHistory:
-    """Record facts with `failed` and `finished`; ask with `advise`, `score` and `avoid`."""
+    """Record facts with `failed`; ask with `advise`, `score` and `avoid`."""
 
     def __init__(
         self, *, half_life_s: float = 6 * 3600.0, limit: int = 10_000, threshold: float = 0.5
@@ -125,21 +108,6 @@ class FailureHistory:
         places = devices if verdict.advice.elsewhere == "device" and devices else nodes
         self._blame(places, _weight(verdict) / (1 + before), at)
 
-    def finished(self, job: str, *, at: float, nodes: Iterable[str] = ()) -> None:
-        """Record that a job succeeded: drop its history and halve the scores of its nodes."""
-        self._jobs.drop(job)
-        for place in nodes:
-            score = self.score(place, at)
-            if score:
-                self._places.put(place, (score / 2, at))
-
-    def counts(self, job: str) -> dict[Kind, int]:
-        past = self._jobs.get(job)
-        return dict(past.kinds) if past else {}
-
-    def counts_of_user(self, user: str) -> dict[Kind, int]:
-        return dict(self._users.get(user) or {})
-
     def score(self, place: str, at: float) -> float:
         """The suspicion score of a node or device at a moment."""
         score, since = self._places.get(place) or (0.0, at)
@@ -152,61 +120,24 @@ class FailureHistory:
         return tuple(sorted(bad, key=lambda place: (-scores[place], place)))
 
     def advise(
-        self,
-        job: str,
-        verdict: Verdict,
-        *,
-        at: float,
-        user: str = "",
-        rule: Fixed | Patience | None = None,
-        can_give: frozenset[str] = frozenset(),
-    ) -> Decision:
-        """What to do after the failure that was last recorded with `failed`.
-
-        `can_give` names what can be increased for a retry (gpu memory, disk, ...).
-        """
+        self, job: str, verdict: Verdict, *, at: float, user: str = "", patience: Patience
+    ) -> Answer:
+        """What to do after the failure that was last recorded with `failed`."""
         past = self._jobs.get(job) or _Past()
-        if isinstance(rule, Fixed):
-            tries = past.kinds.total()
-            again = tries <= rule.retries
-            done = f"failure {tries} of {rule.retries + 1} tries"
-            return Decision(again, 0.0, (), "", done)
-        patience = rule or Patience()
-        refusal = self._refusal(past, verdict, user, patience, can_give)
-        if refusal:
-            return Decision(retry=False, wait_s=0.0, avoid=(), more="", sentence=refusal)
+        if self._is_hopeless(past, verdict, user, patience):
+            return Answer(again=False)
         transient = verdict.kind is Kind.TRANSIENT
         wait_s = patience.wait_s * 2.0 ** min(past.in_a_row - 1, 20) if transient else 0.0
-        return Decision(
-            retry=True,
-            wait_s=min(wait_s, patience.wait_max_s),
-            avoid=self.avoid(at),
-            more=verdict.advice.more,
-            sentence=f"{verdict.advice}: {verdict.rule} is {verdict.kind}",
-        )
+        return Answer(again=True, wait_s=min(wait_s, patience.wait_max_s), avoid=self.avoid(at))
 
-    def _refusal(
-        self,
-        past: "_Past",
-        verdict: Verdict,
-        user: str,
-        patience: Patience,
-        can_give: frozenset[str],
-    ) -> str:
-        """Why not to retry; "" to retry."""
+    def _is_hopeless(self, past: "_Past", verdict: Verdict, user: str, patience: Patience) -> bool:
+        """Whether a retry would fail again, or needs more of something than can be given."""
         kind, advice = verdict.kind, verdict.advice
-        if not advice.retry:
-            return f"no retry: {verdict.rule} would repeat"
-        if advice.more and advice.more not in can_give:
-            return f"no retry: it needs more {advice.more}, which is not available"
-        met = past.kinds[kind]
-        if met > patience.allowed(kind):
-            return f"no retry: {met} {kind} failures, {patience.allowed(kind)} are allowed"
+        if not advice.retry or advice.more or past.kinds[kind] > patience.allowed(kind):
+            return True
         if kind is not Kind.RESOURCE and past.in_a_row >= patience.repeats:
-            return f"no retry: {verdict.rule} happened {past.in_a_row} times in a row"
-        if kind is Kind.UNKNOWN and self._careless(user):
-            return f"no retry: most failures of {user} would repeat"
-        return ""
+            return True
+        return kind is Kind.UNKNOWN and self._careless(user)
 
     def _careless(self, user: str) -> bool:
         """Whether at least four in five of a user's classified failures, and five, would repeat."""
@@ -267,9 +198,6 @@ class _Bounded(Generic[Key, Row]):
         self._rows.move_to_end(key)
         if len(self._rows) > self._limit:
             self._rows.popitem(last=False)
-
-    def drop(self, key: Key) -> None:
-        self._rows.pop(key, None)
 
     def items(self) -> Iterable[tuple[Key, Row]]:
         """Rows, the least recently written first."""

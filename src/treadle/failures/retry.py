@@ -33,12 +33,13 @@ class Classified:
         verdict = self._verdict(failure.reason)
         where = {"nodes": failure.nodes, "devices": failure.devices}
         self.memory.failed(spec.id, verdict, at=at, user=spec.owner, **where)
-        decision = self.memory.advise(spec.id, verdict, at=at, user=spec.owner, rule=self._patience)
-        retry = decision.retry
+        found = self.memory.advise(
+            spec.id, verdict, at=at, user=spec.owner, patience=self._patience
+        )
+        retry = found.again
         if verdict.kind is Kind.UNKNOWN and verdict.advice.retry and spec.retry_unknown is not None:
             retry = spec.retry_unknown
-        again = retry and failure.number <= spec.retries
-        return Answer(again, decision.wait_s, decision.avoid)
+        return found._replace(again=retry and failure.number <= spec.retries)
 
 
 # Failures to launch, of limits, and of our own processes, which leave no log.

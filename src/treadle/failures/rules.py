@@ -96,12 +96,8 @@ class RuleTable:
         """The shipped rules with a user's file before them."""
         return shipped().extended(*_file(Path(path)))
 
-    @classmethod
-    def parse(cls, name: str, text: str) -> "RuleTable":
-        """The shipped rules with a user's text before them; errors mention `name`."""
-        return shipped().extended(name, text)
-
     def extended(self, name: str, text: str) -> "RuleTable":
+        """These rules with those of a text before them; errors mention `name`."""
         if len(text) > _TEXT_MAX:
             raise InvalidInputError(f"{name} is larger than {_TEXT_MAX:,} characters")
         added, dropped = _rules(name, text, loader=yaml.SafeLoader)

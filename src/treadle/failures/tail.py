@@ -12,12 +12,10 @@ from treadle.core.errors import InvalidInputError
 from treadle.failures.log_lines import clean
 
 LIMIT_BYTES = 256 << 10
-_LIMIT_MAX_BYTES = 4 << 20
 
 
-def tail(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> list[str]:
+def tail(path: Path | str) -> list[str]:
     """The last lines within the limit; a first line that the limit cuts is dropped."""
-    limit_bytes = max(1, min(limit_bytes, _LIMIT_MAX_BYTES))
     try:
         # A pipe without a writer must not block: it is opened without waiting and refused below.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
@@ -27,12 +25,10 @@ def tail(path: Path | str, limit_bytes: int = LIMIT_BYTES) -> list[str]:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise InvalidInputError(
-                f"cannot read {_shown(path)}: it is {_sort(status.st_mode)}; expected a file"
-            )
-        start = max(0, status.st_size - limit_bytes)
+            raise InvalidInputError(f"cannot read {_shown(path)}: it is no regular file")
+        start = max(0, status.st_size - LIMIT_BYTES)
         # One more byte shows whether the first line is complete.
-        data = _read(descriptor, max(0, start - 1), limit_bytes + (start > 0))
+        data = _read(descriptor, max(0, start - 1), LIMIT_BYTES + (start > 0))
     except OSError as error:
         raise InvalidInputError(f"cannot read {_shown(path)}: {error.strerror}") from None
     finally:
@@ -63,13 +59,4 @@ def _whole_lines(data: bytes, *, cut: bool) -> bytes:
 def _shown(path: Path | str) -> str:
     """A name that is safe to print."""
     name = os.fspath(path)
-    shown = name if name.isprintable() else ascii(name)
-    return shown if len(shown) <= 200 else f"{shown[:100]}...{shown[-100:]}"
-
-
-def _sort(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "a directory"
-    if stat.S_ISFIFO(mode):
-        return "a pipe"
-    return "a socket" if stat.S_ISSOCK(mode) else "a device"
+    return name if name.isprintable() else ascii(name)

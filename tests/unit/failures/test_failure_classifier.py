@@ -4,7 +4,7 @@ import pytest
 
 from treadle.core.errors import InvalidInputError
 from treadle.failures.classifier import classify, classify_ranks
-from treadle.failures.rules import RuleTable
+from treadle.failures.rules import shipped
 from treadle.failures.verdict import Advice, Evidence, Exit, Kind
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    f()\n'
@@ -140,7 +140,7 @@ def test_evidence_is_one_line_of_bounded_length() -> None:
 
 def test_a_rule_of_the_user_comes_first_on_the_same_line() -> None:
     mine = "- {name: mine, class: transient, level: error, exception: KeyError, says: Mine.}"
-    assert classify(KEY, rules=RuleTable.parse("mine.yaml", mine)).rule == "mine"
+    assert classify(KEY, rules=shipped().extended("mine.yaml", mine)).rule == "mine"
 
 
 def test_an_exit_that_cannot_be_is_refused() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.failures.test_failure_logs import ALL, written
 from treadle.failures.classifier import classify
 from treadle.failures.pattern import Pattern
-from treadle.failures.rules import RuleTable
+from treadle.failures.rules import shipped
 from treadle.failures.verdict import Exit, Kind
 
 WORDS = [
@@ -84,7 +84,7 @@ def test_training_that_goes_on_never_turns_one_known_class_into_another(case, st
 def test_a_user_s_rule_that_matches_nothing_breaks_nothing(case, name: str) -> None:
     text = written(case["text"])
     mine = f"- {{name: my-{name}, class: transient, line: '§{name}§*§', says: Mine.}}"
-    assert classify(text, rules=RuleTable.parse("mine.yaml", mine)) == classify(text)
+    assert classify(text, rules=shipped().extended("mine.yaml", mine)) == classify(text)
 
 
 @given(st.text("ab*", min_size=1, max_size=12), st.text("ab", max_size=30))
@@ -111,7 +111,7 @@ def test_a_pattern_matches_exactly_if_its_pieces_can_be_laid_in_order(
 )
 def test_time_grows_with_length_and_not_faster(piece: str) -> None:
     bomb = "- {name: bomb, class: transient, says: x, line: ['a*a*a*a*a*a*a*b', '(a+)+$', '*a*a*']}"
-    rules = RuleTable.parse("mine.yaml", bomb)
+    rules = shipped().extended("mine.yaml", bomb)
 
     def seconds(size: int) -> float:
         text = piece * (size // len(piece))

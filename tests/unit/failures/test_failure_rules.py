@@ -61,14 +61,14 @@ def test_a_user_adds_a_rule(tmp_path: Path) -> None:
 def test_a_user_replaces_or_drops_a_rule_by_its_name() -> None:
     text = "- {name: missing-key, class: transient, exception: KeyError, says: Ours.}\n"
     text += "- {name: diverged, off: true}\n"
-    table = RuleTable.parse("mine.yaml", text)
+    table = shipped().extended("mine.yaml", text)
     assert classify("KeyError: 'x'", rules=table).kind is Kind.TRANSIENT
     assert classify("Loss is nan, stopping training", rules=table).kind is Kind.UNKNOWN
     assert len(table.rules) == len(shipped().rules) - 1
 
 
 def test_an_empty_file_adds_nothing() -> None:
-    assert RuleTable.parse("mine.yaml", "# nothing\n") == shipped()
+    assert shipped().extended("mine.yaml", "# nothing\n") == shipped()
 
 
 MISTAKES = {
@@ -133,18 +133,18 @@ MISTAKES = {
 @pytest.mark.parametrize("text", MISTAKES, ids=lambda text: text[:40])
 def test_a_mistake_is_one_sentence(text: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        RuleTable.parse("mine.yaml", text)
+        shipped().extended("mine.yaml", text)
     assert str(caught.value) == MISTAKES[text].replace("{}", "mine.yaml", 1)
 
 
 def test_what_is_too_large_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="larger than 262,144 characters"):
-        RuleTable.parse("mine.yaml", "#" * 300_000)
+        shipped().extended("mine.yaml", "#" * 300_000)
     with pytest.raises(InvalidInputError, match="holds 501 rules; 500 are the limit"):
-        RuleTable.parse("mine.yaml", "- {}\n" * 501)
+        shipped().extended("mine.yaml", "- {}\n" * 501)
     many = "- {name: a, class: unknown, says: x, line: [" + "y, " * 51 + "]}"
     with pytest.raises(InvalidInputError, match="line has 51 entries; 50 are the limit"):
-        RuleTable.parse("mine.yaml", many)
+        shipped().extended("mine.yaml", many)
 
 
 def test_a_file_of_rules_that_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_file_of_rules_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_the_rules_of_the_documentation_are_rules() -> None:
     page = (Path(__file__).parents[3] / "docs" / "failures.md").read_text()
     text = page.split("```yaml\n")[1].split("```")[0]
-    table = RuleTable.parse("failures.md", text)
+    table = shipped().extended("failures.md", text)
     first = next(rule for rule in table.rules if rule.name == "licence-server")
     assert (first.kind, first.advice.elsewhere) == (Kind.TRANSIENT, "node")
     assert {rule.name for rule in shipped().rules} >= {"disk-full"}

@@ -8,7 +8,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
 from treadle.core.retry import fixed
-from treadle.failures.rules import RuleTable, shipped
+from treadle.failures.rules import shipped
 from treadle.models.losses import Numbers
 from treadle.reports.recorder import Recorder
 from treadle.reports.run_history import JobHistory
@@ -100,7 +100,7 @@ def test_a7_reasons_that_only_a_live_controller_gives_keep_their_names() -> None
 
 def test_rules_of_a_user_come_first() -> None:
     own = "- {name: house-rule, class: transient, line: ['it just stopped'], says: Again.}"
-    judge = Judge(RuleTable.parse("own.yaml", own))
+    judge = Judge(shipped().extended("own.yaml", own))
     assert judge("it just stopped") == ("house-rule", "transient")
 
 

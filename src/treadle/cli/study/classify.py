@@ -1,7 +1,6 @@
 """`treadle classify`: why a job failed, from the end of its logs, and whether to retry."""
 
 import json
-import os
 from typing import Any
 
 import click
@@ -11,8 +10,6 @@ from treadle.failures.classifier import classify_ranks
 from treadle.failures.rules import RuleTable, shipped
 from treadle.failures.tail import tail
 from treadle.failures.verdict import Exit, Verdict
-
-_LOGS_MAX = 1024
 
 
 @click.command()
@@ -46,10 +43,7 @@ def classify(
         return
     if not logs:
         raise InvalidInputError("no log given; expected treadle classify LOG, or --list-rules")
-    if len(logs) > _LOGS_MAX:
-        raise InvalidInputError(f"{len(logs):,} logs given; the limit is {_LOGS_MAX:,}")
-    names = _names(logs)
-    texts = {name: tail(log) for name, log in names.items()}
+    texts = {log if log.isprintable() else ascii(log): tail(log) for log in logs}
     ended = _exit(status, signal_name)
     verdict = classify_ranks(texts, None if ended is None else {"": ended}, rules)
     click.echo(json.dumps(facts(verdict), indent=1) if as_json else _text(verdict))
@@ -89,17 +83,6 @@ def _text(verdict: Verdict) -> str:
         lines.append(f"  evidence ({where}): {evidence.text}")
     lines.append(f"  advice: {verdict.advice}")
     return "\n".join(lines)
-
-
-def _names(logs: tuple[str, ...]) -> dict[str, str]:
-    """A printable name for each log, in the given order."""
-    names: dict[str, str] = {}
-    for log in logs:
-        name = log if log.isprintable() else ascii(log)
-        if name in names:
-            raise InvalidInputError(f"{name} is given twice; give each rank's log once")
-        names[name] = os.fspath(log)
-    return names
 
 
 def _exit(status: int | None, signal_name: str | None) -> Exit | None:
