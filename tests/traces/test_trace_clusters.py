@@ -69,89 +69,35 @@ nodes:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        (
-            "nodes:\n  - count: 2\n    device: 8\n",
-            (
-                "c.yaml line 3: unknown key 'device'; did you mean devices? "
-                "(known: name, count, devices, type, device_memory_gib, cores, memory_gib, rack)"
-            ),
-        ),
-        (
-            "nodes:\n  - {colour: red}\n",
-            (
-                "c.yaml line 2: unknown key 'colour' "
-                "(known: name, count, devices, type, device_memory_gib, cores, memory_gib, rack)"
-            ),
-        ),
-        ("node:\n  - devices: 2\n", "c.yaml line 1: unknown key 'node'; expected nodes"),
-        ("nodes:\n  - {count: 2}\n", "c.yaml line 2: a node needs devices, such as devices: 8"),
-        (
-            "nodes:\n  - {devices: few}\n",
-            "c.yaml line 2: devices is 'few'; expected a whole number",
-        ),
-        ("nodes:\n  - {devices: 0}\n", "c.yaml line 2: node n0 has 0 devices; expected 1 to 1024"),
-        ("nodes:\n  - {devices: 1, count: 0}\n", "c.yaml line 2: count is 0; expected 1 or more"),
-        (
-            "nodes:\n  - {devices: 1, devices: 2}\n",
-            "c.yaml line 2: devices is given twice; keep one",
-        ),
-        (
-            "nodes:\n  - devices: 1\n    cores: -3\n",
-            "c.yaml line 3: cores is -3; expected 0 or more, and 0 where unknown",
-        ),
-        (
-            "nodes:\n  - {devices: 1, memory_gib: nan}\n",
-            "c.yaml line 2: memory_gib is nan; expected 0",
-        ),
-        (
-            "nodes:\n  - {devices: 1, memory_gib: inf}\n",
-            "c.yaml line 2: memory_gib is inf; expected 0",
-        ),
-        (
-            "nodes:\n  - {devices: 1, device_memory_gib: -8}\n",
-            "c.yaml line 2: device_memory_gib is -8; expected 0",
-        ),
-        (
-            "nodes:\n  - {devices: 1, device_memory_gib: 8G}\n",
-            "c.yaml line 2: device_memory_gib is '8G'; expected a number",
-        ),
-        (
-            "nodes:\n  - {devices: 1, rack: [a, b]}\n",
-            "c.yaml line 2: rack has several values; expected a name",
-        ),
-        (
-            f"nodes:\n  - {{devices: 1, cores: {'9' * 400}}}\n",
-            f"c.yaml line 2: cores is {'9' * 40}; expected 0",
-        ),
-        ("nodes:\n  - {[a]: 1}\n", "c.yaml line 2: unknown key "),
-        (
-            "nodes:\n  - {devices: 1}\nfoo: 1\n",
-            "c.yaml line 3: unknown key 'foo'; expected nodes",
-        ),
-        (
-            "nodes:\n  - {devices: 1}\nnodes:\n  - {devices: 2}\n",
-            "c.yaml line 3: nodes is given twice; keep one",
-        ),
-        ("nodes:\n  - 8\n", "c.yaml line 2: expected keys such as devices: 8"),
-        ("nodes: 8\n", "c.yaml line 1: nodes is no list; expected entries such as - {count: 8,"),
-        ("nodes: []\n", "c.yaml lists no nodes; expected at least one"),
-        ("nodes: [\n", "c.yaml line 2 is not YAML: "),
-        ("hello\n", "c.yaml is no cluster; expected YAML that begins with nodes:"),
-        ("", "c.yaml is empty; expected a list of nodes"),
-        (
-            "nodes:\n  - {name: a, devices: 1}\n  - {name: a, devices: 1}\n",
-            "c.yaml: node a is listed twice; every node needs its own name",
-        ),
-        (
-            "nodes:\n  - {devices: 1, count: 200000}\n",
-            "c.yaml lists more than 100,000 nodes; cut it",
-        ),
+        ("nodes:\n  - count: 2\n    device: 8\n", "device"),
+        ("node:\n  - devices: 2\n", "node"),
+        ("nodes:\n  - {count: 2}\n", "devices"),
+        ("nodes:\n  - {devices: 2}\n  - {devices: few}\n", "nodes[1].devices"),
+        ("nodes:\n  - {devices: 0}\n", "nodes[0]"),
+        ("nodes:\n  - {devices: 1, count: 0}\n", "nodes[0].count"),
+        ("nodes:\n  - devices: 1\n    cores: -3\n", "nodes[0].cores"),
+        ("nodes:\n  - {devices: 1, memory_gib: nan}\n", "nodes[0].memory_gib"),
+        ("nodes:\n  - {devices: 1, memory_gib: inf}\n", "nodes[0].memory_gib"),
+        ("nodes:\n  - {devices: 1, rack: [a, b]}\n", "nodes[0].rack"),
+        ("nodes:\n  - {[a]: 1}\n", "nodes"),
+        ("nodes:\n  - 8\n", "nodes[0]"),
+        ("nodes: 8\n", "nodes"),
+        ("nodes: [\n", "line 2"),
+        ("[" * 5000, "nodes"),
+        ("hello\n", "nodes"),
+        ("nodes: []\n", "no nodes"),
+        ("", "empty"),
+        ("nodes:\n  - {name: a, devices: 1}\n  - {name: a, devices: 1}\n", "node a"),
+        ("nodes:\n  - {devices: 1, count: 200000}\n", "100,000"),
     ],
 )
-def test_a_mistake_in_yaml_is_named_with_its_line(written, text, message):
-    assert complaint(written(text, "c.yaml")).startswith(message)
+def test_a_mistake_in_yaml_is_one_sentence_that_names_it(written, text, named):
+    message = complaint(written(text, "c.yaml"))
+    assert message.startswith("c.yaml")
+    assert named in message
+    assert len(message.splitlines()) == 1
 
 
 def test_a_word_that_is_no_cluster_says_what_is():
@@ -179,14 +125,6 @@ def test_a_word_near_a_preset_is_answered_with_it():
 
 def test_a_long_word_that_is_no_cluster_is_cut():
     assert len(complaint("x" * 5000)) < 400
-
-
-def test_messages_name_the_cluster_file_as_it_was_typed(written, tmp_path):
-    name = written("nodes:\n  - {count: 2}\n", "c.yaml")
-    for typed in (f"./{name}", f"{tmp_path}/{name}"):
-        assert complaint(typed) == f"{typed} line 2: a node needs devices, such as devices: 8"
-    table = written("machineId, number of GPUs, single GPU mem\nm0,x,1\n")
-    assert complaint(f"./{table}").startswith("./trace.csv line 2: number of GPUs is 'x'")
 
 
 @pytest.mark.parametrize("text", ["0x8", "8x0", "999999999x8", "2x8+0x4", "x" * 5000])
