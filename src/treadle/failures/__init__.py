@@ -4,7 +4,6 @@ tail.py             the end of a log file, cleaned, within bounds
 log_lines.py        lines without colours, progress bars and prefixes
 pattern.py          literal text with `*`; matching takes linear time
 rules.py            the table of signatures: shipped in rules.yaml, extended by users
-rule_reader.py      one rule of a YAML file, read field by field
 verdict.py          the result of a classification
 classifier.py       text and exit status in, verdict out
 failure_history.py  past failures of each job, user and node, and the decision to retry

@@ -21,14 +21,13 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str) -> "Pattern":
-        """Raises InvalidInputError with the end of a sentence; the caller adds the beginning."""
         if len(text) > LENGTH_MAX:
-            raise InvalidInputError(f"is longer than {LENGTH_MAX} characters")
+            raise InvalidInputError(f"pattern {text[:40]!r} is longer than {LENGTH_MAX} characters")
         pieces = tuple(piece for piece in text.split("*") if piece)
         if not any(piece.strip() for piece in pieces):
-            raise InvalidInputError("holds no text to look for")
+            raise InvalidInputError(f"pattern {text!r} holds no text to look for")
         if len(pieces) > PIECES_MAX:
-            raise InvalidInputError(f"has more than {PIECES_MAX} pieces between its stars")
+            raise InvalidInputError(f"pattern {text!r} has more than {PIECES_MAX} pieces")
         return cls(pieces)
 
     def matches(self, line: str, start: int = 0) -> bool:

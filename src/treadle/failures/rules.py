@@ -29,23 +29,23 @@ message is. The verdict is the nearest message, the earliest among equals:
 A reason that the engine knows (`Exit.known_reason`) is nearer than all of them.
 """
 
+import signal
 from enum import IntEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Annotated, Literal
 
+import msgspec
 import yaml
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.value import value
 from treadle.failures.pattern import Pattern
-from treadle.failures.rule_reader import Reader
-from treadle.failures.verdict import Advice, Kind
+from treadle.failures.verdict import KNOWN_REASONS, Advice, Kind
 
-LEVELS = ("cause", "error", "death", "symptom", "echo")
 _TEXT_MAX = 256 << 10
 _RULES_MAX = 500
-_PATTERNS_MAX = 2000
 
 
 class Level(IntEnum):
@@ -100,15 +100,16 @@ class RuleTable:
         """These rules with those of a text before them; errors mention `name`."""
         if len(text) > _TEXT_MAX:
             raise InvalidInputError(f"{name} is larger than {_TEXT_MAX:,} characters")
-        added, dropped = _rules(name, text, loader=yaml.SafeLoader)
+        written = _written(name, text, loader=yaml.BaseLoader)
         known = {rule.name for rule in self.rules}
-        for rule, line in dropped.items():
-            if rule not in known:
+        for one in written:
+            if one.off and one.name not in known:
                 raise InvalidInputError(
-                    f"{name} line {line}: rule {rule!r} is switched off, but no shipped rule has "
-                    "that name (see treadle classify --list-rules)"
+                    f"{name}: rule {one.name!r} is switched off, but no shipped rule has that name "
+                    "(see treadle classify --list-rules)"
                 )
-        gone = {rule.name for rule in added} | set(dropped)
+        added = [_rule(name, one) for one in written if not one.off]
+        gone = {one.name for one in written}
         return RuleTable((*added, *(rule for rule in self.rules if rule.name not in gone)))
 
 
@@ -118,8 +119,9 @@ def shipped() -> RuleTable:
     text = resources.files("treadle.failures").joinpath("rules.yaml").read_text("utf-8")
     # The C loader needs a tenth of the time. It recurses on the C stack, so it is not safe for
     # users' files.
-    fast = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return RuleTable(tuple(_rules("rules.yaml", text, loader=fast)[0]))
+    fast = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    written = _written("rules.yaml", text, loader=fast)
+    return RuleTable(tuple(_rule("rules.yaml", one) for one in written))
 
 
 def _file(path: Path) -> tuple[str, str]:
@@ -132,93 +134,94 @@ def _file(path: Path) -> tuple[str, str]:
         raise InvalidInputError(f"cannot read the rules {path}: {reason}") from None
 
 
-def _rules(name: str, text: str, *, loader: type) -> tuple[list[Rule], dict[str, int]]:
-    """The rules of a text, and the rule names it switches off with their lines."""
-    rules: list[Rule] = []
-    dropped: dict[str, int] = {}
-    seen: set[str] = set()
-    items = _items(name, text, loader)
-    if len(items) > _RULES_MAX:
-        raise InvalidInputError(f"{name} holds {len(items):,} rules; {_RULES_MAX} are the limit")
-    patterns = 0
-    for item in items:
-        reader = Reader.of(name, item)
-        if reader.name in seen:
-            raise reader.error("name", "is given to two rules; keep one")
-        seen.add(reader.name)
-        if reader.flag("off", unless=False):
-            dropped[reader.name] = reader.line
-        else:
-            rules.append(_rule(reader))
-            patterns += len(rules[-1].lines) + len(rules[-1].raised)
-            if patterns > _PATTERNS_MAX:
-                raise reader.error("line", f"is too much: {_PATTERNS_MAX:,} patterns are the limit")
-    return rules, dropped
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[\w-]{1,60}$")]
+_Texts = str | Annotated[list[str], msgspec.Meta(max_length=50)]
 
 
-def _items(name: str, text: str, loader: type) -> list[yaml.Node]:
+class _Written(msgspec.Struct, forbid_unknown_fields=True, rename={"kind": "class"}):
+    """A rule as its file has it."""
+
+    name: _Name
+    kind: Kind | None = None
+    level: Literal["cause", "error", "death", "symptom", "echo"] = "cause"
+    exception: _Texts = msgspec.field(default_factory=list)
+    line: _Texts = msgspec.field(default_factory=list)
+    exit: _Texts = msgspec.field(default_factory=list)
+    says: Annotated[str, msgspec.Meta(max_length=400)] = ""
+    retry: bool | None = None
+    elsewhere: Literal["", "node", "device"] = ""
+    more: str = ""
+    off: bool = False
+
+
+def _written(name: str, text: str, *, loader: type) -> list[_Written]:
     try:
-        root = yaml.compose(text, Loader=loader)  # type: ignore[no-untyped-call, unused-ignore]
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name} line {mark.line + 1}" if mark else name
-        problem = getattr(error, "problem", None) or "not readable"
-        raise InvalidInputError(f"{where} is not YAML: {problem}") from None
-    except RecursionError:
-        raise InvalidInputError(f"{name} is nested too deeply to be a table of rules") from None
-    if root is None:
-        return []
-    if not isinstance(root, yaml.SequenceNode):
+        # All values as text: an exit status is one, and what is a flag its field says.
+        found = yaml.load(text, Loader=loader)
+        written = msgspec.convert(found or [], list[_Written], strict=False)
+    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise InvalidInputError(f"{name} is no table of rules: {problem}") from None
+    if len(written) > _RULES_MAX:
+        raise InvalidInputError(f"{name} holds {len(written):,} rules; {_RULES_MAX} are the limit")
+    names = [one.name for one in written]
+    if twice := next((one for one in names if names.count(one) > 1), ""):
+        raise InvalidInputError(f"{name}: two rules are called {twice}; keep one")
+    return written
+
+
+def _rule(file: str, written: _Written) -> Rule:
+    try:
+        return _checked(written)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{file}: rule {written.name}: {error}") from None
+
+
+def _checked(written: _Written) -> Rule:
+    kind = written.kind
+    if kind is None or not written.says.strip():
+        raise InvalidInputError("class and says are required")
+    if (kind is Kind.RESOURCE) != bool(written.more):
         raise InvalidInputError(
-            f"{name} is no table of rules; expected entries such as - name: ..."
+            "more is required for class resource and not allowed for others: name what to raise"
         )
-    return list(root.value)
-
-
-def _rule(reader: Reader) -> Rule:
-    kind = Kind(reader.choice("class", [str(kind) for kind in Kind]))
-    levels = {level.name.lower(): level for level in Level if level.name.lower() in LEVELS}
-    more = reader.text("more", unless="")
-    if (kind is Kind.RESOURCE) != bool(more):
-        raise reader.error(
-            "more", "is required for class resource and not allowed for others: name what to raise"
-        )
-    elsewhere = reader.choice("elsewhere", ["node", "device"], unless="")
-    advice = Advice(
-        reader.flag("retry", unless=kind is not Kind.DETERMINISTIC),
-        elsewhere,  # type: ignore[arg-type]  # The reader checked that it is one of these.
-        more,
-    )
+    retry = kind is not Kind.DETERMINISTIC if written.retry is None else written.retry
     rule = Rule(
-        name=reader.name,
+        name=written.name,
         kind=kind,
-        level=levels[reader.choice("level", list(levels), unless="cause")],
-        sentence=reader.text("says"),
-        advice=advice,
-        raised=tuple(_raised(reader, text) for text in reader.texts("exception")),
-        lines=tuple(_pattern(reader, "line", text) for text in reader.texts("line")),
-        exits=reader.exits(),
+        level=Level[written.level.upper()],
+        sentence=written.says.strip(),
+        advice=Advice(retry, written.elsewhere, written.more),
+        raised=tuple(_raised(text) for text in _listed(written.exception)),
+        lines=tuple(Pattern.of(text) for text in _listed(written.line)),
+        exits=tuple(_exit(text) for text in _listed(written.exit)),
     )
     if not (rule.raised or rule.lines or rule.exits):
-        raise reader.error("line", "is missing, and so are exception and exit: it never matches")
+        raise InvalidInputError("it has no line, exception or exit: it never matches")
     return rule
 
 
-def _raised(reader: Reader, text: str) -> Raised:
+def _listed(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _exit(text: str) -> str:
+    known = text in KNOWN_REASONS or text in signal.Signals.__members__
+    if not known and text not in map(str, range(1, 256)):
+        raise InvalidInputError(
+            f"exit {text[:60]!r} is no exit status; expected 1 to 255, a signal such as SIGSEGV, "
+            f"or one of {', '.join(KNOWN_REASONS)}"
+        )
+    return text
+
+
+def _raised(text: str) -> Raised:
     name, colon, message = text.partition(":")
     name = name.strip()
     if name != "*" and not all(part.isidentifier() for part in name.split(".")):
-        raise reader.error("exception", f"{text!r} does not begin with an exception's type or *")
+        raise InvalidInputError(f"exception {text!r} does not begin with an exception's type or *")
     if name == "*" and not message.strip():
-        raise reader.error("exception", f"{text!r} would match every exception; name a message")
+        raise InvalidInputError(f"exception {text!r} would match every exception; name a message")
     if not colon or not message.strip():
         return Raised(name, None)
-    return Raised(name, _pattern(reader, "exception", message.strip()))
-
-
-def _pattern(reader: Reader, field: str, text: str) -> Pattern:
-    try:
-        return Pattern.of(text)
-    except InvalidInputError as error:
-        shown = text if len(text) <= 60 else text[:57] + "..."
-        raise reader.error(field, f"{shown!r} {error}") from None
+    return Raised(name, Pattern.of(message.strip()))
