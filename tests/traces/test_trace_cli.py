@@ -3,9 +3,6 @@
 import json
 import subprocess
 import sys
-from io import StringIO
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -102,41 +99,6 @@ def test_a_name_that_no_file_system_takes_is_one_sentence():
 def test_an_empty_cluster_is_not_taken_for_none(small):
     refused = run("describe", small, "--cluster", "").exception
     assert str(refused).startswith("the cluster is empty; expected NODESxDEVICES such as 8x8")
-
-
-def test_a_person_at_a_terminal_sees_bars_for_reading_drawing_and_writing(
-    small, tmp_path, monkeypatch
-):
-    bars: list[list[object]] = []
-
-    class Bar:
-        def __init__(self, total, label):
-            bars.append([label, total, 0, False])
-
-        def advance(self, count):
-            bars[-1][2] += count
-
-        def done(self):
-            bars[-1][3] = True
-
-    class Terminal(StringIO):
-        def isatty(self):
-            return True
-
-    monkeypatch.setattr("treadle.cli.study.trace.Progress", Bar)
-    monkeypatch.setattr(
-        "treadle.cli.study.trace.sys", SimpleNamespace(stderr=Terminal(), stdout=StringIO())
-    )
-    run("convert", small, str(tmp_path / "a.csv"))
-    size = Path(small).stat().st_size
-    assert bars == [["reading trace.csv", size, size, True], ["writing a.csv", 2, 0, True]]
-    bars.clear()
-    run("generate", "philly", str(tmp_path / "b.csv"), "--jobs", "3000")
-    assert [(label, total, over) for label, total, _, over in bars] == [
-        ("drawing philly", 3000, True),
-        ("writing b.csv", 3000, True),
-    ]
-    assert bars[1][2] == 3000
 
 
 def test_generate_help_lists_the_kinds():

@@ -12,12 +12,12 @@ from treadle.traces.load import load
 
 FOLDER = SHARED / "traces"
 NO_JOBS = {
-    "dc_summary_acme_philly_helios_pai.csv.gz": "is a summary of clusters, one a line",
-    "helios_cluster_summary.csv.gz": "is a summary of clusters, one a line",
-    "lingjun_topo.csv.gz": "is a network's topology, one host a line",
+    "dc_summary_acme_philly_helios_pai.csv.gz": "no known format",
+    "helios_cluster_summary.csv.gz": "no known format",
+    "lingjun_topo.csv.gz": "no known format",
     "openb_node_list_gpu_node.csv.gz": "is openb's list of nodes, to be given as the cluster",
     "philly_machines.csv.gz": "is Philly's list of machines, to be given as the cluster",
-    "philly_vc_nodes.csv.gz": "is a table of nodes per virtual cluster",
+    "philly_vc_nodes.csv.gz": "no known format",
 }
 
 

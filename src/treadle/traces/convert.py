@@ -6,7 +6,6 @@ from typing import IO
 
 from treadle.core.errors import InvalidInputError
 from treadle.files import obstacle, why_refused, writing
-from treadle.traces.progress import Advance, counted, ignore
 from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
 
@@ -19,9 +18,7 @@ def check_writable(path: Path, *, force: bool) -> None:
         raise InvalidInputError(f"{path} already exists; use --force to replace it")
 
 
-def write(
-    workload: Workload, path: Path, *, force: bool = False, advance: Advance = ignore
-) -> None:
+def write(workload: Workload, path: Path, *, force: bool = False) -> None:
     """Write to the path, compressed if its name ends in .gz; an existing file needs force.
 
     A temporary file beside it is renamed when it is complete.
@@ -29,15 +26,15 @@ def write(
     check_writable(path, force=force)
     try:
         with writing(path, sync=True) as file:
-            _write_lines(workload, file, packed=path.suffix == ".gz", advance=advance)
+            _write_lines(workload, file, packed=path.suffix == ".gz")
     except FileNotFoundError:  # The directory exists but takes no files: /proc, say.
         raise InvalidInputError(f"cannot write {path}: {path.parent} takes no new files") from None
     except OSError as error:
         raise InvalidInputError(f"cannot write {path}: {why_refused(error)}") from None
 
 
-def _write_lines(workload: Workload, file: IO[bytes], *, packed: bool, advance: Advance) -> None:
-    lines = (line.encode() for line in counted(text_lines(workload), advance))
+def _write_lines(workload: Workload, file: IO[bytes], *, packed: bool) -> None:
+    lines = (line.encode() for line in text_lines(workload))
     if not packed:
         file.writelines(lines)
         return

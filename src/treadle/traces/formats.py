@@ -46,8 +46,12 @@ FORMATS = (
     ),
     _of("tiresias", "job_id num_gpu submit_time duration", "tiresias:read_tiresias"),
     _of("philly", "job_id submit_s num_gpus duration_s", "philly:read_philly"),
-    _of("elasticflow", "job_id submission_time deadline num_gpu duration", "itp:read_elasticflow"),
-    _of("itp", "job_id submission_time num_gpu duration", "itp:read_itp"),
+    _of(
+        "elasticflow",
+        "job_id submission_time deadline num_gpu duration",
+        "tiresias:read_elasticflow",
+    ),
+    _of("itp", "job_id submission_time num_gpu duration", "tiresias:read_itp"),
     _of("pollux", "name time application num_replicas batch_size", "pollux:read_pollux"),
     _of(
         "rubick", "name submission_time duration application num_gpus is_sla", "rubick:read_rubick"
@@ -78,7 +82,4 @@ BARE_FORMATS = (
 NOT_JOBS = (
     (("machineId", "number of GPUs"), "Philly's list of machines, to be given as the cluster"),
     (("sn", "cpu_milli", "gpu", "model"), "openb's list of nodes, to be given as the cluster"),
-    (("vc", "node num"), "a table of nodes per virtual cluster"),
-    (("ip", "DSW", "PSW", "ASW"), "a network's topology, one host a line"),
-    (("id", "job_num", "gpu_job_num", "avg_run_time_gpu"), "a summary of clusters, one a line"),
 )

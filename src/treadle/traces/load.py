@@ -6,7 +6,6 @@ from itertools import chain
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.traces.formats import BARE_FORMATS, FORMATS, NOT_JOBS
-from treadle.traces.progress import Advance, ignore
 from treadle.traces.source import blocks, lines
 from treadle.traces.table import Table
 from treadle.traces.workload import Workload
@@ -16,28 +15,21 @@ _NOTES_MAX = 1000  # lines of notes before a header
 _SHOWN = 40  # characters of an unknown first line that an error quotes
 
 
-def load(source: str, *, cluster: Cluster | None = None, advance: Advance = ignore) -> Workload:
-    """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster.
-
-    While a file is read, `advance` is called with the bytes read, compressed or not.
-    """
+def load(source: str, *, cluster: Cluster | None = None) -> Workload:
+    """The workload of a file, or of `generate:KIND?jobs=1000&seed=0&load=0.9` for a cluster."""
     if source.startswith(GENERATE):
         # Drawing needs tables that reading does not: 4 ms of every start.
         from treadle.traces.synthetic import from_address  # noqa: PLC0415
 
         return from_address(source.removeprefix(GENERATE), cluster or Cluster.grid(8, 8))
-    return _read(source, advance)
-
-
-def _read(path: str, advance: Advance) -> Workload:
-    parts = blocks(path, advance)
+    parts = blocks(source)
     first = next(parts, b"")
     whole = chain((first,), parts)
     if first.lstrip()[:1] in {b"[", b"{"}:
         from treadle.traces.philly_log import read_philly_log  # noqa: PLC0415 (as above)
 
-        return read_philly_log(path, whole)
-    return _read_table(path, lines(path, whole))
+        return read_philly_log(source, whole)
+    return _read_table(source, lines(source, whole))
 
 
 def _read_table(name: str, text: Iterator[str]) -> Workload:

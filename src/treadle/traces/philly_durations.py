@@ -21,7 +21,6 @@ from treadle.traces.calibration import (
     GPU_HOURS,
     QUANTILES,
 )
-from treadle.traces.progress import Advance, ignore
 from treadle.traces.strata import Knots, quantiles, share_below, strata
 
 LONGEST_S = 60 * 86_400  # no job of the log ran for longer
@@ -58,13 +57,7 @@ class Burst:
     jobs: list[Drawn] = field(default_factory=list)
 
 
-def deal_durations(
-    random: Random,
-    bursts: Sequence[Burst],
-    *,
-    longest_s: int = LONGEST_S,
-    advance: Advance = ignore,
-) -> None:
+def deal_durations(random: Random, bursts: Sequence[Burst], *, longest_s: int = LONGEST_S) -> None:
     """Give the jobs of every burst similar durations, so that tenants use their GPU-hours.
 
     A smaller `longest_s` keeps every tenant's share of the hours, because a tenant's waits depend
@@ -81,7 +74,6 @@ def deal_durations(
     paces = _paces(lines)
     for line in lines:
         _deal_by_rank(random, line.durations, _in_line(line.bursts, paces))
-        advance(len(line.durations) // 3)
 
 
 def bucket(size: int) -> str:

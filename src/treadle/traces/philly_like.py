@@ -23,7 +23,6 @@ from treadle.traces.calibration import (
     VIRTUAL_CLUSTERS,
 )
 from treadle.traces.philly_durations import LONGEST_S, Burst, Drawn, deal_durations
-from treadle.traces.progress import Advance, ignore
 from treadle.traces.strata import quotas
 from treadle.traces.workload import Workload
 
@@ -35,26 +34,18 @@ _LEAST_WORK = 0.03  # of the GPU time is too small to matter for how ends share 
 
 
 def draw_philly(
-    random: Random,
-    jobs: int,
-    load: float,
-    cluster: Cluster,
-    *,
-    longest_s: int = LONGEST_S,
-    advance: Advance = ignore,
+    random: Random, jobs: int, load: float, cluster: Cluster, *, longest_s: int = LONGEST_S
 ) -> Workload:
     """Jobs like the study's that offer the cluster this load; none takes over `longest_s`."""
     _check_longest(longest_s)
     shares = {size: p for size, p in SIZE_SHARES.items() if size <= cluster.device_count}
     bursts = _deal_sizes(random, quotas(jobs, shares), burst_sizes(random, jobs))
     _deal_tenants(random, bursts)
-    deal_durations(random, bursts, longest_s=longest_s, advance=advance)
+    deal_durations(random, bursts, longest_s=longest_s)
     _mix_sizes(random, bursts)
     work = sum(job.size * job.seconds for burst in bursts for job in burst.jobs)
     arrivals = _arrive(random, bursts, max(1, round(work / (cluster.device_count * load))))
-    advance(jobs // 3)
     ends = _deal_ends(random, [job.size * job.seconds for _, _, job in arrivals])
-    advance(jobs // 3)
     shapes = {size: ((size,), Profile(size=size)) for size in shares}
     specs = []
     for number, (moment, burst, job) in enumerate(arrivals):

@@ -11,7 +11,6 @@ from pathlib import Path
 from zlib import error as ZlibError  # noqa: N812
 
 from treadle.core.errors import InvalidInputError
-from treadle.traces.progress import Advance, ignore
 
 LINE_BYTES_MAX = 1 << 20
 _BLOCK_BYTES = LINE_BYTES_MAX  # only the first and last line of a block can exceed the limit
@@ -40,7 +39,7 @@ def lines(name: str, parts: Iterable[bytes]) -> Iterator[str]:
         yield _decoded(carry, name, number)
 
 
-def blocks(path: str, advance: Advance = ignore) -> Iterator[bytes]:
+def blocks(path: str) -> Iterator[bytes]:
     """The file's bytes, decompressed, without a byte order mark; errors name the path as typed."""
     if not path:
         raise InvalidInputError("the name of the file is empty; expected a path")
@@ -49,13 +48,9 @@ def blocks(path: str, advance: Advance = ignore) -> Iterator[bytes]:
             packed = file.peek(2)[:2] == _GZIP_MAGIC
             stream = GzipFile(fileobj=file) if packed else file
             block = stream.read(_BLOCK_BYTES).removeprefix(_BYTE_ORDER_MARK)
-            taken = 0
             while block:
                 yield block
                 block = stream.read(_BLOCK_BYTES)
-                if advance is not ignore:  # A pipe cannot say where it is.
-                    taken, before = file.tell(), taken
-                    advance(taken - before)
     except FileNotFoundError:
         raise InvalidInputError(f"{path} does not exist; check the path") from None
     except IsADirectoryError:

@@ -27,13 +27,8 @@ def strata(random: Random, count: int, *, jitter: float) -> list[float]:
     return [(place + 0.5 + jitter * (random.random() - 0.5)) / count for place in range(count)]
 
 
-def quantile(knots: Knots, share: float) -> float:
-    """The value at a share, by a straight line in the value's logarithm between knots."""
-    return quantiles(knots, (share,))[0]
-
-
 def quantiles(knots: Knots, shares: Iterable[float]) -> list[float]:
-    """The values at ascending shares, in one walk along the knots."""
+    """The values at ascending shares, by straight lines in their logarithms between knots."""
     values: list[float] = []
     upper, low, base, slope = 0, -inf, log(knots[0][1]), 0.0
     for share in shares:
@@ -47,7 +42,7 @@ def quantiles(knots: Knots, shares: Iterable[float]) -> list[float]:
 
 
 def share_below(knots: Knots, value: float) -> float:
-    """The share whose value lies below this one: the inverse of `quantile`."""
+    """The share whose value lies below this one: the inverse of `quantiles`."""
     for (low, floor), (high, ceiling) in pairwise(knots):
         if value < ceiling:
             return low + (high - low) * max(0.0, log(value / floor) / log(ceiling / floor))

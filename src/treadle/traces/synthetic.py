@@ -21,7 +21,6 @@ from treadle.traces.collector import SUBMIT_MAX_S
 from treadle.traces.philly_durations import LONGEST_S
 from treadle.traces.philly_like import draw_philly
 from treadle.traces.poisson import draw_poisson
-from treadle.traces.progress import Advance, ignore
 from treadle.traces.workload import Workload
 
 Number = TypeVar("Number", int, float)
@@ -50,12 +49,8 @@ def generate(  # noqa: PLR0913  # all but the first by name
     unpredictable: float | None = None,
     cpu_only: float = 0.0,
     durations: str = "",
-    advance: Advance = ignore,
 ) -> Workload:
-    """Draw jobs that offer the cluster this load; none is larger than the cluster.
-
-    While jobs are drawn, `advance` is called with how many.
-    """
+    """Draw jobs that offer the cluster this load; none is larger than the cluster."""
     _check(kind, jobs, load, cluster)
     if arrivals and kind != "aiturbo":
         raise InvalidInputError(f"arrivals is for aiturbo; {kind} has its own, leave it out")
@@ -73,7 +68,7 @@ def generate(  # noqa: PLR0913  # all but the first by name
     match kind:
         case "philly":
             longest_s = LONGEST_S if longest_s is None else longest_s
-            drawn = draw_philly(random, jobs, load, cluster, longest_s=longest_s, advance=advance)
+            drawn = draw_philly(random, jobs, load, cluster, longest_s=longest_s)
             name += f"&longest={longest_s}" if longest_s != LONGEST_S else ""
         case "poisson":
             drawn = draw_poisson(random, jobs, load, cluster)

@@ -54,17 +54,15 @@ class Table(Collector):
             self.line = before + reader.line_num
             raise self.error(f"not a line of a table ({error})") from None
 
-    def text(
-        self, column: str, *, required: bool = False, exact: bool = False
-    ) -> Callable[[Row], str]:
-        """Text, stripped unless exact; empty if the column is missing."""
+    def text(self, column: str, *, required: bool = False) -> Callable[[Row], str]:
+        """Text, stripped; empty if the column is missing."""
         if column not in self.header:
             assert not required, f"a format without {column} must not ask for it"
             return lambda _: ""
         index = self.header.index(column)
 
         def read(row: Row) -> str:
-            value = row[index] if exact else row[index].strip()
+            value = row[index].strip()
             if required and not value:
                 raise self.error(f"{column} is empty; expected a name")
             return value if required else intern(value)  # Tenants and models recur.
@@ -104,17 +102,9 @@ class Table(Collector):
         return self._number(column, unit, 1, 1, most=AMOUNT_MAX, zero=False)
 
     def moment(
-        self,
-        column: str,
-        *,
-        unit: str = "seconds",
-        times: int = 1,
-        over: int = 1,
-        default: float | None = None,
+        self, column: str, *, unit: str = "seconds", times: int = 1, over: int = 1
     ) -> Callable[[Row], float]:
-        """A number from 0 in this unit; the default replaces a missing column only."""
-        if default is not None and column not in self.header:
-            return lambda _: default
+        """A number from 0 in this unit, times `times`, divided by `over`."""
         return self._number(column, unit, times, over, most=SUBMIT_MAX_S, zero=True)
 
     def _number(

@@ -1,23 +1,55 @@
-"""Tiresias' CSV, and its two descendants: Muri's (milliseconds) and Chronus' (minutes)."""
+"""Tiresias' CSV and its descendants: Muri's (milliseconds), Chronus' (minutes), ITP's.
+
+Those of ITP (elasticflow-traces, MIT) are raw, or ElasticFlow's, with deadlines.
+"""
+
+from collections.abc import Callable
 
 from treadle.core.job import JobSpec, Profile
-from treadle.traces.table import Table
+from treadle.traces.table import Row, Table
 from treadle.traces.workload import Workload
 
 
 def read_tiresias(table: Table) -> Workload:
     """Seconds. The file's iterations are ignored: its durations are more precise."""
+    _read_seconds(table, "submit_time")
+    return table.workload("tiresias", "one iteration is one second at the asked size")
+
+
+def read_itp(table: Table) -> Workload:
+    """Seconds."""
+    _read_seconds(table, "submission_time")
+    return table.workload("itp", "one iteration is one second at the asked size")
+
+
+def read_elasticflow(table: Table) -> Workload:
+    """Seconds; the deadline is a moment on the trace's clock."""
+    _read_seconds(table, "submission_time", table.moment("deadline"))
+    return table.workload(
+        "elasticflow",
+        "one iteration is one second at the asked size; num_iteration and batch_size are not used",
+        "some deadlines come before the duration at the asked size: they need a larger size",
+    )
+
+
+def _read_seconds(
+    table: Table, submitted: str, deadline: Callable[[Row], float] | None = None
+) -> None:
     identity, model = table.text("job_id", required=True), table.text("model_name")
-    size, submit = table.count("num_gpu"), table.moment("submit_time")
+    size, submit = table.count("num_gpu"), table.moment(submitted)
     duration = table.length("duration")
     for row in table.rows():
         sizes, profile = table.shape(size(row), model(row))
         table.add(
             JobSpec(
-                identity(row), duration(row), sizes=sizes, profile=profile, submit_at=submit(row)
+                identity(row),
+                duration(row),
+                sizes=sizes,
+                profile=profile,
+                submit_at=submit(row),
+                deadline_at=None if deadline is None else deadline(row),
             )
         )
-    return table.workload("tiresias", "one iteration is one second at the asked size")
 
 
 def read_muri(table: Table) -> Workload:

@@ -1,25 +1,17 @@
 """`treadle trace`: describe, convert and generate traces."""
 
 import json
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
 from treadle.cli.numbers import Number
-from treadle.cli.show.progress_bar import Progress
-from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
 from treadle.traces.clusters import cluster as cluster_of
 from treadle.traces.convert import check_writable, write
 from treadle.traces.describe import describe as describe_workload
-from treadle.traces.load import GENERATE
 from treadle.traces.load import load as load_workload
-from treadle.traces.progress import Advance, counted, ignore
 from treadle.traces.synthetic import KINDS, generate
 from treadle.traces.treadle_csv import text_lines
 from treadle.traces.workload import Workload
@@ -41,7 +33,7 @@ def trace() -> None:
 def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
     """Describe FILE, a trace of any known format or generate:KIND?jobs=1000&seed=0."""
     machines = None if cluster is None else cluster_of(cluster)
-    described = describe_workload(_read(file, machines), machines)
+    described = describe_workload(load_workload(file, cluster=machines), machines)
     if as_json:
         click.echo(json.dumps(described.as_dict(), indent=2, ensure_ascii=False))
     else:
@@ -55,7 +47,7 @@ def describe(file: str, cluster: str | None, *, as_json: bool) -> None:
 def convert(file: str, out: str, *, force: bool) -> None:
     """Convert FILE to Treadle's own CSV; OUT may be - for standard output, .gz compresses."""
     _check_out(out, force=force)
-    _put(_read(file), out, force=force, then=f"treadle trace describe {out}")
+    _put(load_workload(file), out, force=force, then=f"treadle trace describe {out}")
 
 
 @trace.command("generate")
@@ -96,17 +88,15 @@ def generate_trace(
     """Generate a workload of KIND for a cluster; OUT may be - for standard output."""
     machines = cluster_of(cluster)
     _check_out(out, force=force)
-    with _progress(jobs, f"drawing {kind}") as advance:
-        drawn = generate(
-            kind,
-            jobs=jobs,
-            seed=seed,
-            load=load,
-            cluster=machines,
-            arrivals=arrivals,
-            longest_s=longest,
-            advance=advance,
-        )
+    drawn = generate(
+        kind,
+        jobs=jobs,
+        seed=seed,
+        load=load,
+        cluster=machines,
+        arrivals=arrivals,
+        longest_s=longest,
+    )
     then = "" if as_json else f"treadle simulate {out} --cluster {cluster}"
     _put(drawn, out, force=force, then=then)
     if as_json:
@@ -125,41 +115,15 @@ def _check_out(out: str, *, force: bool) -> None:
         check_writable(Path(out), force=force)
 
 
-def _read(file: str, machines: Cluster | None = None) -> Workload:
-    """Read the workload, with a progress bar for a large file."""
-    path = Path(file)
-    # Not Path.is_file, which raises for an impossible name; the loader reports that better.
-    if file.startswith(GENERATE) or not os.path.isfile(file):  # noqa: PTH113
-        return load_workload(file, cluster=machines)
-    with _progress(path.stat().st_size, f"reading {path.name}") as advance:
-        return load_workload(file, cluster=machines, advance=advance)
-
-
 def _put(workload: Workload, out: str, *, force: bool, then: str) -> None:
     """Write the workload, and suggest the next command."""
-    # No bar if the trace itself goes to the same terminal.
-    shown = out != "-" or not sys.stdout.isatty()
-    with _progress(len(workload.jobs), f"writing {Path(out).name}", shown=shown) as advance:
-        if out == "-":
-            for line in counted(text_lines(workload), advance):
-                click.echo(line, nl=False)
-            return
-        write(workload, Path(out), force=force, advance=advance)
+    if out == "-":
+        for line in text_lines(workload):
+            click.echo(line, nl=False)
+        return
+    write(workload, Path(out), force=force)
     if then:
         click.echo(f"wrote {several(len(workload.jobs), 'job')} to {out}")
         for note in workload.notes:
             click.echo(f"  note: {note}")
         click.echo(f"next: {then}")
-
-
-@contextmanager
-def _progress(total: int, label: str, *, shown: bool = True) -> Iterator[Advance]:
-    """A progress bar if there is a terminal, otherwise nothing."""
-    if not (shown and sys.stderr.isatty()):
-        yield ignore
-        return
-    progress = Progress(total, label)
-    try:
-        yield progress.advance
-    finally:
-        progress.done()
