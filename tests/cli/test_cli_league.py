@@ -88,10 +88,7 @@ def test_both_classes_are_ranked_and_a_second_run_is_read_from_the_cache(place: 
     words = ("--policies", "srtf,afs,las", "--seeds", "2")
     first = treadle(place, *words, "--json", "-")
     assert first.exit_code == 0, first.output
-    begun, ran, done = first.stderr.splitlines()[:3]
-    assert begun == "6 runs on 1 workload; the first has begun"
-    assert ran.endswith(" on tiny is done (the first run)")
-    assert done == "tiny is done (6 of 6 runs, 0 of them from the cache)"
+    assert first.stderr == "tiny is done (6 of 6 runs, 0 of them from the cache)\n"
     found = rows(first)
     assert {name: row["group"] for name, row in found.items()} == {
         "srtf": "known",
@@ -237,9 +234,9 @@ def test_a_workload_without_its_trace_is_skipped_by_name(place: Path) -> None:
         (("--workloads", ","), "--workloads is empty; expected names such as tenants"),
         (("--against", ","), "--against is empty; expected names such as fifo,srtf"),
         (("--policies", "fifo", "--against", "las"), "--against las is not one of the policies"),
-        (("--set", "colour=red"), "expected OPTION=VALUE with one of placement"),
-        (("--set", "elastic=much"), "expected a number"),
-        (("--set", "live=maybe"), "expected true or false"),
+        (("--set", "colour=red"), "expected OPTION=VALUE with one of "),
+        (("--set", "elastic=much"), "elastic is 'much'"),
+        (("--set", "live=maybe"), "live is 'maybe'"),
     ],
 )
 def test_what_is_wrong_is_refused_before_anything_runs(

@@ -2,8 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Self
+from dataclasses import dataclass
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
@@ -59,26 +58,6 @@ class Figures:
                 f"{self.bound_shared_s:.6g} s: the simulation or the bound is wrong"
             )
         return ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def of(cls, document: dict[str, Any]) -> Self:
-        """From `as_dict`; raises TypeError or ValueError if it is none."""
-        if not isinstance(document, dict):
-            raise TypeError("expected an object")
-        resampled = document.get("resampled_s")
-        if not isinstance(resampled, list) or not all(map(_is_number, resampled)):
-            raise ValueError("not a list of numbers: resampled_s")
-        wrong = [
-            field.name
-            for field in fields(cls)
-            if field.name != "resampled_s" and not _is_number(document.get(field.name))
-        ]
-        if wrong or len(document) != len(fields(cls)):
-            raise ValueError(f"not a number: {', '.join(wrong)}")
-        return cls(**{**document, "resampled_s": tuple(resampled)})
 
 
 def run_cell(workload: Workload, cluster: Cluster, settings: Settings) -> Figures:
@@ -146,7 +125,3 @@ def _limits(means_s: Sequence[float]) -> tuple[float, float]:
 
     low_s, high_s = np.percentile(means_s, _CONFIDENCE)
     return float(low_s), float(high_s)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

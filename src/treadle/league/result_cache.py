@@ -1,8 +1,11 @@
 """Outcomes kept by content: the same jobs, settings and source give the same figures."""
 
 import json
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
+
+import msgspec
 
 from treadle.core.errors import InvalidInputError
 from treadle.files import replace as replace_file
@@ -53,8 +56,9 @@ class ResultCache:
             if "cut_off_s" in document:
                 cut_off_s = float(document["cut_off_s"])
                 return Outcome(cut_off_s=limit_s) if limit_s <= cut_off_s else None
-            return Outcome(Figures.of(document["figures"])).limited(limit_s)
-        except (OSError, ValueError, KeyError, TypeError):
+            figures = msgspec.convert(document["figures"], Figures)
+            return Outcome(figures).limited(limit_s)
+        except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError):
             return None
 
     def keep(self, key: str, outcome: Outcome) -> None:
@@ -64,7 +68,7 @@ class ResultCache:
         document = (
             {"cut_off_s": outcome.cut_off_s}
             if outcome.figures is None
-            else {"figures": outcome.figures.as_dict()}
+            else {"figures": asdict(outcome.figures)}
         )
         path = self._path(key)
         try:

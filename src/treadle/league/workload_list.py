@@ -16,11 +16,12 @@ again for each seed. `every = 25` keeps every 25th job of a trace, `first = 500`
 import fnmatch
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
-from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
@@ -39,37 +40,19 @@ SEEDS_MAX = 100
 
 # What a workload may set of a run, with the type of each. Where it sets nothing, costs are honest:
 # a restart takes 30 s, and crossing nodes or racks slows a job.
-OPTIONS: Mapping[str, tuple[type, ...]] = {
-    "placement": (str,),
-    "time": (str,),
-    "restart_cost": (str,),
-    "restart_charge": (str,),
-    "effects": (str,),
-    "speeds": (str,),
-    "sharing": (str,),
-    "sharing_error": (int, float),
-    "belief": (str,),
-    "belief_error": (int, float),
-    "lengths": (str,),
-    "length_error": (int, float),
-    "elastic": (int, float),
-    "retries": (int,),
-    "retry": (str,),
-    "live": (bool,),
-}
-_FAULTS: Mapping[str, str] = {
-    "job_failures": "job_failures",
-    "node_mtbf_s": "node_mtbf_s",
-    "node_repair_s": "node_repair_s",
-    "checkpoint_every_s": "checkpoint_every_s",
-}
+_FAULTS = {key: kind for key, kind in get_type_hints(FaultSettings).items() if key != "seed"}
+OPTIONS: Mapping[str, Any] = {
+    key: kind
+    for key, kind in get_type_hints(Settings).items()
+    if key not in {"policy", "faults", "seed"}
+} | _FAULTS
 HONEST: Mapping[str, object] = {
     "restart_cost": "30",
     "effects": "nodes=0.85,racks=0.76",
     "placement": "consolidate",
     "sharing": "tokens",
 }
-_OWN = ("name", "trace", "cluster", "why", "every", "first", "oversize", "seed")
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,26 +63,11 @@ class LeagueWorkload:
     trace: str  # a path or generate:..., with {traces} and {seed} in it
     cluster: str
     why: str  # one line
-    every: int = 1  # keep every n-th job
-    first: int = 0  # keep so many of those; 0: all
-    oversize: str = "skip"  # jobs larger than the cluster: error, skip or cut
-    seed: int = 0  # of the first run; further runs of a generated workload count up
+    every: Annotated[int, msgspec.Meta(ge=1)] = 1  # keep every n-th job
+    first: _Count = 0  # keep so many of those; 0: all
+    oversize: Literal["error", "skip", "cut"] = "skip"  # jobs larger than the cluster
+    seed: _Count = 0  # of the first run; further runs of a generated workload count up
     options: Mapping[str, object] = field(default_factory=dict)  # of a run, see OPTIONS
-
-    def __post_init__(self) -> None:
-        if self.every < 1 or self.first < 0:
-            raise InvalidInputError(
-                f"workload {self.name} keeps every {self.every}th job and the first {self.first}; "
-                "expected every of 1 or more and first of 0 or more"
-            )
-        if self.seed < 0:
-            raise InvalidInputError(
-                f"workload {self.name} has seed {self.seed}; expected 0 or more"
-            )
-        if self.oversize not in {"error", "skip", "cut"}:
-            raise InvalidInputError(
-                f"workload {self.name} has oversize {self.oversize!r}; expected error, skip or cut"
-            )
 
     @property
     def drawn(self) -> bool:
@@ -122,7 +90,7 @@ class LeagueWorkload:
     def settings(self, policy: str, seed: int, *, belief: str = "") -> Settings:
         """The settings of one run; `belief` overrides the workload's, and its lengths with it."""
         chosen: dict[str, Any] = {**HONEST, **self.options}
-        faults = {_FAULTS[key]: chosen.pop(key) for key in _FAULTS if key in chosen}
+        faults = {key: chosen.pop(key) for key in _FAULTS if key in chosen}
         if belief:
             chosen |= {"belief": belief, "lengths": "auto"}
         return Settings(
@@ -226,52 +194,32 @@ def chosen(workloads: Sequence[LeagueWorkload], names: Sequence[str]) -> list[Le
 
 
 def option(key: str, text: str) -> object:
-    """The value of an option as a person types it; raises ValueError if it is none."""
-    kinds = OPTIONS[key]
-    if bool in kinds:
-        return ("false", "true").index(text.lower()) == 1
-    return text if str in kinds else kinds[-1](text)
+    """The value of an option as a person types it; raises InvalidInputError if it is none."""
+    try:
+        return msgspec.convert(text, OPTIONS[key], strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{key} is {text!r}: {error}") from None
 
 
-def _record(table: Mapping[str, Any], source: str) -> LeagueWorkload:
+def _record(table: object, source: str) -> LeagueWorkload:
+    """A workload's own fields, and beside them the options of its runs."""
     if not isinstance(table, dict):
         raise InvalidInputError(f"{source} has {table!r} for a workload; expected a table")
-    name = table.get("name")
-    where = f"{source}: workload {name}" if name else f"{source}: a workload"
-    for key in ("name", "trace", "cluster", "why"):
-        if not isinstance(table.get(key), str) or not table[key]:
-            raise InvalidInputError(f"{where} needs a text for {key}")
-    known = (*_OWN, *OPTIONS, *_FAULTS)
-    options: dict[str, object] = {}
-    for key, value in table.items():
-        kinds = _kinds(key)
-        if kinds is None:
+    where = f"{source}: workload {table.get('name', '')}"
+    own = [field.name for field in fields(LeagueWorkload) if field.name != "options"]
+    for key in table:
+        if key not in own and key not in OPTIONS:
+            known = (*own, *OPTIONS)
             raise InvalidInputError(
                 f"{where} has no option {key!r}{did_you_mean(key, known)} "
                 f"(known: {', '.join(known)})"
             )
-        if not isinstance(value, kinds) or isinstance(value, bool) != (bool in kinds):
-            raise InvalidInputError(f"{where} has {key} {value!r}; expected {words(kinds)}")
-        if isinstance(value, float) and not -inf < value < inf:
-            raise InvalidInputError(f"{where} has {key} {value!r}; expected a finite number")
-        if key not in _OWN:
-            options[key] = value
-    own = {key: table[key] for key in _OWN if key in table}
-    return LeagueWorkload(**own, options=options)
-
-
-def _kinds(key: str) -> tuple[type, ...] | None:
-    if key in OPTIONS:
-        return OPTIONS[key]
-    if key in _FAULTS:
-        return (int, float)
-    if key in {"every", "first", "seed"}:
-        return (int,)
-    return (str,) if key in _OWN else None
-
-
-def words(kinds: tuple[type, ...]) -> str:
-    """What to call a value of these types."""
-    if str in kinds or bool in kinds:
-        return "a text" if str in kinds else "true or false"
-    return "a number" if float in kinds else "a whole number"
+    try:
+        options = {
+            key: msgspec.convert(value, OPTIONS[key])
+            for key, value in table.items()
+            if key in OPTIONS
+        }
+        return msgspec.convert({**table, "options": options}, LeagueWorkload)
+    except msgspec.ValidationError as error:
+        raise InvalidInputError(f"{where}: {error}") from None

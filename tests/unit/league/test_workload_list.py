@@ -79,12 +79,14 @@ def test_options_are_shown_as_simulate_takes_them() -> None:
         ("", "here must have one [[workload]] table for each workload"),
         ("title = 'x'\n" + TINY, "found title"),
         (TINY + "elastik = 0.1\n", "has no option 'elastik'; did you mean elastic?"),
-        (TINY + "elastic = 'much'\n", "has elastic 'much'; expected a number"),
-        (TINY + "elastic = true\n", "has elastic True; expected a number"),
-        (TINY + "length_error = nan\n", "expected a finite number"),
-        (TINY + "every = 0\n", "keeps every 0th job"),
-        (TINY + "oversize = 'drop'\n", "has oversize 'drop'; expected error, skip or cut"),
-        (TINY.replace('why = "small"', ""), "workload tiny needs a text for why"),
+        ("workload = [3]\n", "expected a table"),
+        (TINY + "elastic = 'much'\n", "workload tiny: Expected `float"),
+        (TINY + "elastic = true\n", "got `bool`"),
+        (TINY + "live = 1\n", "Expected `bool`"),
+        (TINY + "every = 0\n", "$.every"),
+        (TINY + "seed = -5\n", "$.seed"),
+        (TINY + "oversize = 'drop'\n", "drop"),
+        (TINY.replace('why = "small"', ""), "`why`"),
     ],
 )
 def test_a_wrong_file_is_refused_with_what_was_expected(text: str, message: str) -> None:
@@ -113,3 +115,26 @@ def test_the_further_workloads_can_be_added_to_the_standard_list() -> None:
     listed = joined(standard(), further)
     assert chosen(listed, ["further-*"]) == further
     assert all(one.settings("fifo", 0).policy == "fifo" for one in further)
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ('effects = "nodes=2"', "the effect nodes must be a factor up to 1, not 2"),
+        ('placement = "x"', "there is no placement 'x'"),
+        ("sharing_error = 2.0", "sharing error 2 is invalid"),
+        ("length_error = -1.0", "length error must be 0 or more, not -1"),
+        ("retries = -1", "retries must be 0 or more, not -1"),
+        ("job_failures = -3.0", "job failures must be 0 or more, not -3"),
+        ("node_mtbf_s = 0", "node_mtbf_s must be above 0 seconds, not 0"),
+    ],
+)
+def test_an_option_that_no_run_could_have_is_refused_before_any_run(option: str, said: str) -> None:
+    (one,) = parsed(f"{TINY}{option}\n", "here")
+    with pytest.raises(InvalidInputError, match=said):
+        one.check()
+
+
+def test_the_standard_workloads_pass_their_check() -> None:
+    for one in standard():
+        one.check()
