@@ -9,8 +9,9 @@ from tests.shared import thorough, trace
 from treadle.cli.main import cli
 from treadle.policies.registry import names
 from treadle.replications import afs
-from treadle.replications.paper import hours, ready
+from treadle.replications.paper import hours
 from treadle.replications.rows import Row, text
+from treadle.sim.experiment import prepare
 from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 
@@ -37,7 +38,8 @@ def test_a_baseline_over_afs_on_a_real_virtual_cluster(label: str, published: fl
     machines = cluster(afs.PAPER.cluster)
     workload = load(str(path))
     base_h, mean_h = (
-        hours(ready(workload, machines, afs.settings(name, {})).finish()) for name in ("afs", label)
+        hours(prepare(workload, machines, afs.settings(name, {})).finish())
+        for name in ("afs", label)
     )
     assert base_h == pytest.approx(15.32, rel=0.001)
     assert mean_h / base_h == pytest.approx(published, rel=0.01)

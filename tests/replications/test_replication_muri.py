@@ -14,7 +14,7 @@ from tests.shared import thorough, trace
 from treadle.cli.main import cli
 from treadle.core.errors import InvalidInputError
 from treadle.replications import muri
-from treadle.replications.paper import ready
+from treadle.sim.experiment import prepare
 from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 from treadle.traces.workload import Workload
@@ -27,7 +27,7 @@ def workload(name: str) -> Workload:
 
 def average_and_end(name: str, policy: str, autopack: str = "off") -> tuple[float, float]:
     settings = muri.settings(policy, {"autopack": autopack})
-    summary = ready(workload(name), cluster(muri.PAPER.cluster), settings).finish()
+    summary = prepare(workload(name), cluster(muri.PAPER.cluster), settings).finish()
     assert summary.finished == len(workload(name).jobs)
     assert summary.jct_mean_s is not None
     assert summary.end_s is not None
@@ -149,7 +149,7 @@ def test_jobs_that_tie_up_to_rounding_go_by_arrival(tmp_path) -> None:
         path = tmp_path / "tie.csv"
         path.write_text("\n".join([head, *order]) + "\n")
         settings = muri.settings("srtf", {})
-        experiment = ready(load(str(path)), cluster("1x1"), settings)
+        experiment = prepare(load(str(path)), cluster("1x1"), settings)
         experiment.finish()
         ends = {
             name: story.ended_at or 0.0 for name, story in experiment.recorder.histories.items()

@@ -6,8 +6,8 @@ import pytest
 from tests.shared import SHARED, thorough
 
 from treadle.replications import philly
-from treadle.replications.paper import ready
 from treadle.replications.rows import Row
+from treadle.sim.experiment import prepare
 from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 
@@ -40,12 +40,6 @@ def test_classes_and_trials_save_what_failures_waste(rows) -> None:
     assert wasted["classified, try small"] < wasted["three retries"]
     title = "failures: trials of several devices that failed on all of them, % fewer"
     assert by_name(rows[title])["three retries, try small"] > 20
-
-
-def test_every_figure_is_counted(rows) -> None:
-    study = len(philly._FRAGMENTATION) + len(philly._WAIT_MIN_BY_SIZE) + 5 + 4 * len(philly._TRIES)
-    study += 2 * len(philly._WAIT_MIN_BY_TENANT)
-    assert sum(map(len, rows.values())) + study == philly.PAPER.count
 
 
 def test_the_scheduler_is_measured_beside_the_study() -> None:
@@ -102,4 +96,4 @@ def test_any_policy_runs_with_the_studys_settings() -> None:
     assert (settings.policy, settings.effects) == ("srtf+defrag", "philly")
     machines = cluster("2x8")
     workload = load("generate:philly?jobs=50&longest=3600", cluster=machines)
-    assert ready(workload, machines, settings).finish().finished == 50
+    assert prepare(workload, machines, settings).finish().finished == 50

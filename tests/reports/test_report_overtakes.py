@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.core.cluster import Cluster
-from treadle.replications.paper import ready
 from treadle.reports.overtakes import Overtakes
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.testing.builders import job
 from treadle.traces.workload import Workload
@@ -34,7 +34,9 @@ def test_a_job_that_does_not_fit_is_overtaken_by_jobs_that_start_meanwhile() -> 
         job("d", at=3.0, length_s=10.0),
         job("e", at=101.0),
     ]
-    experiment = ready(Workload("w", tuple(jobs)), Cluster.grid(1, 4), Settings(policy="backfill"))
+    experiment = prepare(
+        Workload("w", tuple(jobs)), Cluster.grid(1, 4), Settings(policy="backfill")
+    )
     experiment.simulation.run(until=50.0)
     assert experiment.recorder.overtaken("b") == 2
     experiment.finish()

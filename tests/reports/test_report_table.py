@@ -30,19 +30,15 @@ def test_the_table_is_aligned_and_names_the_baseline(summaries):
     )
 
 
-def test_missing_numbers_are_dashes_in_plain_ascii(run_of):
-    table = comparison_table([run_of(Recorder()).summary], ascii_only=True)
-    assert table == (
-        "policy  mean JCT  p50 JCT  p99 JCT  mean wait  makespan  in use  preempted  JCT ratio\n"
-        "------  --------  -------  -------  ---------  --------  ------  ---------  ---------\n"
-        "fifo           -        -        -          -         -       -          0          -\n"
-    )
+def test_missing_numbers_are_dashes(run_of):
+    row = comparison_table([run_of(Recorder()).summary]).splitlines()[2]
+    assert row.split() == ["fifo", *["–"] * 6, "0", "–"]
 
 
 def test_long_names_are_wrapped_so_that_variants_stay_distinct(summaries):
     other = LONG.replace("consolidate", "spread")
     runs = [replace(summaries[0], policy=LONG), replace(summaries[1], policy=other)]
-    table = comparison_table(runs, ascii_only=True)
+    table = comparison_table(runs)
     lines = table.splitlines()
     assert max(map(len, lines)) == WIDTH_MAX
     assert lines[2].startswith("tiresias?promote=8&  ")
@@ -52,7 +48,6 @@ def test_long_names_are_wrapped_so_that_variants_stay_distinct(summaries):
         "placement=consolida",
         "te",
     ]
-    assert table.isascii()
 
 
 def test_huge_and_infinite_numbers_stay_short(summaries):
@@ -74,11 +69,6 @@ def test_huge_and_infinite_numbers_stay_short(summaries):
     assert max(map(len, text.splitlines())) < 2 * WIDTH_MAX
     assert "inf" not in text
     assert "None" not in text
-
-
-def test_colours_come_only_when_asked(summaries):
-    assert "\x1b" not in comparison_table(summaries)
-    assert "\x1b[31mslow" in comparison_table(summaries, colour=True)
 
 
 def test_one_run_in_readable_lines(recorder, run_of):

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from treadle.core.cluster import Cluster
-from treadle.replications.paper import Find, Paper, hours, ready
+from treadle.replications.paper import Find, Paper, hours
 from treadle.replications.rows import Row
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
@@ -71,7 +72,7 @@ def figures(find: Find, cluster: Cluster) -> Iterator[tuple[str, Row]]:
         workload = find(name)
 
         def mean_h(chosen: Settings, jobs: Workload = workload) -> float:
-            return hours(ready(jobs, cluster, chosen).finish())
+            return hours(prepare(jobs, cluster, chosen).finish())
 
         for row in _as_published(name, mean_h):
             yield name, row
@@ -104,6 +105,5 @@ PAPER = Paper(
     cluster="16x4",
     policies=("afs", *POLICIES),
     figures=figures,
-    count=len(PUBLISHED) * (2 * (1 + len(POLICIES)) + 1 + 6),
     settings=settings,
 )

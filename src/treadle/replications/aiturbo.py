@@ -25,8 +25,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.core.cluster import Cluster, Node
-from treadle.replications.paper import Find, Paper, hours, ready
+from treadle.replications.paper import Find, Paper, hours
 from treadle.replications.rows import Row
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.aiturbo import ARRIVALS, DURATIONS
 from treadle.traces.synthetic import generate
@@ -119,7 +120,7 @@ class Runs:
         chosen = replace(
             SETTINGS, policy=case.policy, time=case.time, lengths=case.lengths, seed=seed
         )
-        summary = ready(workload, cluster, chosen).finish()
+        summary = prepare(workload, cluster, chosen).finish()
         assert summary.queue_mean_s is not None, "every job of these traces finishes"
         return hours(summary), summary.queue_mean_s / 3600.0
 
@@ -229,6 +230,5 @@ PAPER = Paper(
     cluster="2x8",
     policies=("aiturbo", *BASELINES),
     figures=figures,
-    count=len(PUBLISHED) * 11 + 2 + 8 + 4 + 3 + 4 * (len(ARRIVALS) + 1) + 6 + 2,
     settings=settings,
 )

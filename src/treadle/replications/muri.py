@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.replications.paper import Find, Paper, end_h, hours, ready
+from treadle.replications.paper import Find, Paper, end_h, hours
 from treadle.replications.rows import Row
 from treadle.reports.metrics import Summary
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
@@ -208,14 +209,13 @@ def _honestly(
 
 
 def _run(workload: Workload, cluster: Cluster, chosen: Settings) -> Summary:
-    return ready(workload, cluster, chosen).finish()
+    return prepare(workload, cluster, chosen).finish()
 
 
 PAPER = Paper(
     cluster="8x8",
     policies=("srtf", "srsf", "tiresias", "antman", "muri-s", "muri-l"),
     figures=figures,
-    count=len(_PUBLISHED) * (3 * len(_POLICIES) + 2 + len(_SHARING) + 2 * len(_GAINS)) + len(_REAL),
     settings=settings,
     options=("autopack",),
     from_zero=True,

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from treadle.core.cluster import Cluster
 from treadle.replications.rows import Row
 from treadle.reports.metrics import Summary
-from treadle.sim.experiment import Experiment, prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
@@ -21,15 +20,10 @@ class Paper:
     policies: Sequence[str]  # default policies for a user's trace
     # Yields every figure with its heading, as it is measured.
     figures: Callable[[Find, Cluster], Iterator[tuple[str, Row]]]
-    count: int  # of figures
     # The paper's settings for a policy by its name here or in the registry, and for options.
     settings: Callable[[str, Mapping[str, str]], Settings]
     options: Sequence[str] = ()  # that it understands
     from_zero: bool = False  # whether it counts a makespan from time 0, not from the first job
-
-
-def ready(workload: Workload, cluster: Cluster, settings: Settings) -> Experiment:
-    return prepare(workload, cluster, settings)
 
 
 def hours(summary: Summary) -> float:

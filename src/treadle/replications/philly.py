@@ -19,11 +19,12 @@ from dataclasses import replace
 from treadle.core.cluster import Cluster
 from treadle.core.scheduler import Observer
 from treadle.policies.simple.philly import PHILLY_NODES
-from treadle.replications.paper import Find, Paper, hours, ready
+from treadle.replications.paper import Find, Paper, hours
 from treadle.replications.philly_counts import Empty, Trials, Waits
 from treadle.replications.rows import Row
 from treadle.reports.metrics import Summary, percentile
 from treadle.reports.recorder import Recorder
+from treadle.sim.experiment import prepare
 from treadle.sim.faults import FaultSettings
 from treadle.sim.settings import Settings
 from treadle.traces.calibration import GPU_HOURS
@@ -175,7 +176,7 @@ def _watched_arrivals(
     workload: Workload, cluster: Cluster, chosen: Settings, *watchers: "Waits | Empty"
 ) -> None:
     """Run while jobs arrive, and observe after the warm-up."""
-    experiment = ready(workload, cluster, chosen)
+    experiment = prepare(workload, cluster, chosen)
     last_at = max(job.submit_at for job in workload.jobs)
     for watcher in watchers:
         watcher.begin(_WARM * last_at)
@@ -239,7 +240,7 @@ def _failures(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]
 def _watched(
     workload: Workload, cluster: Cluster, chosen: Settings, *watchers: Observer
 ) -> tuple[Recorder, Summary]:
-    experiment = ready(workload, cluster, chosen)
+    experiment = prepare(workload, cluster, chosen)
     for watcher in watchers:
         experiment.simulation.observe(watcher)
     summary = experiment.finish()
@@ -250,13 +251,5 @@ PAPER = Paper(
     cluster="philly-fixed",
     policies=("philly", "backfill", "fifo"),
     figures=figures,
-    count=len(_FRAGMENTATION)
-    + len(_WAIT_MIN_BY_SIZE)
-    + 2 * len(_WAIT_MIN_BY_TENANT)
-    + 5
-    + 4 * len(_TRIES)
-    + 4 * len(_WRAPPERS)
-    + 3
-    + 3 * len(_RETRIES),
     settings=settings,
 )

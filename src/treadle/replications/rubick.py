@@ -18,10 +18,11 @@ from random import Random
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
-from treadle.replications.paper import Find, Paper, hours, ready
+from treadle.replications.paper import Find, Paper, hours
 from treadle.replications.rows import Row
 from treadle.replications.rubick_promises import Promises
 from treadle.reports.metrics import Group, Summary, by_tenant
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
@@ -113,7 +114,7 @@ def _tenants(workload: Workload, cluster: Cluster) -> Iterator[tuple[str, Row]]:
     measured: dict[str, tuple[float, float, float]] = {}
     promises = Promises(_QUOTAS)
     for name, published in _TENANTS.items():
-        experiment = ready(shared, cluster, settings(name, {}))
+        experiment = prepare(shared, cluster, settings(name, {}))
         if name.startswith("rubick"):
             experiment.simulation.observe(promises)
         all_jobs = hours(experiment.finish())
@@ -155,7 +156,7 @@ def _mean_h(group: Group) -> float:
 
 
 def _run(workload: Workload, cluster: Cluster, name: str) -> tuple[float, float, float]:
-    summary: Summary = ready(workload, cluster, settings(name, {})).finish()
+    summary: Summary = prepare(workload, cluster, settings(name, {})).finish()
     assert summary.jct_p99_s is not None, "every job of these traces finishes"
     assert summary.makespan_s is not None, "every job of these traces finishes"
     return hours(summary), summary.jct_p99_s / 3600.0, summary.makespan_s / 3600.0
@@ -165,8 +166,5 @@ PAPER = Paper(
     cluster="8x8",
     policies=tuple(_PUBLISHED[BASE]),
     figures=figures,
-    count=sum(4 * (len(named) + len(_BESIDE)) - 1 for named in _PUBLISHED.values())
-    + len(_EXPECTED)
-    + 10,
     settings=settings,
 )

@@ -20,20 +20,13 @@ _HOUR_S = 3600.0
 _Corners = list[tuple[float, float]]
 
 
-def draw_gantt(
-    axes: "Axes",
-    comparison: Comparison,
-    shown_first: ChartSpan,
-    *,
-    run: Run,
-    holds_max: int = HOLDS_MAX,
-) -> None:
+def draw_gantt(axes: "Axes", comparison: Comparison, shown_first: ChartSpan, *, run: Run) -> None:
     """Draw which job held which devices under one policy, coloured by asked size."""
     from matplotlib.collections import PolyCollection  # noqa: PLC0415
 
     holds = run.recorder.holds
     rows = Rows(comparison.cluster, holds)
-    shown = largest(holds, holds_max)
+    shown = largest(holds, HOLDS_MAX)
     corners = _corners(run, shown, rows, comparison.span()[0])
     is_many = sum(map(len, corners.values())) > _VECTORS_MAX
     for name, shade in zip(SIZE_BUCKETS, BUCKET_COLOURS, strict=True):

@@ -9,29 +9,20 @@ from treadle.reports.metrics import Summary
 
 WIDTH_MAX = 100
 _UNKNOWN = "-"
-_BOLD, _GREEN, _RED, _RESET = "\x1b[1m", "\x1b[32m", "\x1b[31m", "\x1b[0m"
 
 
-def comparison_table(
-    summaries: Sequence[Summary], *, ascii_only: bool = False, colour: bool = False
-) -> str:
+def comparison_table(summaries: Sequence[Summary]) -> str:
     """One row for each run, at most 100 columns wide; ratios are to the first row."""
     if not summaries:
         return "no runs\n"
     columns = _columns(summaries)
-    missing = "-" if ascii_only else "–"
     titles = list(columns)
-    rows = [[cell or missing for cell in row] for row in zip(*columns.values(), strict=True)]
+    rows = [[cell or "–" for cell in row] for row in zip(*columns.values(), strict=True)]
     widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
     room = WIDTH_MAX - sum(widths[1:]) - 2 * (len(widths) - 1)
     widths[0] = min(widths[0], max(room, len(titles[0])))
-    rule = "  ".join(("-" if ascii_only else "─") * width for width in widths)
-    lines = [_line(titles, widths), rule]
-    for summary, cells in zip(summaries, rows, strict=True):
-        line = _line(cells, widths)
-        lines.append(_painted(line, summary, summaries[0]) if colour else line)
-    if colour:
-        lines[0] = f"{_BOLD}{lines[0]}{_RESET}"
+    rule = "  ".join("─" * width for width in widths)
+    lines = [_line(titles, widths), rule, *(_line(cells, widths) for cells in rows)]
     return "\n".join([*lines, "", *_footnotes(summaries)]).rstrip("\n") + "\n"
 
 
@@ -81,23 +72,11 @@ def _wrapped(name: str, width: int) -> list[str]:
     return [*pieces, indent + name]
 
 
-def _painted(line: str, summary: Summary, baseline: Summary) -> str:
-    ratio = _ratio(summary, baseline)
-    if summary is baseline or ratio is None or 0.995 <= ratio < 1.005:
-        return line
-    return f"{_GREEN if ratio < 1 else _RED}{line}{_RESET}"
-
-
-def _ratio(summary: Summary, baseline: Summary) -> float | None:
+def _ratio_text(summary: Summary, baseline: Summary) -> str | None:
     if summary.jct_mean_s is None or not baseline.jct_mean_s:
         return None
     ratio = summary.jct_mean_s / baseline.jct_mean_s
-    return ratio if isfinite(ratio) else None
-
-
-def _ratio_text(summary: Summary, baseline: Summary) -> str | None:
-    ratio = _ratio(summary, baseline)
-    return None if ratio is None else f"{short_number(ratio, '.2f')}x"
+    return f"{short_number(ratio, '.2f')}x" if isfinite(ratio) else None
 
 
 def _footnotes(summaries: Sequence[Summary]) -> list[str]:

@@ -7,7 +7,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.failures.rules import RuleTable
 from treadle.reports.json_numbers import finite
 from treadle.reports.metrics import summarise
-from treadle.study.convergence import Convergence, Losses, convergence
+from treadle.study.convergence import Convergence, convergence
 from treadle.study.failure_costs import Failures, failures
 from treadle.study.record import Record
 from treadle.study.spells import Spell, spells
@@ -49,9 +49,7 @@ class Analysis:
         return {key: finite(value) for key, value in asdict(self).items()}
 
 
-def analyse(
-    record: Record, *, rules: RuleTable | None = None, losses: Losses | None = None
-) -> Analysis:
+def analyse(record: Record, *, rules: RuleTable | None = None) -> Analysis:
     """Analyse a record; a pure function."""
     recorder = record.recorder
     histories = recorder.histories
@@ -77,7 +75,7 @@ def analyse(
         waits=waits(record),
         usage=usage(record, summary),
         failures=failures(record, rules),
-        convergence=convergence(record, losses),
+        convergence=convergence(record),
         spells=_spells(record),
         notes=record.notes,
     )

@@ -5,7 +5,7 @@ lowest loss comes late and by chance, so the result is a lower bound. Device tim
 spread evenly over a job's iterations.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,6 @@ WITHIN = 0.001
 # The share of device time spent on the last 0.1 % in the Philly study, by final status.
 STUDIED: Mapping[str, float] = {"passed": 0.62, "killed": 0.56}
 _ALIKE = {"finished": "passed", "succeeded": "passed", "cancelled": "killed"}
-
-Losses = Callable[[JobHistory], tuple[Numbers, Numbers] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +34,13 @@ class Convergence:
     studied_gpu_h: float  # of it, if they were like the study's jobs: an assumption
 
 
-def convergence(record: Record, losses: Losses | None = None) -> Convergence:
-    """`losses`: iterations and losses that a job reported; default: simulated ones."""
-    losses = losses or _generated(record.settings.seed)
+def convergence(record: Record) -> Convergence:
     jobs = silent = 0
     held_s = settled_s = silent_s = studied_s = 0.0
     for identity, history in record.recorder.histories.items():
         if not history.service_s:
             continue
-        reported = losses(history)
+        reported = _losses(history, record.settings.seed)
         if reported is None:
             silent += 1
             silent_s += history.service_s
@@ -71,17 +67,11 @@ def settled_share(iterations: Numbers, losses: Numbers) -> float:
     return float(1.0 - iterations[first] / iterations[-1])
 
 
-def _generated(seed: int) -> Losses:
-    """The losses of AITurbo-like jobs; other jobs report none yet."""
-
-    def losses(history: JobHistory) -> tuple[Numbers, Numbers] | None:
-        if history.status != "finished" or not history.done:
-            return None
-        # A job may declare a limit of steps; the steps it really took count.
-        reports = stream(replace(history.spec, iterations=history.done), seed)
-        if reports is None:
-            return None
-        count = reports.count(history.done)
-        return reports.losses(count) if count else None
-
-    return losses
+def _losses(history: JobHistory, seed: int) -> tuple[Numbers, Numbers] | None:
+    """Iterations and losses of an AITurbo-like job; other jobs report none yet."""
+    if history.status != "finished" or not history.done:
+        return None
+    # A job may declare a limit of steps; the steps it really took count.
+    reports = stream(replace(history.spec, iterations=history.done), seed)
+    count = 0 if reports is None else reports.count(history.done)
+    return reports.losses(count) if reports is not None and count else None

@@ -13,7 +13,7 @@ from treadle.core.retry import Answer, Failure, RetryRule, fixed
 from treadle.core.scheduler import Scheduler
 from treadle.failures.retry import UNKNOWN, by_rule
 from treadle.failures.rules import shipped
-from treadle.replications.paper import ready
+from treadle.sim.experiment import prepare
 from treadle.sim.faults import CLASSES, REASONS, FaultSettings
 from treadle.sim.settings import RETRY, Settings, retry_rule
 from treadle.sim.simulated_verdicts import classified, verdict
@@ -110,7 +110,7 @@ def jobs() -> Workload:
 
 @pytest.mark.parametrize("retry", RETRY)
 def test_the_record_and_the_scheduler_agree_about_who_failed_for_good(retry: str) -> None:
-    experiment = ready(jobs(), Cluster.grid(8, 4), failing(retry, retries=2))
+    experiment = prepare(jobs(), Cluster.grid(8, 4), failing(retry, retries=2))
     summary = experiment.finish()
     assert not experiment.simulation.scheduler.jobs
     assert summary.finished + summary.failed == 60
@@ -119,7 +119,7 @@ def test_the_record_and_the_scheduler_agree_about_who_failed_for_good(retry: str
 
 def test_classes_save_attempts() -> None:
     failures = {
-        retry: ready(jobs(), Cluster.grid(16, 4), failing(retry)).finish().failures
+        retry: prepare(jobs(), Cluster.grid(16, 4), failing(retry)).finish().failures
         for retry in RETRY
     }
     assert failures["classified"] < 0.6 * failures["fixed"]
@@ -129,7 +129,7 @@ def test_a_replay_and_a_fork_remember_what_the_scheduler_remembers() -> None:
     """1. A run is recorded. 2. Its steps are replayed by a scheduler with a rule of its own. 3. A
     fork half way goes on alone. All end in the same state."""
     steps: list[tuple[Sequence[Event], Sequence[Action], float, float | None]] = []
-    experiment = ready(jobs(), Cluster.grid(4, 4), failing("classified"))
+    experiment = prepare(jobs(), Cluster.grid(4, 4), failing("classified"))
     seen = [0]
 
     def record(

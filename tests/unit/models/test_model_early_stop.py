@@ -10,7 +10,7 @@ from treadle.core.job import JobSpec, Profile
 from treadle.models.early_stop import StopAdvice, stop_advice
 from treadle.models.loss_streams import LossForecasts
 from treadle.models.losses import Fit, fit
-from treadle.replications.paper import ready
+from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.testing.builders import job
 from treadle.traces.workload import Workload
@@ -87,7 +87,7 @@ def test_a_running_job_is_advised_by_its_own_losses() -> None:
     spec = JobSpec("a", 2000.0, profile=Profile(model="predictable-3"))
     plain = job("b", length_s=2000.0)
     settings = Settings(policy="fifo", lengths="losses")
-    experiment = ready(Workload("w", (spec, plain)), Cluster.grid(1, 2), settings)
+    experiment = prepare(Workload("w", (spec, plain)), Cluster.grid(1, 2), settings)
     experiment.simulation.run(until=1500.0)
     jobs, lengths = experiment.simulation.scheduler.jobs, experiment.lengths
     assert isinstance(lengths, LossForecasts)

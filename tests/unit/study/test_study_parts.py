@@ -9,9 +9,7 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobSubmitted
 from treadle.core.retry import fixed
 from treadle.failures.rules import shipped
-from treadle.models.losses import Numbers
 from treadle.reports.recorder import Recorder
-from treadle.reports.run_history import JobHistory
 from treadle.sim.settings import Settings
 from treadle.study.analysis import analyse
 from treadle.study.convergence import convergence, settled_share
@@ -140,13 +138,7 @@ def test_a_loss_has_settled_once_it_is_within_a_thousandth_of_the_lowest(
     assert settled_share(steps, np.array(losses)) == pytest.approx(share)
 
 
-def test_jobs_with_and_without_losses_are_counted_separately(failing: Record) -> None:
-    def reported(story: JobHistory) -> tuple[Numbers, Numbers]:
-        return np.array([50.0, 100.0]), np.array([1.0, 1.0])
-
-    known = convergence(failing, reported)
-    assert (known.jobs, known.silent_jobs, known.share) == (1, 0, 0.5)
-    assert known.settled_gpu_h * 3600 == pytest.approx(170)
+def test_jobs_without_losses_are_taken_for_those_of_the_study(failing: Record) -> None:
     silent = convergence(failing)
     assert (silent.jobs, silent.silent_jobs, silent.share) == (0, 1, None)
     assert silent.studied_gpu_h * 3600 == pytest.approx(0.62 * 340)

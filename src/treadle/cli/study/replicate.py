@@ -10,17 +10,16 @@ from pathlib import Path
 
 import click
 
-from treadle.cli.show.progress_bar import Progress
-from treadle.cli.study.options import interactive, names
+from treadle.cli.study.options import names
 from treadle.cli.study.run_json import facts
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.replications.paper import Paper, ready
+from treadle.replications.paper import Paper
 from treadle.replications.rows import Row, text
 from treadle.reports.export import check_directory
 from treadle.reports.figure_files import check_available
 from treadle.reports.metrics import Summary
-from treadle.sim.experiment import fit_to
+from treadle.sim.experiment import fit_to, prepare
 from treadle.traces.clusters import cluster as parse_cluster
 from treadle.traces.load import load
 from treadle.traces.workload import Workload
@@ -93,7 +92,7 @@ def replicate(
     if figures is not None:
         check_available()
         check_directory(figures)
-    sections = _compare(chosen, paper, folder, as_json=as_json)
+    sections = _compare(chosen, folder, as_json=as_json)
     if as_json:
         found = {title: [row.as_dict() for row in rows] for title, rows in sections.items()}
         click.echo(json.dumps(found, indent=1))
@@ -118,7 +117,9 @@ def _run_on(
     """Run any trace with the paper's settings; the JSON is that of `treadle simulate`."""
     if not workload.jobs:
         raise InvalidInputError(f"{workload.source} contains no jobs to run")
-    experiments = [ready(workload, cluster, paper.settings(policy, options)) for policy in policies]
+    experiments = [
+        prepare(workload, cluster, paper.settings(policy, options)) for policy in policies
+    ]
     results: list[dict[str, object]] = []
     summaries: list[Summary] = []
     spent_s = 0.0
@@ -138,21 +139,14 @@ def _run_on(
         click.echo(comparison_table(summaries), nl=False)
 
 
-def _compare(
-    paper: Paper, name: str, folder: Path | None, *, as_json: bool
-) -> dict[str, list[Row]]:
+def _compare(paper: Paper, folder: Path | None, *, as_json: bool) -> dict[str, list[Row]]:
     """All figures by heading; each table is printed when it is complete."""
     cluster = parse_cluster(paper.cluster)
-    progress = Progress(paper.count, f"replicating {name}")
     sections: dict[str, list[Row]] = {}
     for title, row in paper.figures(lambda trace: _load(folder, trace, cluster), cluster):
         if sections and title not in sections and not as_json:
-            progress.done()
             _print(sections)
         sections.setdefault(title, []).append(row)
-        if interactive() and not as_json:
-            progress.advance(1)
-    progress.done()
     if not as_json:
         _print(sections)
     return sections
