@@ -3,7 +3,7 @@
 import pytest
 
 from treadle.core.allocation import Allocation, Host
-from treadle.core.attempt import How, LastProgress, Verdict
+from treadle.core.attempt import How, Verdict
 from treadle.core.cluster import Cluster, Device
 from treadle.core.events import (
     AttemptEnded,
@@ -13,7 +13,6 @@ from treadle.core.events import (
     JobStarted,
     JobStopped,
     JobSubmitted,
-    NodeJoined,
 )
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
@@ -43,26 +42,6 @@ def test_an_end_means_one_thing_to_the_scheduler(ended: AttemptEnded, meaning: o
     assert ended.meaning == meaning
 
 
-def test_what_ended_an_attempt_from_outside_has_a_name() -> None:
-    assert {how: how.shown for how in How} == {
-        How.EXITED: "",
-        How.STOPPED: "stopped",
-        How.REPLACED: "stopped",
-        How.TIME_LIMIT: "time-limit",
-        How.OOM_KILLED: "oom-killed",
-        How.LOST: "lost",
-        How.NOT_LAUNCHED: "not-launched",
-        How.ENGINE_ERROR: "engine-error",
-        How.MACHINE_ERROR: "machine-error",
-    }
-
-
-def test_progress_claims_nothing_that_was_not_said() -> None:
-    said = LastProgress(5.0)
-    assert (said.share, said.measured_s, said.source) == (0.0, 0.0, "report")
-    assert (said.total, said.per_s, said.loss, said.checkpoint, said.share_per_s) == (None,) * 5
-
-
 def test_the_scheduler_takes_the_end_of_an_attempt_for_what_it_means() -> None:
     scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 2))
     scheduler.step([JobSubmitted(job("a", size=2)), JobSubmitted(job("b"))], 0.0)
@@ -82,16 +61,6 @@ def test_what_ended_is_said_of_the_facts_taken_last_only() -> None:
     assert scheduler.ended == {"b": Phase.CANCELLED}
     scheduler.take([], 2.0)
     assert scheduler.ended == {}
-
-
-def test_a_node_that_joins_twice_changes_nothing() -> None:
-    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(1, 2))
-    scheduler.step([JobSubmitted(job("a", size=2))], 0.0)
-    cluster, held = scheduler.cluster, scheduler.jobs["a"]
-    assert scheduler.step([NodeJoined(cluster.nodes[0])], 1.0) == []
-    assert scheduler.cluster is cluster
-    assert scheduler.jobs["a"] == held
-    assert scheduler.tenancy.free.total == 0
 
 
 def on(*numbers: int, **rest: object) -> Allocation:

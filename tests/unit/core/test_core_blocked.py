@@ -70,12 +70,6 @@ def test_a_job_does_not_wait_while_it_is_blocked() -> None:
     assert (row.last_wait_s, row.waited_s, row.waited_at(200.0)) == (7.0, 17.0, 17.0)
 
 
-def test_a_reason_that_is_given_twice_is_taken_back_once() -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "x"), JobHeld("a", "x"))
-    assert story.tell(1.0, JobReleased("a", "x")) == [Start(0, "a", on(0))]
-
-
 @pytest.mark.parametrize(
     "fact",
     [
@@ -120,31 +114,6 @@ def test_a_release_while_the_job_still_stops_is_no_news_until_it_has_stopped() -
     assert story.tell(3.0, JobStopped("a", 1, 1.0)) == [Start(2, "a", on(1))]
 
 
-def test_blocking_a_waiting_job_lets_those_behind_it_go_first() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("a", size=3)))
-    story.tell(0.0, JobSubmitted(job("b", size=2)))
-    story.tell(0.0, JobSubmitted(job("c", size=1)))
-    assert story.tell(1.0, JobHeld("b", "x")) == [Start(1, "c", on(3))]
-
-
-def test_a_blocked_job_that_never_fits_is_named_as_blocked_only() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("large", size=8)))
-    story.tell(1.0, JobHeld("large", "x"))
-    assert (list(story.scheduler.unfit), list(story.scheduler.blocked)) == ([], ["large"])
-    story.tell(2.0, JobReleased("large", "x"))
-    assert (list(story.scheduler.unfit), list(story.scheduler.blocked)) == (["large"], [])
-
-
-def test_an_id_that_was_blocked_and_ended_can_come_again_unblocked() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("a")), JobHeld("a", "x"))
-    story.tell(1.0, JobCancelled("a"))
-    assert story.scheduler.blocked == {}
-    assert story.tell(2.0, JobSubmitted(job("a"))) == [Start(0, "a", on(0))]
-
-
 # -- closed devices --------------------------------------------------------------------------------
 
 
@@ -187,12 +156,6 @@ def test_a_policy_that_gives_a_closed_device_is_refused() -> None:
     assert str(refusal.value) == "job a was given device n0:1, which is closed"
 
 
-def test_a_device_that_is_closed_on_a_node_that_is_not_there_changes_nothing() -> None:
-    story = Story("fifo", "1x2")
-    story.tell(0.0, DeviceClosed(Device("n7", 0), "x"))
-    assert story.tell(1.0, JobSubmitted(job("a", size=2))) == [Start(0, "a", on(0, 1))]
-
-
 # -- another spec ----------------------------------------------------------------------------------
 
 
@@ -215,15 +178,6 @@ def test_a_spec_that_makes_another_rank_changes_who_goes_first() -> None:
     story.runs(0.0, "now")
     story.tell(1.0, JobUpdated(job("b", length_s=10.0)))
     assert story.tell(2.0, JobFinished("now", 0)) == [Start(1, "b", on(0))]
-
-
-def test_a_running_jobs_new_spec_counts_when_it_may_be_preempted() -> None:
-    story = Story("srtf", "1x1")
-    story.tell(0.0, JobSubmitted(job("a", length_s=50.0)))
-    story.runs(0.0, "a")
-    story.tell(1.0, JobSubmitted(job("b", length_s=200.0)))
-    orders = story.tell(2.0, JobUpdated(job("a", length_s=1000.0)))
-    assert orders == [Stop(1, "a"), Start(2, "b", on(0), ("a",))]
 
 
 def test_a_waiting_job_that_asks_for_less_fits_now() -> None:

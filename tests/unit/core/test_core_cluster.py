@@ -10,23 +10,15 @@ def test_a_device_is_written_as_node_and_number() -> None:
     assert str(Device("n3", 7)) == "n3:7"
 
 
-def test_a_node_needs_a_name() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        Node("", 4)
-    assert str(refusal.value) == "a node needs a name"
-
-
-@pytest.mark.parametrize("count", [0, -1, 1025])
-def test_a_node_has_between_one_and_a_thousand_devices(count: int) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        Node("n0", count)
-    assert str(refusal.value) == f"node n0 has {count} devices; expected 1 to 1024"
+@pytest.mark.parametrize(("name", "count"), [("", 4), ("n0", 0), ("n0", -1), ("n0", 1025)])
+def test_a_node_has_a_name_and_between_one_and_a_thousand_devices(name: str, count: int) -> None:
+    with pytest.raises(InvalidInputError):
+        Node(name, count)
 
 
 def test_a_node_listed_twice_is_named() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
+    with pytest.raises(InvalidInputError, match="node b "):
         Cluster((Node("a", 1), Node("b", 1), Node("b", 2)))
-    assert str(refusal.value) == "node b is listed twice; every node needs its own name"
 
 
 def test_a_grid_is_equal_nodes_in_order() -> None:

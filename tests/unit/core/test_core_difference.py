@@ -64,16 +64,6 @@ def test_two_that_swap_stop_one_of_them_and_start_it_behind_the_other() -> None:
     ]
 
 
-def test_a_circle_of_three_is_broken_once() -> None:
-    orders = World(a=on(0), b=on(1), c=on(2)).to(a=on(1), b=on(2), c=on(0))
-    assert [(type(order), order.job) for order in orders] == [
-        (Stop, "a"),
-        (Change, "c"),
-        (Change, "b"),
-        (Start, "a"),
-    ]
-
-
 def test_a_job_that_waits_for_a_circle_is_not_the_one_that_stops() -> None:
     """a and b swap; d, which comes first, wants a device that a leaves."""
     orders = World(a=on(0, 4), b=on(1), d=on(3)).to(d=on(4), a=on(1), b=on(0))

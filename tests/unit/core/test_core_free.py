@@ -49,14 +49,6 @@ def test_the_first_node_with_room_is_by_the_clusters_order(
     assert free.first(size) == position
 
 
-def test_the_first_node_need_not_be_the_tightest() -> None:
-    free = FreeDevices.of(Cluster.grid(3, 4))
-    free.take(devices("n0", 0, 1, 2))
-    free.take(devices("n2", 0, 1))
-    assert free.first(2) == 1
-    assert free.tightest(2) == 2
-
-
 def test_the_emptiest_node_is_the_first_with_the_most_free(free: FreeDevices) -> None:
     assert free.emptiest() == 0
     free.take(devices("n0", 0, 1))
@@ -89,11 +81,6 @@ def test_the_lowest_numbers_are_picked_first(free: FreeDevices) -> None:
     assert free.pick(1, 2) == devices("n1", 0, 3)
     assert free.pick(2, 1) == devices("n2", 1)
     assert free.total == 9, "picking is only looking"
-
-
-def test_holds_asks_for_all_of_them(free: FreeDevices) -> None:
-    assert free.holds(devices("n0", 0, 3) + devices("n1", 0))
-    assert not free.holds(devices("n0", 0) + devices("n1", 1))
 
 
 def test_devices_of_several_nodes_are_taken_and_given_together(free: FreeDevices) -> None:
@@ -179,22 +166,6 @@ def test_devices_are_claimed_all_or_none(free: FreeDevices) -> None:
     assert free.holds(devices("n0", 2))
 
 
-def test_a_cluster_without_nodes_has_nothing() -> None:
-    free = FreeDevices.of(Cluster(()))
-    assert (free.total, free.largest, list(free)) == (0, 0, [])
-    assert free.tightest(1) is None
-    assert not free.knows(devices("n0", 0))
-
-
-def test_devices_are_picked_from_the_lowest_number_and_never_one_that_is_held() -> None:
-    free = FreeDevices.of(Cluster.grid(1, 4))
-    free.take(devices("n0", 1))
-    assert free.pick(0, 2) == devices("n0", 0, 2)
-    free.take(devices("n0", 3))
-    assert free.pick(0, 1) == devices("n0", 0)
-    assert free.pick(0, 2) == devices("n0", 0, 2)
-
-
 def test_a_node_that_returns_larger_is_unknown_to_an_earlier_copy(free: FreeDevices) -> None:
     twin = free.copy()
     free.add(Node("n0", 6))
@@ -215,15 +186,6 @@ def test_a_node_that_returns_stays_gone_for_an_earlier_copy(free: FreeDevices) -
     assert not twin.knows(devices("n0", 0))
     twin.give(devices("n0", 0))
     assert twin.total == 5, "what is given back on a gone node stays gone"
-
-
-def test_a_copy_takes_and_gives_for_itself(free: FreeDevices) -> None:
-    twin = free.copy()
-    twin.take(devices("n0", 0, 1))
-    assert (free.count_on("n0"), twin.count_on("n0")) == (4, 2)
-    assert (free.tightest(3), twin.tightest(3)) == (0, None)
-    twin.give(devices("n0", 0, 1))
-    assert list(twin) == list(free)
 
 
 def test_devices_that_a_stopped_job_has_yet_to_leave_are_given_out_last() -> None:

@@ -1,51 +1,41 @@
 """Jobs, and their rows."""
 
 from math import inf, nan
+from typing import Any
 
 import pytest
 
-from tests.unit.stories import Told
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import JobSubmitted
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
-from treadle.core.plan import DATA_PARALLEL, Plan
-from treadle.core.ranking import Rank
-from treadle.core.reasons import Reason
-from treadle.core.scheduler import Scheduler
-from treadle.core.snapshot import Schedule
 
 TWO = Allocation((Device("n0", 0), Device("n0", 1)))
 
 
-def test_a_job_needs_an_id() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        JobSpec("", 1.0)
-    assert str(refusal.value) == "a job needs an id"
-
-
 @pytest.mark.parametrize(
-    ("work", "shown"), [(0.0, "0"), (-2.5, "-2.5"), (inf, "inf"), (nan, "nan")]
+    "fields",
+    [
+        {"id": ""},
+        *({"iterations": work} for work in (0.0, -2.5, inf, nan)),
+        *({"sizes": sizes} for sizes in ((), (0,), (-1, 2), (2, 1), (1, 1))),
+        {"sizes": (2, 4), "asked": 3},
+    ],
 )
-def test_work_is_a_number_above_zero(work: float, shown: str) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        JobSpec("a", work)
-    assert str(refusal.value) == f"job a has {shown} of work; expected a number above 0"
+def test_a_job_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError):
+        JobSpec(**({"id": "a", "iterations": 1.0} | fields))
 
 
-@pytest.mark.parametrize("sizes", [(), (0,), (-1, 2), (2, 1), (1, 1)])
-def test_sizes_ascend_from_one(sizes: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        JobSpec("a", 1.0, sizes=sizes)
-    assert str(refusal.value) == f"job a asks for sizes {sizes}; expected ascending numbers from 1"
-
-
-def test_the_asked_size_is_one_of_the_sizes() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        JobSpec("a", 1.0, sizes=(2, 4), asked=3)
-    assert str(refusal.value) == "job a asks for 3, not one of (2, 4)"
+@pytest.mark.parametrize("curve", [((2, 1.0), (2, 0.5)), ((4, 1.0), (2, 0.5)), ((1, 0.0),)])
+def test_a_scaling_curve_ascends_in_size_and_takes_time(
+    curve: tuple[tuple[int, float], ...],
+) -> None:
+    with pytest.raises(InvalidInputError):
+        Profile(curve=curve)
+    with pytest.raises(InvalidInputError):
+        Profile(compute_s=0.0)
 
 
 def test_without_an_asked_size_it_is_the_largest() -> None:
@@ -64,15 +54,6 @@ def test_an_iteration_is_its_stages_one_after_another() -> None:
 
 def test_a_measured_iteration_counts_more_than_its_stages() -> None:
     assert Profile(load_s=1.0, compute_s=4.0, alone_s=4.5).iteration_s == 4.5
-
-
-@pytest.mark.parametrize("curve", [((2, 1.0), (2, 0.5)), ((4, 1.0), (2, 0.5)), ((1, 0.0),)])
-def test_a_scaling_curve_ascends_in_size_and_takes_time(
-    curve: tuple[tuple[int, float], ...],
-) -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        Profile(curve=curve)
-    assert str(refusal.value) == f"a scaling curve must ascend in size, not {curve}"
 
 
 def running(**fields: float) -> Job:
@@ -126,48 +107,6 @@ def test_settling_changes_what_is_written_and_not_what_is_true() -> None:
 # -- what is assumed of what is not said -----------------------------------------------------------
 
 
-def test_a_profile_of_which_nothing_is_known_is_one_second_of_computing_on_one_device() -> None:
-    assert Profile() == Profile(
-        load_s=0.0,
-        prepare_s=0.0,
-        compute_s=1.0,
-        sync_s=0.0,
-        alone_s=0.0,
-        size=1,
-        serial=0.0,
-        restart_s=0.0,
-        memory_gib=0.0,
-        model="",
-        curve=(),
-    )
-    assert Profile().iteration_s == 1.0
-
-
-def test_a_job_of_which_only_the_work_is_known_asks_for_one_device() -> None:
-    assert JobSpec("a", 5.0) == JobSpec(
-        "a",
-        5.0,
-        sizes=(1,),
-        asked=1,
-        profile=Profile(),
-        plans=(Plan(1, 1, None, "none", offload=False, recompute=False, accumulate=1),),
-        submit_at=0.0,
-        guaranteed=True,
-        priority=0,
-        retries=0,
-        estimate_s=0.0,
-        trial=False,
-        resumable=True,
-    )
-
-
-def test_a_row_begins_with_nothing_done_and_no_order() -> None:
-    row = Job(JobSpec("a", 5.0), 0, Phase.WAITING, 3.0, 3.0)
-    assert row[5:11] == (None, 0.0, 0.0, 0.0, 0.0, 0.0)
-    assert row[11:] == (-1, -1, 0.0, 0.0, 0, 0, 0.0, (), None, 0.0, (), "", (), 0.0)
-    assert row.size == 0
-
-
 def test_a_job_may_be_tried_on_one_device_only_if_it_says_so() -> None:
     assert [JobSpec("a", 5.0, sizes=(2, 4)).runs_on(size) for size in (1, 2, 3, 4)] == [
         False,
@@ -181,46 +120,7 @@ def test_a_job_may_be_tried_on_one_device_only_if_it_says_so() -> None:
     assert tried.elastic
 
 
-def test_an_allocation_is_its_devices_in_the_first_turn_unless_said() -> None:
-    plain = Allocation((Device("n0", 0),))
-    assert plain == Allocation((Device("n0", 0),), DATA_PARALLEL, 0, None)
-    assert plain != Allocation((Device("n0", 0),), DATA_PARALLEL, 1, None)
-
-
 # -- what a policy answers unless it says otherwise ------------------------------------------------
-
-
-def test_a_policy_that_says_nothing_ranks_by_arrival_and_lets_others_overtake() -> None:
-    decider = Told()
-    scheduler = Scheduler(decider, Cluster.grid(1, 4))
-    scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
-    assert decider.rank(scheduler.jobs["a"], 9.0) == Rank(0.0)
-    assert [identity for _, _, identity in scheduler.ranking.queue] == ["a", "b"]
-    assert not decider.in_order
-    assert dict(decider.held_back(scheduler.snapshot(0.0))) == {}
-
-
-def test_a_policy_that_says_nothing_refuses_only_what_is_larger_than_the_cluster() -> None:
-    decider, cluster = Told(), Cluster.grid(1, 4)
-    assert decider.never_fits(JobSpec("a", 5.0, sizes=(4, 8)), cluster) is None
-    assert decider.never_fits(JobSpec("a", 5.0, sizes=(5, 8)), cluster) == (
-        "it asks for 5 devices and the cluster has 4"
-    )
-
-
-def test_a_policy_that_says_nothing_knows_running_from_waiting() -> None:
-    decider = Told(Schedule({"a": Allocation((Device("n0", 0),))}))
-    scheduler = Scheduler(decider, Cluster.grid(1, 4))
-    scheduler.step([JobSubmitted(JobSpec("a", 5.0)), JobSubmitted(JobSpec("b", 5.0))], 0.0)
-    assert scheduler.why("a", 1.0) == Reason("starting", {"size": 1})
-    assert scheduler.why("b", 1.0) == Reason("rank", {"ahead": 0})
-
-
-def test_an_iteration_that_takes_no_time_is_refused() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        Profile(compute_s=0.0)
-    assert str(refusal.value) == "the stages take 0 seconds; expected at least one to take longer"
-    assert Profile(compute_s=0.5).iteration_s == 0.5
 
 
 # -- Rows that are written whole, which is quicker, are those that `_replace` would write ----------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.core import actions, events, lifecycle
+from treadle.core import actions, events
 from treadle.core.lifecycle import TRANSITIONS, Phase
 
 CAUSES = [
@@ -54,38 +54,3 @@ def test_every_cause_in_the_table_is_an_event_or_an_action() -> None:
 @pytest.mark.parametrize("phase", list(Phase))
 def test_a_phase_is_final_if_nothing_leads_out_of_it(phase: Phase) -> None:
     assert phase.ended == (not any(start is phase for start, _ in TRANSITIONS))
-
-
-@pytest.mark.parametrize("phase", [phase for phase in Phase if not phase.ended])
-def test_from_every_phase_a_job_can_still_end(phase: Phase) -> None:
-    reached = {phase}
-    for _ in Phase:
-        reached |= {end for (start, _), end in TRANSITIONS.items() if start in reached}
-    assert any(end.ended for end in reached)
-
-
-def test_a_cancelled_job_never_waits_or_runs_again() -> None:
-    ends = {end for (start, _), end in TRANSITIONS.items() if start is Phase.CANCELLING}
-    assert ends == {Phase.CANCELLING, Phase.CANCELLED, Phase.FINISHED}
-
-
-@pytest.mark.parametrize(
-    ("start", "cause", "end"),
-    [
-        ("WAITING", "Start", "STARTING"),
-        ("STARTING", "JobStarted", "RUNNING"),
-        ("RUNNING", "JobFinished", "FINISHED"),
-        ("RUNNING", "Change", "STARTING"),
-        ("RUNNING", "Stop", "STOPPING"),
-        ("STOPPING", "JobStopped", "WAITING"),
-    ],
-)
-def test_the_arrows_of_the_picture_are_rows_of_the_table(start: str, cause: str, end: str) -> None:
-    picture = lifecycle.__doc__ or ""
-    assert all(word in picture for word in (start, cause, end))
-    assert TRANSITIONS[Phase[start], cause] is Phase[end]
-
-
-def test_phases_read_as_words_and_hash_as_words() -> None:
-    assert f"job a is {Phase.CANCELLING}" == "job a is cancelling"
-    assert hash(Phase.RUNNING) == hash("running")

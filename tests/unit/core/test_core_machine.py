@@ -5,18 +5,10 @@ import pytest
 from treadle.core.cluster import Device, Node
 from treadle.core.events import DeviceClosed
 from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import DeviceView, Measurement, NodeView, Output
+from treadle.core.machine import DeviceView, NodeView
 
 DEVICE = Device("n0", 3)
 FOREIGN = DeviceClosed(DEVICE, "used by another program", "foreign")
-
-
-def test_a_measurement_belongs_to_the_job_of_its_attempt() -> None:
-    assert Measurement(AttemptId("a", 2), 0.5).job == "a"
-
-
-def test_output_is_complete_unless_it_says_what_was_lost() -> None:
-    assert Output(0, b"x", 1).lost == 0
 
 
 @pytest.mark.parametrize(

@@ -109,13 +109,6 @@ def test_an_expand_disturbs_the_others_only_when_newcomers_are_ready() -> None:
     assert done == [Changed(2, 2, ("m0", "m1"), 8, 0.25, "order")], "the newcomer did not stall"
 
 
-def test_the_step_of_a_halt_is_one_that_all_can_reach() -> None:
-    story = Story().started("ab")
-    story.order(2, "a")
-    assert story.says("m0", At(2, 5)) == []
-    assert sent(story.says("m1", At(2, 6))) == [("m0", Halt(2, 7)), ("m1", Halt(2, 7))]
-
-
 def test_a_member_that_leaves_waits_until_the_next_group_stands() -> None:
     story = Story().started("ab")
     story.order(2, "a")
@@ -266,11 +259,6 @@ def test_the_loss_of_the_last_ends_the_attempt() -> None:
     story = Story().started("a")
     assert story.gone("m0") == [Lost("m0"), Ended(finished=False, why="0 members are left")]
     assert story.machine.phase is Phase.ENDED
-
-
-def test_below_the_least_number_the_attempt_fails() -> None:
-    story = Story(least=2).started("ab")
-    assert story.gone("m1") == [Lost("m1"), Dismiss("m0", "1 members are left")]
 
 
 def test_newcomers_of_which_one_is_not_ready_in_time_are_dismissed_and_the_rest_goes_on() -> None:
@@ -431,15 +419,6 @@ def test_those_that_leave_a_split_plan_give_their_part_before_the_next_group_is_
     assert sent(story.says("m1", Arrived(2, 6, "/state"))) == [("m0", form)]
     done = story.says("m0", Switched(2, 6, 0.5))
     assert Changed(2, 2, ("m0",), 6, 0.5, "order") in done
-
-
-def test_all_members_of_a_split_plan_may_move_at_once() -> None:
-    story = Story().started("a", SPLIT)
-    story.order(2, "b", SPLIT)
-    story.says("m1", Ready())
-    story.says("m0", At(2, 5))
-    form = Form(2, ("m1",), "m1", (), "file:/groups/2", SPLIT, "/state")
-    assert sent(story.says("m0", Arrived(2, 6, "/state"))) == [("m1", form)]
 
 
 def test_a_state_that_cannot_be_saved_refuses_the_change_and_all_train_on() -> None:

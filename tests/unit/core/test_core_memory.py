@@ -1,15 +1,10 @@
 """What a policy remembers between decisions, and which of its ranks still count."""
 
-from math import inf
-
 import pytest
 
 from tests.unit.stories import Story, Told
 from treadle.core.errors import PolicyError
 from treadle.core.events import JobSubmitted
-from treadle.core.job import Job
-from treadle.core.lifecycle import Phase
-from treadle.core.ranking import Rank, Ranking
 from treadle.core.snapshot import Schedule
 from treadle.testing.builders import job, policy
 
@@ -38,15 +33,3 @@ def test_an_answer_that_was_refused_is_not_remembered() -> None:
     with pytest.raises(PolicyError):
         story.tell(1.0, JobSubmitted(job("b")))
     assert story.scheduler.snapshot(1.0).memory == "first"
-
-
-def test_a_rank_that_was_replaced_does_not_run_out() -> None:
-    untils = iter([5.0, 9.0])
-    ranking = Ranking(lambda job, now: Rank(0.0, until=next(untils)))
-    row = Job(job("a"), 0, Phase.WAITING, 0.0, 0.0)
-    ranking.put(row, 0.0)
-    assert ranking.next_expiry_at == 5.0
-    ranking.put(row, 1.0)
-    assert ranking.next_expiry_at == 9.0
-    ranking.drop("a")
-    assert ranking.next_expiry_at == inf

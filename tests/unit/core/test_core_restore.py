@@ -7,7 +7,7 @@ import pytest
 from tests.unit.stories import Story, Told, on
 from treadle.core.actions import Start, Stop
 from treadle.core.apply import apply
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Device
 from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
@@ -21,12 +21,13 @@ from treadle.core.events import (
     JobStarted,
     JobStopped,
     JobSubmitted,
+    NodeDrained,
     NodeLost,
 )
 from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.testing.builders import job, policy
+from treadle.testing.builders import job
 from treadle.testing.checks import check
 
 D3 = Device("n0", 3)
@@ -51,6 +52,7 @@ def facts(scheduler: Scheduler) -> tuple[object, ...]:
         dict(state.unfit),
         dict(state.blocked),
         dict(state.closed),
+        dict(state.drained),
         dict(state.leaving),
         list(state.must_stop),
         state.counters,
@@ -142,21 +144,6 @@ def test_devices_that_a_job_was_ordered_off_are_still_waited_for() -> None:
     assert again.scheduler.in_the_way("b") == ["a"]
 
 
-def test_closed_devices_are_copied_and_not_shared_with_what_was_stored() -> None:
-    story = crowded()
-    stored = dict(story.scheduler.closed)
-    again = Scheduler(policy("fifo"), story.scheduler.cluster)
-    again.restore([], stored, story.scheduler.counters, 3.0)
-    again.take([DeviceOpened(D3)], 4.0)
-    assert stored == {D3: "too hot"}
-
-
-def test_only_an_empty_state_can_be_restored() -> None:
-    story = crowded()
-    with pytest.raises(AssertionError, match="only an empty state can be restored"):
-        story.scheduler.restore([], {}, story.scheduler.counters, 3.0)
-
-
 # -- forked ----------------------------------------------------------------------------------------
 
 
@@ -171,6 +158,7 @@ CHANGES: dict[str, tuple[Event, ...]] = {
     "a closed device": (DeviceClosed(Device("n0", 2), "y"),),
     "an opened device": (DeviceOpened(D3),),
     "a lost node": (NodeLost("n0"),),
+    "a drained node": (NodeDrained("n0"),),
 }
 
 
@@ -186,20 +174,6 @@ def test_what_happens_to_one_does_not_happen_to_its_twin(change: str) -> None:
         assert facts(changed) != before
         assert facts(other) == before
         check(other)
-
-
-def test_a_job_that_leaves_in_one_does_not_leave_in_its_twin() -> None:
-    story = crowded()
-    story.tell(4.0, JobHeld("runs", "y"))
-    twin = story.scheduler.fork()
-    before = facts(twin)
-    story.tell(5.0, JobStopped("runs", 2, 1.0))
-    assert facts(twin) == before
-    assert list(twin.state.leaving) == ["runs"]
-    story = crowded()
-    twin = story.scheduler.fork()
-    story.scheduler.state.must_stop.append("runs")
-    assert twin.state.must_stop == []
 
 
 # -- reports of an earlier attempt -----------------------------------------------------------------
@@ -233,13 +207,6 @@ def test_a_survivor_of_an_earlier_attempt_cannot_speak_for_the_present_one(late:
     before = facts(story.scheduler)
     assert story.tell(4.0, late) == []
     assert facts(story.scheduler) == before
-
-
-def test_a_scheduler_that_knows_no_facts_is_not_due() -> None:
-    scheduler = Scheduler(policy("fifo"), Cluster.grid(1, 4))
-    assert not scheduler.is_due(1e9)
-    assert scheduler.wake_at == inf
-    assert (scheduler.counters.order, scheduler.counters.arrival, scheduler.decisions) == (0, 0, 0)
 
 
 # -- replayed --------------------------------------------------------------------------------------
@@ -286,9 +253,3 @@ def test_after_a_policy_failed_the_next_fact_is_the_next_occasion() -> None:
     assert not story.scheduler.is_due(31.0)
     story.tell(32.0, JobSubmitted(job("b")))
     assert policy.asked_at == [0.0, 30.0, 32.0]
-
-
-def test_no_job_is_in_the_way_of_one_that_waits() -> None:
-    story = Story("fifo", "1x1")
-    story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
-    assert story.scheduler.in_the_way("b") == []

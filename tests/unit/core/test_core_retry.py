@@ -151,7 +151,3 @@ def test_a_replay_and_a_fork_remember_what_the_scheduler_remembers() -> None:
     simulation.run(until=9000.0)
     fork.run(until=9000.0)
     assert dict(fork.scheduler.jobs) == dict(simulation.scheduler.jobs)
-
-
-def test_an_answer_waits_for_nothing_and_avoids_nothing_unless_said() -> None:
-    assert Answer(again=True) == Answer(again=True, wait_s=0.0, avoid=())

@@ -6,8 +6,7 @@ import pytest
 
 from tests.unit.stories import Story, Told, on
 from treadle.core.actions import Change, Start, Stop
-from treadle.core.allocation import Allocation
-from treadle.core.errors import DoubleBookingError, InvalidInputError, PolicyError
+from treadle.core.errors import PolicyError
 from treadle.core.events import (
     Event,
     JobCancelled,
@@ -108,15 +107,6 @@ def test_the_policy_is_asked_again_when_its_schedule_runs_out() -> None:
     assert story.scheduler.wake_at == inf
 
 
-def test_a_schedule_must_hold_for_some_time() -> None:
-    story = Story(Told(Schedule(valid_until=5.0)))
-    with pytest.raises(PolicyError) as refusal:
-        story.tell(5.0, JobSubmitted(job("a")))
-    assert str(refusal.value) == (
-        "the schedule made at 5 s is valid until 5 s; it must hold for some time"
-    )
-
-
 @pytest.mark.parametrize(
     "mistake",
     [
@@ -145,23 +135,6 @@ def test_a_policys_mistake_leaves_everything_as_it_was(mistake: Schedule | Excep
     assert story.tell(3.0, JobSubmitted(job("c"))) == [Start(1, "b", on(2, 3))]
 
 
-@pytest.mark.parametrize(
-    ("wish", "sentence"),
-    [
-        (on(4), "job b was given device n0:4, which is not in the cluster"),
-        (on(1, 4), "job b was given device n0:4, which is not in the cluster"),
-        (on(0, node="n9"), "job b was given device n9:0, which is not in the cluster"),
-        (on(0, node="n1"), "job b was given device n1:0, which is not in the cluster"),
-    ],
-)
-def test_a_device_that_is_not_there_is_refused(wish: Allocation, sentence: str) -> None:
-    story = Story(Told(KEEP, Schedule({"b": wish})), "2x4")
-    story.tell(0.0, JobSubmitted(job("a")), NodeDrained("n1"))
-    with pytest.raises(PolicyError) as refusal:
-        story.tell(1.0, JobSubmitted(job("b", size=2, sizes=(1, 2))))
-    assert str(refusal.value) == sentence
-
-
 def test_the_devices_of_a_drained_node_cannot_be_handed_on() -> None:
     """a runs on n1, which is drained; b may not follow it there although a would let go."""
     policy = Told(
@@ -172,21 +145,6 @@ def test_the_devices_of_a_drained_node_cannot_be_handed_on() -> None:
     story.tell(1.0, NodeDrained("n1"))
     with pytest.raises(PolicyError, match="job b was given device n1:0"):
         story.tell(2.0, JobSubmitted(job("b")))
-
-
-def test_a_double_booking_is_refused_by_name() -> None:
-    story = Story(Told(Schedule({"a": on(0), "b": on(0)})))
-    with pytest.raises(DoubleBookingError) as refusal:
-        story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
-    assert str(refusal.value) == ("device n0:0 turn 0 is held by job a and was also given to job b")
-
-
-def test_an_id_can_be_used_once() -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a")))
-    with pytest.raises(InvalidInputError) as refusal:
-        story.tell(1.0, JobSubmitted(job("a")))
-    assert str(refusal.value) == "job a was submitted twice; ids must differ"
 
 
 # -- late and repeated reports ---------------------------------------------------------------------
@@ -262,15 +220,6 @@ def test_a_job_that_waits_again_is_not_moved_by_repetitions(report: Event) -> No
     before = story.scheduler.jobs["a"]
     assert story.tell(6.0, report) == []
     assert story.scheduler.jobs["a"] == before
-
-
-def test_a_job_that_is_ordered_to_stop_may_finish_first() -> None:
-    policy = Told(Schedule({"a": on(0)}), Schedule({"a": None}))
-    story = Story(policy)
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.tell(4.0, JobSubmitted(job("b")))
-    story.tell(5.0, JobFinished("a", 0))
-    assert story.phases() == "b:waiting"
 
 
 def test_a_swap_survives_the_report_of_its_own_stop() -> None:

@@ -4,7 +4,6 @@ What it restores is in test_core_restore.py, and what holds jobs back in test_co
 """
 
 from math import inf
-from types import MappingProxyType
 
 import pytest
 
@@ -14,22 +13,18 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import (
     DeviceClosed,
-    DeviceOpened,
-    Event,
     JobCancelled,
     JobFailed,
     JobFinished,
-    JobHeld,
     JobStarted,
     JobStopped,
     JobSubmitted,
-    NodeDrained,
     NodeLost,
 )
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.ranking import Rank
-from treadle.core.retry import Answer, Failure, fixed
+from treadle.core.retry import Answer, Failure
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
 from treadle.core.state import SchedulerState
@@ -37,33 +32,6 @@ from treadle.testing import builders
 from treadle.testing.builders import job
 
 # -- the fence against reports of an earlier attempt -----------------------------------------------
-
-
-def second_attempt() -> Story:
-    """Job a was started by order 0, stopped by order 1, and runs since order 2."""
-    story = Story(Told(Schedule({"a": on(0)}), Schedule({"a": None}), Schedule({"a": on(1)})))
-    story.tell(0.0, JobSubmitted(job("a", retries=5)))
-    story.runs(0.0, "a")
-    story.tell(5.0, DeviceOpened(Device("n0", 3)), DeviceClosed(Device("n0", 3)))
-    story.tell(6.0, JobStopped("a", 1, 5.0))
-    assert story.tell(7.0, DeviceOpened(Device("n0", 3))) == [Start(2, "a", on(1))]
-    story.runs(8.0, "a")
-    return story
-
-
-@pytest.mark.parametrize(
-    ("report", "phases"),
-    [
-        (JobFinished("a", 2), ""),
-        (JobFailed("a", 2, 0.0), "a:waiting"),
-        (JobStopped("a", 2, 0.0), "a:waiting"),
-    ],
-    ids=str,
-)
-def test_a_report_of_the_present_attempt_counts(report: Event, phases: str) -> None:
-    story = second_attempt()
-    story.tell(9.0, report)
-    assert story.phases() == phases
 
 
 def test_the_end_of_an_attempt_counts_although_a_change_is_on_its_way() -> None:
@@ -76,46 +44,6 @@ def test_the_end_of_an_attempt_counts_although_a_change_is_on_its_way() -> None:
 
 
 # -- forks -----------------------------------------------------------------------------------------
-
-
-def busy() -> Scheduler:
-    """A scheduler with something in every table."""
-    scheduler = Scheduler(builders.policy("fifo"), Cluster.grid(3, 2))
-    scheduler.step([NodeDrained("n2")], 0.0)
-    scheduler.step([JobSubmitted(job(name)) for name in ("a", "b", "c")], 0.0)
-    scheduler.step([JobStarted(name, order, 0.0, 1.0) for order, name in enumerate("abc")], 0.0)
-    scheduler.step([JobSubmitted(job("large", size=9)), JobSubmitted(job("w", size=4))], 1.0)
-    scheduler.step([JobSubmitted(job("held")), JobHeld("held", "user")], 1.0)
-    scheduler.step([DeviceClosed(Device("n1", 1), "hot"), JobCancelled("a")], 2.0)
-    scheduler.step([JobSubmitted(job("gone", size=9))], 2.0)
-    # The stop of b is owed, and gone has just ended.
-    scheduler.replay([JobCancelled("b"), JobCancelled("gone")], [], 3.0, wake_at=None)
-    return scheduler
-
-
-TABLES = ("rows", "jobs", "unfit", "blocked", "closed", "drained", "leaving", "must_stop", "ended")
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_a_fork_has_every_table_to_itself(name: str) -> None:
-    one = busy()
-    twin = one.fork()
-    mine, its = getattr(one.state, name), getattr(twin.state, name)
-    assert mine, f"nothing in {name} to compare"
-    assert mine == its
-    assert mine is not its
-
-
-def test_these_are_all_the_tables() -> None:
-    kinds = (dict, list, MappingProxyType)
-    assert {n for n, v in vars(busy().state).items() if isinstance(v, kinds)} == set(TABLES)
-
-
-def test_the_jobs_of_a_fork_are_its_own_rows() -> None:
-    twin = busy().fork()
-    twin.step([JobSubmitted(job("new"))], 4.0)
-    assert "new" in twin.jobs
-    assert twin.jobs == twin.state.rows
 
 
 def view(scheduler: Scheduler) -> list[object]:
@@ -250,17 +178,3 @@ def test_a_start_waits_once_for_a_job_that_leaves_two_of_its_devices() -> None:
     assert story.tell(1.0, JobSubmitted(job("other"))) == [Change(1, "x", on(1))]
     orders = story.tell(2.0, JobSubmitted(job("y", size=2)))
     assert orders == [Stop(2, "x"), Start(3, "y", on(0, 1), ("x",))]
-
-
-def test_the_retry_rule_can_be_read_and_replaced() -> None:
-    def never(failure: Failure) -> Answer:
-        return Answer(again=False)
-
-    story = Story("fifo", "1x1")
-    assert story.scheduler.retry is fixed
-    story.scheduler.retry = never
-    assert story.scheduler.retry is never
-    story.tell(0.0, JobSubmitted(job("a", retries=3)))
-    story.runs(0.0, "a")
-    story.tell(1.0, JobFailed("a", 0, 0.0))
-    assert story.scheduler.ended == {"a": Phase.FAILED}

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.stories import Story, Told, on
 from treadle.core.actions import Start, Stop
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Cluster, Node
 from treadle.core.events import (
     Event,
     JobCancelled,
@@ -20,14 +20,9 @@ from treadle.core.events import (
     NodeJoined,
     NodeLost,
 )
-from treadle.core.free import FreeDevices
 from treadle.core.lifecycle import Phase
-from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.models.scaling import ScalingModel
-from treadle.policies.base.placement import Consolidate
-from treadle.policies.registry import policy
 from treadle.testing import builders
 from treadle.testing.builders import job
 from treadle.testing.checks import check
@@ -46,22 +41,6 @@ def test_a_failed_job_is_tried_again_as_often_as_it_may() -> None:
     assert story.tell(12.0, JobFailed("a", 1, 6.0, "oops")) == []
     assert story.phases() == ""
     assert story.scheduler.tenancy.free.total == 4
-
-
-def test_a_job_that_fails_while_it_is_stopped_waits_again() -> None:
-    policy = Told(Schedule({"a": on(0)}), Schedule({"a": None}))
-    story = Story(policy)
-    story.tell(0.0, JobSubmitted(job("a", retries=1)))
-    story.tell(4.0, JobSubmitted(job("b")))
-    story.tell(5.0, JobFailed("a", 0, 2.0, "oops"))
-    assert story.phases() == "a:waiting b:waiting"
-
-
-def test_a_waiting_job_that_is_cancelled_is_gone() -> None:
-    story = Story()
-    story.tell(0.0, JobSubmitted(job("a", size=4)), JobSubmitted(job("b")))
-    story.tell(1.0, JobCancelled("b"))
-    assert story.phases() == "a:starting"
 
 
 def test_a_cancelled_job_releases_its_devices_before_another_gets_them() -> None:
@@ -187,13 +166,6 @@ def test_a_node_that_was_never_here_cannot_go(event: Event) -> None:
     assert story.scheduler.cluster.device_count == 4
 
 
-def test_a_node_that_is_lost_twice_is_lost_once() -> None:
-    story = Story("fifo", "2x4")
-    story.tell(0.0, NodeLost("n0"))
-    assert story.tell(1.0, NodeLost("n0")) == []
-    assert story.scheduler.cluster.device_count == 4
-
-
 def test_a_job_that_never_fits_is_set_aside_and_comes_back_when_a_node_joins() -> None:
     story = Story("fifo", "1x4")
     story.tell(0.0, JobSubmitted(job("large", size=8)))
@@ -212,32 +184,6 @@ def test_a_waiting_job_that_no_longer_fits_is_set_aside() -> None:
     assert story.scheduler.unfit == {"b": "it asks for 8 devices and the cluster has 4"}
     story.tell(2.0, JobCancelled("b"))
     assert story.scheduler.unfit == {}
-
-
-class OnLargestNodes(Consolidate):
-    """What is larger than a node gets whole nodes, all of the largest size, or none."""
-
-    def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
-        largest = free.largest
-        few = size > largest and size // largest > free.capacity.count(largest)
-        return None if few else super().place(free, size)
-
-
-def test_a_larger_cluster_may_fit_a_job_no_more_and_a_smaller_one_may() -> None:
-    """Six devices are three whole nodes of two, but not two whole nodes of three.
-
-    1. `wide` is set aside beside a node of three.  2. That node is lost: `wide` can run.
-    3. It returns before `wide` has started: set aside again, it blocks nobody.
-    """
-    story = Story(policy("fifo", OnLargestNodes(), ScalingModel()), "3x2")
-    story.tell(0.0, JobSubmitted(job("a")), NodeJoined(Node("large", 3)))
-    story.tell(1.0, JobSubmitted(job("wide", size=6)))
-    assert list(story.scheduler.unfit) == ["wide"]
-    story.tell(2.0, NodeLost("large"))
-    assert list(story.scheduler.unfit) == []
-    story.tell(3.0, NodeJoined(Node("large", 3)))
-    assert list(story.scheduler.unfit) == ["wide"]
-    assert [order.job for order in story.tell(4.0, JobSubmitted(job("b")))] == ["b"]
 
 
 # -- who must let go first -------------------------------------------------------------------------
@@ -265,14 +211,6 @@ def test_after_names_no_job_that_has_stopped_or_was_elsewhere() -> None:
     story.tell(1.0, JobSubmitted(job("c")))
     story.tell(1.0, JobStopped("a", 2, 1.0))
     assert story.tell(2.0, JobSubmitted(job("d"))) == [Start(4, "c", on(0)), Start(5, "d", on(2))]
-
-
-def test_a_stop_waits_for_no_job_even_while_others_leave() -> None:
-    policy = Told(Schedule({"a": on(0), "b": on(1)}), Schedule({"a": None}), Schedule({"b": None}))
-    story = Story(policy)
-    story.tell(0.0, JobSubmitted(job("a")), JobSubmitted(job("b")))
-    story.tell(1.0, JobSubmitted(job("c")))
-    assert story.tell(2.0, JobSubmitted(job("d"))) == [Stop(3, "b")]
 
 
 def test_a_job_moved_twice_leaves_two_places_until_it_runs() -> None:
@@ -307,20 +245,6 @@ def test_a_new_job_takes_an_idle_device_rather_than_wait_for_one_being_left() ->
 # -- twins, other policies, replay -----------------------------------------------------------------
 
 
-def test_a_fork_goes_its_own_way() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("a", size=4)), JobSubmitted(job("large", size=8)))
-    story.runs(0.0, "a")
-    twin = story.scheduler.fork()
-    before = (dict(twin.jobs), dict(twin.unfit), list(twin.tenancy.free), twin.wake_at)
-    story.tell(1.0, JobCancelled("large"), JobSubmitted(job("b")))
-    story.tell(2.0, NodeLost("n0"))
-    check(twin)
-    assert (dict(twin.jobs), dict(twin.unfit), list(twin.tenancy.free), twin.wake_at) == before
-    assert twin.step([JobFinished("a", 0), JobSubmitted(job("c"))], 3.0) == [Start(1, "c", on(0))]
-    assert "c" not in story.scheduler.jobs
-
-
 def test_another_policy_ranks_anew_and_touches_nothing_by_itself() -> None:
     """srtf would preempt `long`; fifo did not. A job that was set aside is judged anew."""
     story = Story("fifo", "1x4")
@@ -339,49 +263,6 @@ def test_another_policy_ranks_anew_and_touches_nothing_by_itself() -> None:
     story.scheduler.set_policy(builders.policy("max-min"), 2.0)
     assert story.scheduler.unfit == {}, "max-min would run it on one device"
     check(story.scheduler)
-
-
-def test_a_job_on_its_way_out_is_in_no_order_of_the_new_policy() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("a", size=4)))
-    story.tell(1.0, JobCancelled("a"))
-    story.scheduler.set_policy(builders.policy("las"), 2.0)
-    check(story.scheduler)
-    assert list(story.scheduler.snapshot(2.0).holding()) == []
-
-
-def test_why_a_job_that_never_fits_waits() -> None:
-    story = Story("fifo", "1x4")
-    story.tell(0.0, JobSubmitted(job("large", size=8)))
-    reason = story.scheduler.why("large", 1.0)
-    assert reason == Reason(
-        "never-fits", {"because": "it asks for 8 devices and the cluster has 4"}
-    )
-
-
-def test_a_replayed_scheduler_goes_on_as_the_first_would_have() -> None:
-    """A node is lost, the process dies and is rebuilt; then the stopped job reports.
-
-    1. a runs on n0, which is lost: a is told to let go, and a decision is taken without it.
-    2. The scheduler is replayed from what was recorded.
-    3. a has let go: both must start it elsewhere.
-    """
-    story = Story("fifo", "2x4")
-    twin = Scheduler(builders.policy("fifo"), Cluster.grid(2, 4))
-    steps: list[tuple[float, Event]] = [
-        (0.0, JobSubmitted(job("a", size=4))),
-        (0.0, JobStarted("a", 0, 0.0, 1.0)),
-        (5.0, NodeLost("n0")),
-    ]
-    for now, event in steps:
-        before = story.scheduler.decisions
-        actions = story.tell(now, event)
-        asked = story.scheduler.decisions != before
-        twin.replay([event], actions, now, wake_at=story.scheduler.wake_at if asked else None)
-    again = [Start(2, "a", on(0, 1, 2, 3, node="n1"))]
-    report = JobStopped("a", 1, 0.0)
-    assert story.tell(6.0, report) == again
-    assert twin.step([report], 6.0) == again
 
 
 def test_a_step_that_was_cut_off_before_its_orders_is_made_up_for() -> None:

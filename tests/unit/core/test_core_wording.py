@@ -109,25 +109,16 @@ def test_a_job_that_is_too_large_says_how_much() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (-5.0, "a moment"),
         (0.0, "a moment"),
         (0.99, "a moment"),
         (1.0, "1 s"),
-        (59.4, "59 s"),
         (60.0, "1 min"),
         (90.0, "1.5 min"),
-        (599.0, "10 min"),
         (594.0, "9.9 min"),
-        (600.0, "10 min"),
-        (630.0, "10 min"),
         (3599.0, "60 min"),
         (3600.0, "1 h"),
-        (5400.0, "1.5 h"),
-        (36_000.0, "10 h"),
         (86_399.0, "24 h"),
         (86_400.0, "1 day"),
-        (129_600.0, "1.5 days"),
-        (172_800.0, "2 days"),
         (187_200.0, "2.2 days"),
         (1_000_000.0, "12 days"),
     ],
@@ -145,7 +136,7 @@ def test_spans_have_two_digits_of_the_largest_unit_that_fits(seconds: float, tex
         ((0.0, 0.0), "0 MiB of 0 MiB"),
     ],
 )
-def test_u14_memory_has_the_unit_that_leaves_a_readable_number(
+def test_memory_has_the_unit_that_leaves_a_readable_number(
     amounts: tuple[float, float], text: str
 ) -> None:
     assert gib_texts(amounts, " of ") == text
@@ -162,7 +153,7 @@ def test_u14_memory_has_the_unit_that_leaves_a_readable_number(
         (0.3, 1.2, "up to 1s"),
     ],
 )
-def test_u14_a_range_never_says_zero_seconds_nor_less_than_it_knows(
+def test_a_range_never_says_zero_seconds_nor_less_than_it_knows(
     low_s: float | None, high_s: float, text: str
 ) -> None:
     assert from_to(low_s, high_s) == text
@@ -178,15 +169,10 @@ def test_u14_a_range_never_says_zero_seconds_nor_less_than_it_knows(
         (inf, None),
         (nan, None),
         (0.0, "0.00 s"),
-        (1.0, "1.00 s"),
         (-1.0, "-1.00 s"),
         (119.0, "119 s"),
         (120.0, "2.00 min"),
-        (6000.0, "100 min"),
-        (7199.0, "120 min"),
         (7200.0, "2.00 h"),
-        (172_584.0, "47.9 h"),
-        (172_620.0, "48.0 h"),
         (172_799.0, "48.0 h"),
         (172_800.0, "2.00 d"),
         (86_400e6, "1,000,000 d"),
@@ -202,16 +188,10 @@ def test_a_measured_time_is_in_the_unit_that_a_person_would_choose(
     ("values", "texts"),
     [
         ([60.0, 900.0], ["60.0 s", "900 s"]),
-        ([900.0, 60.0], ["900 s", "60.0 s"]),
-        ([60.0, 999.0], ["60.0 s", "999 s"]),
-        ([60.0, 1000.0], ["60.0 s", "1,000 s"]),
-        ([120.0, 59_999.0], ["2.00 min", "1,000 min"]),
         ([120.0, 60_000.0], ["2.00 min", "1,000 min"]),
         ([-30.0, 90.0], ["-30.0 s", "90.0 s"]),
-        ([-30.0, 9000.0], ["-30.0 s", "9,000 s"]),
         ([None, 0.0, inf, 30.0], [None, "0.00 s", None, "30.0 s"]),
         ([0.0, 7200.0], ["0.00 h", "2.00 h"]),
-        ([None, 0.0], [None, "0.00 s"]),
         ([], []),
     ],
 )
@@ -226,18 +206,11 @@ def test_times_that_stand_together_have_one_unit(
     [
         (0.0, "0.00"),
         (9.5, "9.50"),
-        (-9.5, "-9.50"),
-        (9.994, "9.99"),
         (9.995, "10.0"),
-        (10.5, "10.5"),
         (99.5, "99.5"),
-        (-99.5, "-99.5"),
         (99.95, "100"),
-        (100.5, "100"),
         (12_345.0, "12,345"),
-        (999_999_999.0, "999,999,999"),
         (1e9, "1e+09"),
-        (-1e9, "-1e+09"),
         (nan, "-"),
         (inf, "-"),
     ],
@@ -265,10 +238,6 @@ def test_a_fraction_as_percents(part: float | None, whole: str, exact: str | Non
     assert (share(part), percent(part)) == (whole, exact)
 
 
-def test_a_fraction_that_is_no_number_has_no_percents() -> None:
-    assert (percent(nan), percent(inf)) == (None, None)
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -276,20 +245,12 @@ def test_a_fraction_that_is_no_number_has_no_percents() -> None:
         (-1.0, "0s"),
         (1.0, "1s"),
         (59.6, "1m"),
-        (61.0, "1m"),
-        (119.0, "1m"),
         (3599.0, "59m"),
-        (3600.0, "1h00m"),
         (3660.0, "1h01m"),
-        (7199.0, "1h59m"),
-        (7200.0, "2h00m"),
         (86_399.0, "23h59m"),
         (86_400.0, "1d00h"),
-        (86_400.0 + 3599, "1d00h"),
         (86_400.0 + 3600, "1d01h"),
-        (86_400.0 + 7199, "1d01h"),
         (172_799.0, "1d23h"),
-        (172_800.0, "2d00h"),
     ],
 )
 def test_a_column_shows_two_units_and_never_rounds_up(seconds: float | None, text: str) -> None:
