@@ -49,10 +49,6 @@ def test_two_saturating_jobs_gain_nothing_to_speak_of_without_mps_and_much_with_
     assert 1.15 < sum(predict([(1.0, None, None)] * 2, mps=True)) < 1.4
 
 
-def test_what_is_not_known_is_taken_to_saturate() -> None:
-    assert predict([Load(), Load(busy=0.3)]) == predict([Load(busy=1.0), Load(busy=0.3)])
-
-
 @given(st.lists(BUSY, min_size=1, max_size=4), BUSY, st.booleans())
 def test_more_company_helps_no_member(busy: list[float], more: float, mps: bool) -> None:
     few = predict([(share, None, None) for share in busy], mps)
@@ -208,10 +204,6 @@ def test_jobs_part_once_they_were_too_slow_for_a_while() -> None:
     assert watch.part(slow, 60.0) == (
         "job a keeps 0.30 of its speed alone; at least 0.50 was meant"
     )
-
-
-def test_a_belief_is_for_measured_profiles_only() -> None:
-    assert isinstance(belief_on(GPU), CompanyBelief)
 
 
 def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
-from treadle.models.early_stop import StopAdvice, stop_advice
+from treadle.models.early_stop import stop_advice
 from treadle.models.loss_streams import LossForecasts
 from treadle.models.losses import Fit, fit
 from treadle.sim.experiment import prepare
@@ -40,34 +40,6 @@ def test_advice_is_given_exactly_where_the_curve_falls_by_no_more_than_asked(
     if advice is not None:
         assert 0.0 <= advice.gain <= least
         assert advice.device_h == pytest.approx(further / 2.0 * 4 / 3600.0)
-
-
-@given(half=st.floats(0.5, 5.0), sooner=st.floats(1.0, 50.0), later=st.floats(0.0, 50.0))
-def test_a_larger_share_gives_advice_no_later(half: float, sooner: float, later: float) -> None:
-    """With a larger share, or a nearer end, advice to stop stays advice to stop."""
-    curve = falling(half, 1.0)
-
-    def asked(end: float, least: float) -> StopAdvice | None:
-        return stop_advice(curve, done=40.0, end=end, iterations_per_s=1.0, size=1, least=least)
-
-    far = asked(40.0 + sooner + later, 0.01)
-    near = asked(40.0 + sooner, 0.01)
-    generous = asked(40.0 + sooner + later, 0.1)
-    if far is not None:
-        assert near is not None
-        assert near.device_h <= far.device_h
-        assert generous is not None
-
-
-def test_advice_says_what_is_lost_and_what_is_saved() -> None:
-    advice = stop_advice(
-        falling(0.5, 1.0), done=40.0, end=7240.0, iterations_per_s=1.0, size=8, least=0.02
-    )
-    assert advice is not None
-    assert advice.sentence == (
-        "its loss will not fall by more than 2 % before its end (estimate: 1.3 %); "
-        "stopping now saves 16 GPU-hours"
-    )
 
 
 @pytest.mark.parametrize(("end", "speed"), [(40.0, 1.0), (30.0, 1.0), (50.0, 0.0)])

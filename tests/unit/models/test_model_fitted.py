@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Profile
-from treadle.models.afs_models import ITERATION_S, SCALING, fitted, largest, measured
+from treadle.models.afs_models import SCALING, fitted, largest, measured
 from treadle.models.fitted import Scaling, fit, non_negative_least_squares
 from treadle.models.scaling import ScalingModel
 from treadle.testing.builders import job
@@ -93,15 +93,6 @@ def test_another_node_moves_the_step() -> None:
 def test_points_that_cannot_be_fitted_are_refused(points: list[tuple[int, float]]) -> None:
     with pytest.raises(InvalidInputError, match="the first on one device"):
         fit(points)
-
-
-def test_negative_terms_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="0 or more"):
-        Scaling(1.0, -0.1)
-
-
-def test_the_catalogue_has_the_nine_models_and_each_was_measured() -> None:
-    assert set(SCALING) == set(TABLE) <= set(ITERATION_S)
 
 
 @pytest.mark.parametrize("model", TABLE)

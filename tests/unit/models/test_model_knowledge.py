@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from treadle.models.learning import knowledge as knowledge_module
@@ -27,39 +27,6 @@ def span(knowledge: Knowledge, owner: str, command: Sequence[str]) -> Span:
 
 def sleep(seconds: float) -> tuple[str, str]:
     return ("sleep", f"{seconds:g}")
-
-
-@pytest.mark.parametrize("others", [(20.0, 10.0, 30.0), (2.0, 10.0, 20.0, 4.0), (3.0, 10.0)])
-def test_a_run_that_was_as_expected_makes_no_range_wider(others: tuple[float, ...]) -> None:
-    """1. Other sleeps show that lengths are in proportion. 2. One `sleep 5` confirms it."""
-    knowledge = Knowledge()
-    for seconds in others:
-        see(knowledge, "ann", sleep(seconds), seconds + 0.05)
-    widths = []
-    for _ in range(6):
-        low_s, high_s, _coverage = span(knowledge, "ann", sleep(5.0))
-        assert low_s < 5.05 < high_s
-        widths.append(high_s - low_s)
-        see(knowledge, "ann", sleep(5.0), 5.05)
-    assert widths == sorted(widths, reverse=True)
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    others=st.lists(st.floats(1.0, 1000.0), min_size=3, max_size=12, unique=True),
-    mine=st.floats(1.0, 1000.0),
-)
-def test_whatever_others_slept_a_confirming_run_makes_no_range_wider(
-    others: list[float], mine: float
-) -> None:
-    knowledge = Knowledge()
-    for seconds in (0.5, 2000.0, *others):  # So different that they show the proportion.
-        see(knowledge, "ann", sleep(seconds), seconds)
-    before = span(knowledge, "ann", sleep(mine))
-    assume(before.low_s <= mine <= before.high_s)
-    see(knowledge, "ann", sleep(mine), mine)
-    after = span(knowledge, "ann", sleep(mine))
-    assert after.high_s - after.low_s <= 1.001 * (before.high_s - before.low_s)
 
 
 @settings(deadline=None, max_examples=25)
@@ -259,16 +226,6 @@ def test_two_numbers_that_may_both_be_the_steps_are_both_believed_until_a_run_de
     assert knowledge.expect(kinds, 1, numbers=its).work == 6400.0
     low_s, high_s, _ = span(knowledge, "ann", train(4, 6400))
     assert 900.0 < low_s < 1280.0 < high_s < 1700.0
-
-
-def test_lengths_that_two_numbers_explain_equally_may_follow_either() -> None:
-    """Batch and epochs grew together, so nothing shows which of them makes a job longer."""
-    knowledge = Knowledge()
-    for factor in (1, 10):
-        see(knowledge, "ann", train(4 * factor, 30 * factor), 60.0 * factor)
-    low_s, high_s, _ = span(knowledge, "ann", train(4, 3000))
-    assert low_s <= 60.0
-    assert high_s >= 6000.0
 
 
 @pytest.mark.parametrize("runs", [1, 2])

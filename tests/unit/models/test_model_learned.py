@@ -41,15 +41,6 @@ def test_a_job_of_a_kind_never_seen_is_expected_to_scale_linearly() -> None:
     assert speeds(belief, of("a")) == [2.0 * size for size in SIZES]
 
 
-def test_the_models_own_scaling_is_never_asked() -> None:
-    slow, fast = (
-        JobSpec(name, 1.0, sizes=(1, 4), profile=Profile(size=1, serial=serial, compute_s=s))
-        for name, serial, s in (("slow", 0.9, 9.0), ("fast", 0.0, 0.1))
-    )
-    belief = Learned(ScalingModel())
-    assert belief.alone(slow, 4) == belief.alone(fast, 4)
-
-
 def test_one_size_seen_is_continued_with_a_serial_share_of_a_tenth() -> None:
     belief = seen((5, 3.0))
     expected = [3.0 * speedup(size, 0.1) / speedup(5, 0.1) for size in SIZES]
@@ -96,15 +87,6 @@ def test_by_job_every_job_learns_for_itself() -> None:
     assert (belief.alone(of("a"), 2), belief.alone(of("b"), 2)) == (5.0, 2.0)
 
 
-def test_noise_is_evened_out_and_a_drift_is_believed_once_it_is_half_of_what_was_seen() -> None:
-    seconds = [1.0, 1.1, 1.05, 3.0, 1.0]
-    belief = seen(*((2, 1 / each) for each in seconds))
-    assert belief.alone(of("a"), 2) == pytest.approx(1 / 1.05)
-    for _ in range(6):
-        belief.observe(of("a"), 2, 1 / 2.0)
-    assert belief.alone(of("a"), 2) == pytest.approx(1 / 2.0)
-
-
 def test_the_basis_changes_with_the_answers_and_only_then() -> None:
     belief, other = seen((2, 5.0)), of("b", model="bert")
     first = belief.basis(of("a"))
@@ -114,17 +96,6 @@ def test_the_basis_changes_with_the_answers_and_only_then() -> None:
     belief.observe(other, 2, 5.0)
     belief.observe(of("a"), 4, 8.0)
     assert len({first, belief.basis(other), belief.basis(of("a")), 0}) == 4
-
-
-def test_an_answer_that_was_given_is_revised_by_the_next_observation() -> None:
-    belief = seen((2, 5.0))
-    assert belief.alone(of("a"), 4) > 6.0
-    belief.observe(of("a"), 4, 6.0)
-    assert belief.alone(of("a"), 4) == pytest.approx(6.0)
-
-
-def test_a_job_that_stands_still_teaches_nothing() -> None:
-    assert seen((2, 0.0)).basis(of("a")) == 0
 
 
 def test_sharing_is_the_models_and_the_speed_alone_is_what_was_seen() -> None:

@@ -4,13 +4,10 @@ from math import inf, nan
 
 import pytest
 
-from treadle.core.job import JobSpec, Profile
 from treadle.models.learning import knowledge as knowledge_module
 from treadle.models.learning.kinds import (
     Source,
     by_command,
-    by_job,
-    by_model,
     closeness,
     numbers,
 )
@@ -102,18 +99,6 @@ def test_the_numbers_of_a_command_are_those_of_its_words_and_not_of_its_paths() 
 
 def test_numbers_that_no_job_means_are_bounded() -> None:
     assert numbers(("true", "1e999", "9" * 400, "-1e300", "1e-300", "7")) == (0, 0, 0, 0, 7.0)
-
-
-def test_a_number_of_many_digits_and_an_exponent_is_read_whole() -> None:
-    huge, one = numbers(("sleep", f"{'1' * 38}e+5", f"{'1' * 38}e-37"))
-    assert huge == 0.0
-    assert one == pytest.approx(1.1, 0.02)
-
-
-def test_a_job_is_never_mistaken_for_a_model() -> None:
-    named = JobSpec("a", 1.0, profile=Profile(model="resnet"))
-    (kind,) = by_model(named)
-    assert by_job(JobSpec(kind, 1.0)) != (kind,)
 
 
 # -- repeats --------------------------------------------------------------------------------------

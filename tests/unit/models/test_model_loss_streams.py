@@ -54,13 +54,6 @@ def test_losses_so_far_do_not_depend_on_how_many_follow():
     assert np.array_equal(losses.losses(80)[1][:30], losses.losses(30)[1])
 
 
-def test_a_family_shares_its_curve_give_or_take():
-    one, other = (known_stream(spec("predictable-4", name), 0) for name in ("a", "b"))
-    assert one.kind == other.kind
-    assert one.begin_loss == pytest.approx(other.begin_loss, rel=0.11)
-    assert one.limit == other.limit
-
-
 def test_only_reported_losses_are_observed():
     lengths, job = seen(spec("predictable-1"), 0.3)
     iterations, losses = lengths.observed(job, 0.0)
@@ -116,12 +109,6 @@ def test_a_job_that_diverges_stops_being_predictable():
 def test_optimus_expects_a_fifth_of_the_limit_where_it_has_no_curve():
     lengths, job = seen(spec("predictable-1"), 0.0)
     assert lengths.trusting(job, 0.0) == pytest.approx(0.2 * job.spec.iterations)
-
-
-def test_optimus_is_right_about_most_predictable_jobs_by_half_time():
-    found = [seen(spec(f"predictable-{number}"), 0.6) for number in range(40)]
-    left = [lengths.trusting(job, 0.0) / (0.4 * LENGTH) for lengths, job in found]
-    assert np.median(left) == pytest.approx(1.0, abs=0.1)
 
 
 def test_optimus_believes_its_curve_whether_or_not_the_job_can_be_predicted():

@@ -66,12 +66,6 @@ def test_a_job_that_names_no_plan_takes_as_long_as_it_says():
     assert MODEL.alone(offered, 4) == pytest.approx(1.0)
 
 
-def test_unknown_models_are_left_alone():
-    spec = JobSpec("a", 100.0, sizes=(4,), profile=Profile(size=4, model="resnet"))
-    assert offering(spec, PLANNER, 16, 8) is spec
-    assert MODEL.alone(spec, 4) == ScalingModel().alone(spec, 4)
-
-
 def test_sharing_may_be_left_to_a_model_around_it():
     spec, ring = job(), [(job(), on(4))]
     inner = PlannedModel(PLANNER, ScalingModel(), even=False)

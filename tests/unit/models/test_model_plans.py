@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
-from treadle.models.plans.catalogue import KNOWN, TYPES
+from treadle.models.plans.catalogue import TYPES
 from treadle.models.plans.iteration_time import (
     Factors,
     Links,
@@ -124,11 +124,6 @@ def test_rings_that_cross_nodes_at_once_share_the_cards() -> None:
     assert crossing.exchange_ms - inside.exchange_ms == pytest.approx(ring / 5 - ring / 100)
 
 
-def test_without_cards_the_network_is_one_number() -> None:
-    flat = replace(TOY, links=replace(LINKS, devices_per_card=0))
-    assert flat.iteration_s(Plan(), (4, 4)) == flat.iteration_s(Plan(), (2, 2, 2, 2))
-
-
 def test_one_micro_batch_makes_a_pipeline_as_slow_as_one_device() -> None:
     """And many make it nearly p times faster: m + p − 1 slots of 1 / (m p)."""
     alone = TOY.times(Plan(), (1,)).forward_ms
@@ -222,8 +217,3 @@ def test_what_cannot_be_is_refused_with_a_sentence() -> None:
         replace(FACTS, tensor_efficiency=((2, 0.0),))
     with pytest.raises(InvalidInputError, match="bandwidths must be above 0"):
         replace(LINKS, outer=0.0)
-
-
-def test_the_trace_names_of_llama_are_known() -> None:
-    assert KNOWN["llama7"] is TYPES["llama7b"]
-    assert KNOWN["llama30"] is TYPES["llama30b"]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
 from treadle.models.plans.catalogue import TYPES
-from treadle.models.plans.fit import KNOBS, SEVEN, Run, fit, mended, predict, relative_error
+from treadle.models.plans.fit import KNOBS, SEVEN, Run, fit, mended, relative_error
 from treadle.models.plans.iteration_time import Factors, ModelType
 from treadle.models.plans.refit import Refitting
 from treadle.models.plans.solver import minimise
@@ -81,15 +81,6 @@ def test_no_factor_leaves_its_bounds_whatever_was_measured(times: list[float]) -
         number = KNOBS[name].read(found.model)
         assert KNOBS[name].lower * (1 - 1e-9) <= number <= KNOBS[name].upper * (1 + 1e-9)
     assert np.isfinite(found.loss)
-
-
-def test_a_fit_is_the_same_each_time() -> None:
-    assert fit(START, runs_of(TRUTH)) == fit(START, runs_of(TRUTH))
-
-
-def test_the_start_is_no_worse_than_the_end() -> None:
-    runs = runs_of(replace(TRUTH, factors=replace(TRUTH.factors, k_off=1.0)))
-    assert fit(START, runs).error <= max(relative_error(START, run) for run in runs)
 
 
 def test_links_and_efficiencies_can_be_fitted_too() -> None:
@@ -183,8 +174,3 @@ def test_memory_of_what_was_seen_is_bounded() -> None:
     assert len(learner._seen["t5"].errors) == learner.window
     with pytest.raises(InvalidInputError, match="a threshold of 0"):
         Refitting({}, threshold=0.0)
-
-
-def test_a_prediction_uses_the_forward_that_was_measured() -> None:
-    run = Run(Plan(), (2,), 500.0, forward_ms=7.0)
-    assert predict(TRUTH, run).forward_ms == 7.0

@@ -29,11 +29,6 @@ def test_at_the_measured_size_a_job_runs_as_measured() -> None:
     assert ScalingModel().alone(spec(4, serial=0.3), 4) == 2.0
 
 
-def test_without_a_serial_share_twice_the_devices_are_twice_the_speed() -> None:
-    assert ScalingModel().alone(spec(2), 4) == 4.0
-    assert ScalingModel().alone(spec(2), 1) == 1.0
-
-
 def test_a_serial_share_limits_the_speed_up() -> None:
     assert speedup(1, 0.5) == 1.0
     assert speedup(3, 0.5) == 1.5
@@ -90,10 +85,3 @@ def test_the_published_factors() -> None:
     """98.0 of 114.8 images a second across servers; 75.6 with a neighbour as well."""
     assert PHILLY.across_nodes == pytest.approx(98.0 / 114.8, abs=0.005)
     assert PHILLY.shared == pytest.approx(75.6 / 98.0, abs=0.005)
-
-
-@pytest.mark.parametrize("name", ["across_nodes", "across_racks", "shared"])
-def test_a_factor_is_above_0_and_up_to_1(name: str) -> None:
-    for factor in (0.0, 1.1):
-        with pytest.raises(AssertionError, match=f"{name} must be a factor above 0 and up to 1"):
-            Effects(**{name: factor})

@@ -13,8 +13,6 @@ from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.scaling import Effects, ScalingModel
 from treadle.models.staggered import (
     ALONE,
-    PENALTIES,
-    PENALTIES_UNMATCHED,
     StaggeredModel,
     cycle,
 )
@@ -91,11 +89,6 @@ def test_efficiency_is_stage_time_over_four_resources() -> None:
     pair = [spec("bert", 1), spec("dqn", 1, "b")]
     work = 0.0005 + 0.160 + 0.446 + 0.008
     assert model.efficiency(pair) == pytest.approx(work / (4 * model.cycle_s(pair)))
-
-
-def test_penalties_are_the_authors() -> None:
-    assert PENALTIES[4] == 1.37 / 1.015
-    assert PENALTIES_UNMATCHED[4] == 1.30 / 1.015
 
 
 def held(size: int, turn: int = 0) -> Allocation:

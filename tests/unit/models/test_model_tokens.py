@@ -5,13 +5,11 @@ import pytest
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
-from treadle.core.ports import InterleavingModel
 from treadle.models import tokens
 from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.scaling import Effects, ScalingModel
-from treadle.models.stages import Stages, StageTimes
+from treadle.models.stages import StageTimes
 from treadle.models.tokens import LANES, Lanes, TokenModel, iteration_times
-from treadle.testing.builders import job
 
 
 def model(lanes: Lanes = LANES, turn_s: float = 0.0, effects: Effects | None = None) -> TokenModel:
@@ -33,12 +31,6 @@ def spec(
 def relative(specs: list[JobSpec], **options) -> list[float]:
     chosen = model(**options)
     return [v * s.profile.iteration_s for s, v in zip(specs, chosen.together(specs), strict=True)]
-
-
-def test_it_plays_the_role_of_an_interleaving_model() -> None:
-    chosen: InterleavingModel = model()
-    assert chosen.alone(spec(compute=0.5), 1) == 2.0
-    assert chosen.kind(spec(compute=0.5)) == Stages(0.0, 0.0, 0.5, 0.0, 0.5)
 
 
 def test_jobs_that_use_different_resources_do_not_meet() -> None:
@@ -80,11 +72,6 @@ def test_a_short_stage_waits_for_half_of_a_turn_that_has_begun() -> None:
     fills = spec(compute=10.0)
     assert relative([short, fills])[0] == pytest.approx(1.0 / 1.1)
     assert relative([short, fills], turn_s=0.8)[0] == pytest.approx(1.0 / 1.4)
-
-
-def test_a_turn_is_no_longer_than_the_stage_it_serves() -> None:
-    short, other = spec(prepare=0.9, compute=0.1), spec(compute=0.4)
-    assert relative([short, other], turn_s=9.0)[0] == pytest.approx(1.0 / 1.2)
 
 
 def test_with_as_many_lanes_as_jobs_no_job_waits() -> None:
@@ -167,20 +154,3 @@ def test_a_group_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert chosen.together([a, b]) == chosen.together([b, a])[::-1]
     assert chosen.efficiency([a, b]) == chosen.efficiency([b, a])
     assert len(asked) == 1
-
-
-def test_only_so_many_groups_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_REMEMBERED_MAX", 2)
-    chosen = model()
-    pairs = [[spec(compute=2.0 + n), spec(load=0.5, compute=0.5)] for n in range(4)]
-    before = [chosen.efficiency(pair) for pair in pairs]
-    assert [chosen.efficiency(pair) for pair in pairs] == before
-
-
-def test_a_resource_without_a_lane_is_our_mistake() -> None:
-    with pytest.raises(AssertionError, match="every resource needs a lane"):
-        model(lanes=Lanes(storage=0))
-
-
-def test_a_job_as_traces_have_it_can_be_asked_about() -> None:
-    assert 0 < model().together([job("a"), job("b")])[0] <= 1.0

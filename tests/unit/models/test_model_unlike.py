@@ -44,13 +44,6 @@ def test_the_speed_on_another_type_is_a_factor_and_leaves_the_curve_alone() -> N
     assert pace.points == ((1, 2.0), (2, 1.0))
 
 
-def test_ratios_at_several_sizes_count_alike() -> None:
-    known = seen(
-        paced(1, 2.0, A100), paced(2, 1.0, A100), paced(1, 1.0, H200), paced(2, 0.125, H200)
-    )
-    assert dict(known.by_type(KINDS))[H200] == pytest.approx(4.0)
-
-
 def test_a_placement_apart_on_another_type_says_nothing() -> None:
     """Which of the two made it slower is not known."""
     known = seen(paced(2, 1.0, A100), paced(2, 3.0, H200, spread="nodes"))

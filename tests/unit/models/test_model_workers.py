@@ -1,21 +1,16 @@
 """GPUs and CPU slots together."""
 
-from itertools import pairwise
-
 import pytest
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.models.scaling import ScalingModel
 from treadle.models.workers import (
-    Cores,
     Count,
     Worker,
     Workers,
     WorkersModel,
-    fit_workers,
     slot_ratio,
 )
 
@@ -50,29 +45,6 @@ def test_slots_beside_gpus_shorten_the_step_and_weak_ones_are_left_idle():
 def test_a_kind_that_begins_late_is_not_waited_for():
     late = Workers(Worker(0.01), Worker(0.01, 60.0), batch=120)
     assert late.step_s(Count(4, 8)) == pytest.approx(0.3)
-
-
-def test_terms_below_zero_are_refused():
-    with pytest.raises(InvalidInputError, match="terms must be 0 or more"):
-        Worker(-0.1, 1.0)
-    with pytest.raises(InvalidInputError, match="a step take some time"):
-        Worker(0.0, 0.0)
-
-
-def test_workers_are_found_again_from_measured_steps():
-    counts = [*(Count(n, 0) for n in (1, 2, 4, 8)), *(Count(0, n) for n in (1, 2, 4, 8))]
-    rows = [(count, PAIR.step_s(count)) for count in counts]
-    found, error = fit_workers(rows, PAIR.batch)
-    assert error < 0.01
-    assert min(found.gpu.sample_s, found.cpu.sample_s, found.gpu_sync_s, found.slot_sync_s) >= 0
-    assert found.step_s(Count(4, 8)) == pytest.approx(PAIR.step_s(Count(4, 8)), rel=0.05)
-    with pytest.raises(InvalidInputError, match="GPUs alone and on slots alone"):
-        fit_workers(rows[:4], PAIR.batch)
-
-
-def test_more_cores_of_a_slot_help_less_and_less():
-    gains = [Cores().efficiency(c + 1) - Cores().efficiency(c) for c in range(1, 8)]
-    assert all(a > b > 0 for a, b in pairwise(gains))
 
 
 def test_on_gpus_alone_a_job_goes_as_the_other_model_says():

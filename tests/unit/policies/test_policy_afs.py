@@ -4,9 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.errors import InvalidInputError
 from treadle.policies.afs.afs import Ladder, shares
-from treadle.testing.builders import policy
 
 
 def ladder(alpha: float, cap: int) -> Ladder:
@@ -112,15 +110,3 @@ def test_with_more_jobs_than_devices_the_shortest_run(works: list[int]) -> None:
     given_out = shares([ladder(0.1, 4)] * len(works), [float(w) for w in works], 3)
     chosen = {work for work, got in zip(works, given_out, strict=True) if got}
     assert chosen == set(sorted(works)[:3])
-
-
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("afs-p?quantum_s=0", "afs-p quantum_s must be above 0, not 0"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(text: str, sentence: str) -> None:
-    with pytest.raises(InvalidInputError, match="afs") as refusal:
-        policy(text)
-    assert str(refusal.value) == sentence

@@ -38,11 +38,3 @@ def test_a_belief_that_is_the_profiles_alone_has_one_ladder_for_each_profile() -
     ladders = Ladders(ScalingModel())
     assert not ladders.may_change
     assert ladders.of(row("a")) is ladders.of(row("b"))
-
-
-def test_ladders_are_bounded(monkeypatch) -> None:
-    monkeypatch.setattr("treadle.policies.afs.afs._REMEMBERED_MAX", 2)
-    ladders = Ladders(Noisy(ScalingModel(), spread=1.0, seed=0))
-    for number in range(5):
-        ladders.of(row(f"j{number}"))
-    assert len(ladders._known) <= 2

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policies.test_policy_afs import brute_force
 from tests.unit.stories import Story, play
 from treadle.core.actions import Action, Stop
 from treadle.core.cluster import Cluster
@@ -18,7 +17,7 @@ from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Snapshot
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs.afs import Afs, Ladder, shares
+from treadle.policies.afs.afs import Afs
 from treadle.policies.afs.blind import AfsBlind
 from treadle.policies.base.placement import PLACEMENTS, Placement, placement
 from treadle.policies.simple.altruistic import Altruistic
@@ -67,45 +66,7 @@ def test_one_device_serves_all_one_after_another(make: Make) -> None:
     assert max(ends(lines).values()) == 46.0, "the device is never idle"
 
 
-@every_policy
-def test_a_single_job_gets_all_it_can_use(make: Make) -> None:
-    assert play(make(placement("count")), [job("a", sizes=(1, 2, 4, 8), size=4)]) == [
-        "0 start a n0:0,1,2,3",
-        "100 finish a",
-    ]
-
-
-@every_policy
-def test_a_hundred_jobs_on_two_devices_all_finish_and_leave_no_device_idle(make: Make) -> None:
-    jobs = [job(f"j{n:03}", sizes=(1, 2), size=1, length_s=1.0 + n % 7) for n in range(100)]
-    lines = play(make(placement("count")), jobs, "1x2")
-    assert len(ends(lines)) == 100
-    work_s = sum(spec.iterations for spec in jobs)
-    assert max(ends(lines).values()) == pytest.approx(work_s / 2)
-
-
-@every_policy
-def test_without_jobs_nothing_is_done(make: Make) -> None:
-    story = Story(make(placement("count")))
-    assert story.scheduler.decide(0.0) == []
-
-
 # -- jobs that scale badly -----------------------------------------------------------------------
-
-
-@every_policy
-def test_a_job_that_more_devices_slow_down_stays_at_its_best_size(make: Make) -> None:
-    """One of them is fastest on one device, the other on two."""
-    jobs = [curved("one", 1.0, 1.1, 1.5, 3.0), curved("two", 1.0, 0.6, 0.7, 0.9)]
-    lines = play(make(placement("count")), jobs, "1x8")
-    assert sizes_given(lines, "one") == {1}
-    assert sizes_given(lines, "two") == {2}
-
-
-@every_policy
-def test_a_job_that_more_devices_do_not_help_gets_none(make: Make) -> None:
-    lines = play(make(placement("count")), [curved("flat", 1.0, 1.0, 1.0)], "1x8")
-    assert sizes_given(lines, "flat") == {1}
 
 
 @pytest.mark.parametrize("make", [MAKERS["afs"], MAKERS["afs-p"], MAKERS["altruistic"]])
@@ -150,16 +111,6 @@ def test_no_job_ever_holds_a_size_that_is_no_faster_than_a_smaller_one(
 # -- profiles with stages that take no time ------------------------------------------------------
 
 
-@every_policy
-@pytest.mark.parametrize("stage", ["load_s", "prepare_s", "compute_s", "sync_s"])
-def test_a_profile_in_which_all_stages_but_one_take_no_time(make: Make, stage: str) -> None:
-    stages = {"load_s": 0.0, "prepare_s": 0.0, "compute_s": 0.0, "sync_s": 0.0, stage: 2.0}
-    profile = Profile(**stages)  # type: ignore[arg-type]
-    spec = replace(job("a", sizes=(1, 2), size=1, length_s=10.0), profile=profile)
-    lines = play(make(placement("count")), [spec], "1x2")
-    assert ends(lines) == {"a": 10.0}
-
-
 # -- lengths that nobody knows -------------------------------------------------------------------
 
 
@@ -184,14 +135,6 @@ def test_afs_p_gives_the_same_orders_whatever_the_lengths(
 
     factors = (factors + [1] * len(jobs))[: len(jobs)]
     assert orders([1e6] * len(jobs)) == orders([1e6 * factor for factor in factors])
-
-
-def test_afs_does_look_at_lengths() -> None:
-    """The other side of it: with one device the shorter job runs, so lengths decide."""
-    jobs = [job("a", length_s=10.0), job("b", length_s=20.0)]
-    assert play("afs", jobs, "1x1", until=0.0) == ["0 start a n0:0"]
-    jobs = [job("a", length_s=30.0), job("b", length_s=20.0)]
-    assert play("afs", jobs, "1x1", until=0.0) == ["0 start b n0:0"]
 
 
 # -- short paths ---------------------------------------------------------------------------------
@@ -246,28 +189,3 @@ def test_with_room_for_all_the_short_path_gives_the_same_orders(
 ) -> None:
     expected = orders(thorough(placement(place)), cluster, jobs)
     assert orders(short(placement(place)), cluster, jobs) == expected
-
-
-@given(
-    jobs=st.lists(
-        st.tuples(st.integers(1, 1000), st.lists(st.floats(1.01, 3.0), max_size=6)),
-        min_size=1,
-        max_size=9,
-    ),
-    devices=st.integers(1, 24),
-)
-def test_jobs_that_scale_better_than_linearly_are_served_by_the_plain_procedure_too(
-    jobs: list[tuple[int, list[float]]], devices: int
-) -> None:
-    ladders = [
-        Ladder.of(range(1, len(steps) + 2), [1.0, *accumulate(steps, lambda a, b: a * b)])
-        for _, steps in jobs
-    ]
-    if any(step != 1 for one in ladders for step in _steps(one.sizes)):
-        return  # The plain procedure climbs by single devices.
-    work = [float(length) for length, _ in jobs]
-    assert shares(ladders, work, devices) == brute_force(ladders, work, devices)
-
-
-def _steps(sizes: Sequence[int]) -> list[int]:
-    return [b - a for a, b in pairwise(sizes)]

@@ -128,12 +128,6 @@ def test_a_job_grows_past_a_size_on_which_it_is_slower():
     assert starts(lines) == ["0 start a n0:0,1,2,3"]
 
 
-def test_a_job_shrinks_past_a_size_on_which_it_is_slower():
-    jobs = [uneven("a", 4), job("b", size=1, length_s=10, at=10)]
-    lines = play(policy(), jobs, "1x4")
-    assert "50 change a n0:0,1" in lines
-
-
 def test_who_waits_long_is_promoted():
     """old has had its share, but after the patience has run out newer jobs no longer pass it."""
     jobs = [job("old", size=4, length_s=400)]
@@ -175,14 +169,6 @@ def test_unpredictable_jobs_are_counted_by_attained_service(arrivals):
     Simulation(Scheduler(chosen, cluster), engine, observers=(watch,)).run(until=400.0)
     latest = [made.id for made in reversed(jobs)]
     assert found[-1] == latest
-
-
-def test_without_its_memory_it_counts_afresh():
-    chosen = policy()
-    scheduler = Scheduler(chosen, Cluster.grid(1, 4))
-    snapshot = scheduler.snapshot(0.0)
-    assert snapshot.memory is None
-    assert not chosen.decide(snapshot).changes
 
 
 @pytest.mark.parametrize(
@@ -250,14 +236,6 @@ def test_gpu_jobs_larger_than_all_gpus_never_fit_beside_many_slots():
     assert chosen.never_fits(job("a", size=8), MIXED) is not None
     slots = replace(job("b", size=8), profile=Profile(size=8, model="cpu-x"))
     assert chosen.never_fits(slots, MIXED) is None
-
-
-def test_where_all_devices_are_slots_every_job_runs_on_them():
-    slots = Cluster((Node("c", 8, device_type="cpu"),))
-    family = next(f"predictable-{n}" for n in range(50) if _gain(f"predictable-{n}") > 1.2)
-    ends, given = mixed([named("a", family, 4), named("b", "cpu-x", 4)], slots)
-    assert set(ends) == {"a", "b"}
-    assert {line.split()[0] for line in given} == {"a", "b"}
 
 
 def _gain(family: str) -> float:

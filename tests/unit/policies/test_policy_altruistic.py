@@ -5,8 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.stories import Story, play
-from treadle.core.events import JobSubmitted, NodeDrained
+from tests.unit.stories import play
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.models.scaling import ScalingModel
@@ -116,9 +115,3 @@ def test_jobs_that_come_together_and_scale_linearly_end_by_their_fair_end(
         fair = fair_shares([ladder] * len(jobs), devices)
         for spec, share in zip(jobs, fair, strict=True):
             assert ends[spec.id] <= spec.iterations / share + 0.01
-
-
-def test_on_a_cluster_of_which_nothing_is_left_nothing_is_decided() -> None:
-    story = Story(policy())
-    story.tell(0.0, NodeDrained("n0"))
-    assert story.tell(1.0, JobSubmitted(job("a"))) == []

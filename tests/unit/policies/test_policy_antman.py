@@ -52,12 +52,6 @@ HOARDED = [
 ]
 
 
-def test_s8_a_quota_of_the_whole_cluster_is_the_same_as_none() -> None:
-    for hoard in ("on", "off"):
-        without = play(f"antman?hoard={hoard}", HOARDED, "1x4")
-        assert play(f"antman?hoard={hoard}&quotas=A:4", HOARDED, "1x4") == without
-
-
 def test_s8_without_hoarding_a_job_that_fits_goes_first() -> None:
     lines = [line for line in play("antman", HOARDED, "1x4") if " start " in line]
     assert lines == ["0 start a n0:0,1", "20 start c n0:2", "100 start big n0:0,1,2,3"]
@@ -108,17 +102,6 @@ def test_a_job_larger_than_a_node_hoards_whole_nodes() -> None:
     ]
 
 
-def test_what_is_left_over_after_whole_nodes_is_found_once_it_fits() -> None:
-    """big has n0 from 50 on, and looks for two more until b's end gives it room on n1."""
-    jobs = [
-        job("a", size=4, length_s=50),
-        job("b", size=3, length_s=100),
-        job("c", size=4, length_s=500),
-        job("big", size=6, at=10),
-    ]
-    assert starts(jobs, "3x4")[-1] == "100 start big n0:0,1,2,3 n1:0,1"
-
-
 def test_opportunistic_jobs_take_idle_devices_then_those_set_aside_then_shared_ones() -> None:
     jobs = [
         job("a", size=1, length_s=1000),
@@ -137,22 +120,6 @@ def test_opportunistic_jobs_take_idle_devices_then_those_set_aside_then_shared_o
     ]
     aside_first = [spec for spec in jobs if spec.id != "idle"]
     assert starts(aside_first, "2x2")[2] == "15 start aside n0:1"
-
-
-def test_of_shared_devices_the_one_that_another_job_left_goes_first() -> None:
-    """1. short leaves device 1 while g2 stays there; g1 leaves device 0 before long does.
-    2. g3 takes device 0. Both devices now have a guaranteed job and no other.
-    3. The next opportunistic job goes to device 1.
-    """
-    jobs = [
-        job("g1", length_s=20),
-        job("g2", length_s=1000),
-        free_rider("long", length_s=30),
-        free_rider("short", length_s=10),
-        job("g3", length_s=1000, at=200),
-        free_rider("next", at=300),
-    ]
-    assert starts(jobs, "1x2")[-1] == "300 start next n0:1"
 
 
 def test_the_two_kinds_have_a_turn_each() -> None:

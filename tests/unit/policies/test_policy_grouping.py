@@ -104,17 +104,3 @@ def test_s4_jobs_of_the_first_or_of_the_last_rank_share_first(
     groups = grouping.form([jobs([6, 6, 6, 6])], 3, nowhere)
     assert {group[0].id for group in groups if len(group) == 1} == alone
     assert sorted(len(group) for group in groups) == [1, 1, 2]
-
-
-def test_s4_jobs_of_the_size_that_ranks_last_share_first() -> None:
-    small = jobs([0, 6])
-    large = [
-        JobSpec(name, 1.0, sizes=(2,), profile=muri_profile(model, 2))
-        for name, model in (("a", "bert"), ("b", "dqn"))
-    ]
-    shared = {}
-    for last_first in (False, True):
-        grouping = Grouping(StaggeredModel(), largest=2, matching=True, last_first=last_first)
-        groups = grouping.form([small, large], 5, nowhere)
-        shared[last_first] = [[spec.id for spec in group] for group in groups if len(group) > 1]
-    assert shared == {False: [["0", "1"]], True: [["a", "b"]]}

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.policies.registry import BLIND, BUILT_IN, is_blind, names, offered
+from treadle.policies.registry import is_blind, names, offered
 from treadle.policies.simple.orders import fifo
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
@@ -21,10 +21,6 @@ def ends(policy: str, length_error: float) -> list[float | None]:
     run = prepare(source, on, chosen, stopwatch=time.process_time)
     run.finish()
     return [history.ended_at for history in run.recorder.histories.values()]
-
-
-def test_the_table_names_policies() -> None:
-    assert set(BUILT_IN) >= BLIND
 
 
 @pytest.mark.parametrize("policy", [name for name in names() if is_blind(name)])

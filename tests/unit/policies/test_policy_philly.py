@@ -24,11 +24,6 @@ def test_a_job_that_finds_no_place_tries_again_after_three_minutes() -> None:
     assert started("philly", jobs)[2] == "180 start c n0:0,1"
 
 
-def test_a_job_that_does_not_fit_blocks_no_other() -> None:
-    jobs = [job("a", size=2), job("b", size=4), job("c", size=2)]
-    assert started("philly", jobs, "1x4")[:2] == ["0 start a n0:0,1", "0 start c n0:2,3"]
-
-
 def test_locality_is_given_up_step_by_step() -> None:
     """Two devices are free, one on each node: too many nodes for the first try, not for later."""
     jobs = [

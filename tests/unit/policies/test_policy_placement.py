@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.errors import InvalidInputError
 from treadle.core.free import FreeDevices
 from treadle.policies.base.placement import PLACEMENTS, Consolidate, Fit, placement
 from treadle.testing.strategies import clusters
@@ -41,10 +40,6 @@ def test_count_splits_over_as_few_nodes_as_it_can() -> None:
     assert placed("count", TWO, 4, "n0:0", "n1:0") == "n0:1 n0:2 n0:3 n1:1"
     assert placed("count", THREE, 3, "n0:0") == "n1:0 n1:1 n0:1", "the rest goes to the tightest"
     assert placed("count", THREE, 6) == "n0:0 n0:1 n1:0 n1:1 n2:0 n2:1"
-
-
-def test_consolidate_never_splits_what_fits_a_node() -> None:
-    assert placed("consolidate", TWO, 4, "n0:0", "n1:0") is None
 
 
 def test_what_is_larger_than_a_node_gets_whole_nodes_and_a_remainder() -> None:
@@ -100,12 +95,6 @@ def test_balance_takes_the_node_with_the_smallest_share_in_use() -> None:
 def test_spread_takes_one_after_another_from_the_emptiest() -> None:
     assert placed("spread", TWO, 3) == "n0:0 n1:0 n0:1"
     assert placed("spread", TWO, 3, "n0:0", "n0:1") == "n1:0 n1:1 n0:2"
-
-
-@pytest.mark.parametrize("name", sorted(PLACEMENTS))
-def test_what_is_larger_than_everything_free_is_placed_nowhere(name: str) -> None:
-    assert placed(name, TWO, 8, "n0:0") is None
-    assert placed(name, Cluster(()), 1) is None
 
 
 @pytest.mark.parametrize(
@@ -165,21 +154,6 @@ def test_more_free_devices_never_make_a_size_unplaceable(
             assert placement(name).place(more, size) is not None
 
 
-def test_an_unknown_placement_is_answered_with_the_nearest_and_all() -> None:
-    with pytest.raises(InvalidInputError) as refusal:
-        placement("consolidated")
-    assert str(refusal.value) == (
-        "there is no placement 'consolidated' "
-        "(there are count, consolidate, first-fit, balance, spread); "
-        "did you mean consolidate?"
-    )
-    with pytest.raises(InvalidInputError) as refusal:
-        placement("xyz")
-    assert str(refusal.value) == (
-        "there is no placement 'xyz' (there are count, consolidate, first-fit, balance, spread)"
-    )
-
-
 def test_what_never_fits_is_said_with_its_reason_and_only_of_this_cluster() -> None:
     class OnOneNode(Consolidate):
         def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
@@ -194,10 +168,3 @@ def test_what_never_fits_is_said_with_its_reason_and_only_of_this_cluster() -> N
         "even on the empty cluster of 3 nodes"
     )
     assert fit.never(7, Cluster.grid(2, 8)) is None
-
-
-@pytest.mark.parametrize("name", sorted(PLACEMENTS))
-def test_everything_that_is_free_can_be_given_to_one_job(name: str) -> None:
-    found = placed(name, TWO, 8)
-    assert found is not None
-    assert sorted(found.split()) == [f"n{node}:{number}" for node in (0, 1) for number in range(4)]

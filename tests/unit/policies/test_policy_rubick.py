@@ -13,23 +13,18 @@ from treadle.core.events import (
     JobStopped,
     JobSubmitted,
     JobUpdated,
-    NodeJoined,
-    NodeLost,
 )
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
-from treadle.models.plans.planned import PlannedModel, offering, standard
+from treadle.models.plans.planned import offering, standard
 from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
-from treadle.models.stages import StageTimes
-from treadle.models.tokens import TokenModel
 from treadle.policies.rubick.curves import Curves, _steps
-from treadle.policies.rubick.holdings import Holdings, layouts, less
+from treadle.policies.rubick.holdings import Holdings, layouts
 from treadle.testing.builders import job, policy
 
 PLANNER = standard()
-TRUTH = TokenModel(PlannedModel(PLANNER, ScalingModel()), StageTimes())
 
 
 def planned(
@@ -115,10 +110,6 @@ class TestCurves:
             assert speed is not None
             assert speed.plan.offload
 
-    def test_without_resources_there_is_one_size(self):
-        spec = planned("a", "bert", 4, OFFLOAD4)
-        assert [size for size, _ in curves(resources=False).of(spec).sizes] == [4]
-
     def test_only_jobs_that_do_not_split_are_elastic_under_sia(self):
         made = curves(plans=False, pure=True)
         split = planned("a", "gpt2", 5, Plan(tensor=5, data=1))
@@ -182,10 +173,6 @@ class TestBooks:
         assert holdings.room({}) == {"n0": 1, "n2": 4}
         assert holdings.room({"n0": 3}) == {"n0": 4, "n2": 4}
         assert holdings.room({}, {"b": 2}) == {"n0": 1, "n1": 2, "n2": 4}
-
-    def test_less_leaves_the_node_in_question_first(self):
-        assert less({"x": 4, "y": 2, "z": 1}, 3, "y") == {"x": 4}
-        assert less({"x": 2}, 2, "x") == {}
 
 
 class TestDecisions:
@@ -326,12 +313,6 @@ class TestDecisions:
         told.tell(0.0, JobSubmitted(planned("a", model, asked, plan, guaranteed=True)))
         assert held(told)["a"]
 
-    def test_a_job_of_a_size_without_a_plan_goes_by_the_belief(self):
-        told = Story(policy("rubick", belief=TRUTH), "2x8")
-        spec = JobSpec("a", 1e4, sizes=(1, 3), asked=3, profile=Profile(size=3, model="bert"))
-        told.tell(0.0, JobSubmitted(offering(spec, PLANNER, 16, 8)))
-        assert held(told)["a"] == 3
-
     def test_plans_keep_to_the_memory_that_nodes_say_they_have(self):
         hosted = planned("a", "llama7", 1, Plan(data=1, shard="gradients", offload=True))
         for memory_gib, runs in ((0.0, True), (64.0, False), (512.0, True)):
@@ -352,16 +333,6 @@ class TestDecisions:
         assert told.scheduler.why("x1", 1.0).numbers["holders"] == ("x0",)
         told.tell(1.0, JobSubmitted(planned("y", "vit", 1, Plan(data=1))))
         assert told.scheduler.why("y", 2.0).code == "devices"
-
-    def test_with_every_node_gone_jobs_wait_for_one(self):
-        for name in ("rubick", "rubick-e", "sia"):
-            told = story(name)
-            told.tell(0.0, JobSubmitted(planned("a", "bert", 4, Plan(data=4))))
-            told.tell(1.0, NodeLost("n0"))
-            told.tell(2.0, JobSubmitted(planned("b", "bert", 4, Plan(data=4))))
-            assert told.scheduler.unfit["b"] == "it asks for 1 device and the cluster has 0"
-            told.tell(3.0, NodeJoined(Node("n1", 8)))
-            assert held(told)["b"]
 
     def test_a_job_whose_changes_were_measured_to_cost_little_grows_soon(self):
         """1. Two share eight devices. 2. One ends: the other has all, and is asked for soon."""
@@ -400,13 +371,6 @@ class TestDecisions:
             told.tell(200.0, JobFinished("b", told.scheduler.jobs["b"].action))
         assert held(gated) == {"a": 4}
         assert held(free) == {"a": 8}
-
-    def test_a_job_about_to_end_is_neither_shrunk_nor_grown(self):
-        told = story()
-        told.tell(0.0, JobSubmitted(planned("a", "bert", 8, Plan(data=8), steps=150.0)))
-        told.runs(0.0, "a")  # One iteration a second: 50 s are left when the next one comes.
-        told.tell(100.0, JobSubmitted(planned("b", "bert", 8, Plan(data=8))))
-        assert held(told) == {"a": 8, "b": 0}
 
     def test_without_resources_no_job_gets_another_size(self):
         told = story("rubick-e")

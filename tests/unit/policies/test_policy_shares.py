@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.stories import Story, on, play
-from treadle.core.actions import Start, Stop
+from tests.unit.stories import Story, play
+from treadle.core.actions import Start
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.events import JobSubmitted, NodeDrained, NodeJoined, NodeLost
+from treadle.core.events import JobSubmitted, NodeDrained, NodeJoined
 from treadle.core.free import FreeDevices
 from treadle.core.job import JobSpec
 from treadle.policies.base.shares import kept
@@ -112,11 +112,6 @@ def test_optimus_leaves_devices_idle_that_speed_up_no_job() -> None:
     assert play("optimus", jobs, until=0.0) == ["0 start a n0:0"]
 
 
-def test_optimus_goes_on_step_by_step() -> None:
-    jobs = [elastic("a", 1, 2, 4)]
-    assert play("optimus", jobs, until=0.0) == ["0 start a n0:0,1,2,3"]
-
-
 def test_optimus_passes_jobs_that_do_not_fit_and_shrinks_those_that_run() -> None:
     """a shrinks to one for b, which fits beside it; c would need more and waits."""
     jobs = [
@@ -160,30 +155,6 @@ def test_themis_honours_a_lease_and_then_serves_the_job_that_is_worst_off() -> N
 def test_themis_gives_an_elastic_job_what_is_left_of_what_it_asked_for() -> None:
     jobs = [job("a", size=3), elastic("b", 1, 2, 4)]
     assert play("themis", jobs, until=0.0) == ["0 start a n0:0,1,2", "0 start b n0:3"]
-
-
-def test_themis_lets_a_job_wait_that_is_too_large_for_the_rest() -> None:
-    jobs = [job("a", size=3), job("b", size=3)]
-    assert play("themis", jobs, until=0.0) == ["0 start a n0:0,1,2"]
-
-
-def test_themis_sees_the_end_of_the_lease_that_ends_first() -> None:
-    story = Story("themis?lease_s=10", "1x2")
-    story.tell(0.0, JobSubmitted(job("a")))
-    story.tell(4.0, JobSubmitted(job("b")))
-    story.tell(5.0, JobSubmitted(job("c")))
-    assert story.scheduler.wake_at == 10.0
-
-
-def test_s2_themis_gives_running_jobs_what_no_job_waits_for() -> None:
-    """Two jobs that asked for 2 of 8 devices and can use all: 1,000 s instead of 2,001."""
-    sizes = tuple(range(1, 9))
-    jobs = [
-        job("a", size=2, sizes=sizes, length_s=2000.0),
-        job("b", size=2, sizes=sizes, length_s=2000.0, at=1.0),
-    ]
-    ends = [line for line in play("themis", jobs, "1x8") if "finish" in line]
-    assert float(ends[-1].split()[0]) <= 1050.0
 
 
 def test_s2_themis_lets_sizes_follow_when_a_lease_ends() -> None:
@@ -248,14 +219,6 @@ def test_what_fragmentation_denies_is_given_at_a_smaller_size() -> None:
     assert orders[0].allocation.size == 2
 
 
-def test_what_fragmentation_denies_altogether_waits() -> None:
-    story = Story("max-min", "2x3")
-    for name in "xy":
-        story.tell(0.0, JobSubmitted(job(name, size=2)))
-    assert story.tell(1.0, JobSubmitted(job("a", size=2))) == []
-    assert story.phases() == "x:starting y:starting a:waiting"
-
-
 # -- nodes that are drained ----------------------------------------------------------------------
 
 
@@ -269,23 +232,6 @@ def test_a_job_on_a_drained_node_costs_no_other_its_devices() -> None:
         assert story.tell(1.0, NodeDrained("n0")) == [], name
         story.tell(2.0, JobSubmitted(job("c", size=1)))
         assert story.phases() == "a:running b:running c:waiting", name
-
-
-def test_themis_hands_out_what_is_free_beside_a_drained_node() -> None:
-    story = Story("themis", "2x4")
-    story.tell(0.0, JobSubmitted(job("a", size=4)))
-    story.tell(1.0, NodeDrained("n0"))
-    orders = story.tell(2.0, JobSubmitted(job("b", size=4)))
-    assert orders == [Start(1, "b", on(0, 1, 2, 3, node="n1"))]
-
-
-def test_max_min_on_a_cluster_of_which_nothing_is_left_waits_for_better_days() -> None:
-    story = Story("max-min", "1x4")
-    story.tell(0.0, JobSubmitted(elastic("a", 1, 2)))
-    story.tell(1.0, NodeDrained("n0"))
-    story.tell(2.0, JobSubmitted(elastic("b", 1, 2)))
-    assert story.phases() == "a:starting b:waiting"
-    assert story.tell(3.0, NodeLost("n0")) == [Stop(1, "a")]
 
 
 # -- near what a job holds -------------------------------------------------------------------------

@@ -163,23 +163,6 @@ def test_a_size_that_an_evicted_job_could_not_have_is_not_looked_for_again() -> 
     assert place.asked == [2, 2, 2, 2]
 
 
-def test_an_evicted_job_larger_than_what_was_given_up_is_not_tried_again() -> None:
-    """`small` finds no place, so none is looked for on behalf of the larger job behind it."""
-    ranks = {"stays": 1.0, "evicted": 5.0, "first": 0.0, "small": 3.0}
-    place = Counting()
-    policy = Ordered(lambda row, now: Rank(ranks[row.id]), place, preemptive=True)
-    story = Story(policy, "1x4")
-    story.tell(0.0, JobSubmitted(job("stays", size=2)), JobSubmitted(job("evicted", size=2)))
-    story.runs(0.0, "stays", "evicted")
-    story.scheduler.take(
-        [JobSubmitted(job("first", size=2)), JobSubmitted(job("small", size=1))], 1.0
-    )
-    place.asked.clear()
-    orders = story.scheduler.decide(1.0)
-    assert orders == [Stop(2, "evicted"), Start(3, "first", on(2, 3), ("evicted",))]
-    assert place.asked == [2, 2, 2, 1]
-
-
 def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() -> None:
     """Two arrivals evict one job each, the last in order first; the orders are in order."""
     story = Story("srtf", "1x2")
@@ -194,15 +177,6 @@ def test_jobs_that_stop_come_back_to_the_queue_in_the_order_in_which_they_ran() 
         (Stop, "r40"),
         (Start, "n1"),
         (Start, "n2"),
-    ]
-
-
-def test_repacking_keeps_equals_that_run_in_the_order_in_which_they_ran() -> None:
-    jobs = [job("a", length_s=50.0), job("b", length_s=50.0), job("c", length_s=90.0, at=1.0)]
-    assert play("srtf?repack=on", jobs, until=1.0) == [
-        "0 start a n0:0",
-        "0 start b n0:1",
-        "1 start c n0:2",
     ]
 
 
@@ -236,17 +210,6 @@ def test_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None
     assert orders == [Stop(1, "first"), Start(2, "second", on(0), ("first",))]
 
 
-def test_equals_that_give_way_stop_in_the_order_in_which_they_ran() -> None:
-    """They ran in another order than that of their names."""
-    ranks = {"a": 5.0, "b": 5.0, "c": 5.0, "new": 0.0}
-    policy = Ordered(lambda row, now: Rank(ranks[row.id]), Count(), preemptive=True)
-    story = Story(policy, "1x3")
-    story.tell(0.0, *(JobSubmitted(job(name)) for name in "cba"))
-    story.runs(0.0, "c", "b", "a")
-    orders = story.tell(1.0, JobSubmitted(job("new", size=2)))
-    assert [order.job for order in orders] == ["b", "a", "new"]
-
-
 def test_a_whole_node_and_one_more_device_are_made_free_step_by_step() -> None:
     """`new` needs three devices; every device is held by a job of its own.
 
@@ -273,23 +236,3 @@ def test_a_whole_node_and_one_more_device_are_made_free_step_by_step() -> None:
     held = {row.id: row.allocation for row in story.scheduler.jobs.values()}
     assert held["b"] == on(0, node="n2")
     assert held["new"] == Allocation((*on(0, 1).devices, *on(0, node="n1").devices))
-
-
-def test_repacking_at_a_tie_a_job_whose_value_falls_gives_way_to_one_that_waited() -> None:
-    """At 5 s `first` has as much left as `second`, which came earlier and may start now."""
-    story = Story("srtf?repack=on", "1x1")
-    story.tell(0.0, JobSubmitted(job("first", length_s=10.0)))
-    story.runs(0.0, "first")
-    assert story.tell(1.0, JobSubmitted(job("second", length_s=5.0)), JobHeld("second", "x")) == []
-    orders = story.tell(5.0, JobReleased("second", "x"))
-    assert orders == [Stop(1, "first"), Start(2, "second", on(0), ("first",))]
-
-
-def test_repacking_at_a_tie_a_job_whose_value_stands_keeps_its_devices() -> None:
-    policy = Ordered(lambda row, now: Rank(1.0), Count(), repack=True)
-    story = Story(policy, "1x1")
-    story.tell(0.0, JobSubmitted(job("first")))
-    story.runs(0.0, "first")
-    story.tell(1.0, JobSubmitted(job("second")), JobHeld("second", "x"))
-    assert story.tell(5.0, JobReleased("second", "x")) == []
-    assert story.phases() == "first:running second:waiting"

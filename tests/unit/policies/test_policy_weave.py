@@ -1,6 +1,5 @@
 """weave: what a device brings, what work is worth, who shares, who goes first."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from math import inf, nan
 
@@ -9,10 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted, NodeDrained
-from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.models.company.belief import CompanyBelief, kind_of
@@ -20,7 +18,7 @@ from treadle.models.forecasts import Forecast, Forecasting
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.base.placement import Balance, placement
+from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.policies.weave.company import Company
 from treadle.policies.weave.curve import curve
@@ -42,10 +40,6 @@ def test_steps_of_a_curve_bring_ever_less_and_end_at_its_best(speeds: list[float
     assert sum(step.devices for step in found.steps) == largest
 
 
-def test_a_job_that_runs_nowhere_has_no_curve() -> None:
-    assert curve((1, 2), (0.0, 0.0)) is None
-
-
 @given(st.lists(st.sampled_from([0.0, 1.0, inf, nan, 1e-320, 1e308, -1.0]), min_size=4))
 @example([inf, 1.0, 1.0, 1.0])
 @example([1.0, 5e-324, 1.0, 1.0])
@@ -56,27 +50,6 @@ def test_wrong_figures_in_a_curve_are_left_out(speeds: list[float]) -> None:
     right = [size for size, speed in rows if speed == 1.0]
     assert (list(found.rates) if found is not None else []) == right[:1]
     assert found is None or all(step.gain > 0 for step in found.steps)
-
-
-class WrongTogether(TokenModel):
-    """A belief that has a wrong figure for each job that shares."""
-
-    wrong = inf
-
-    def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
-        return (self.wrong,) * len(specs)
-
-
-@pytest.mark.parametrize("wrong", [inf, nan, 1e308])
-def test_jobs_share_no_device_on_the_ground_of_a_wrong_figure(wrong: float) -> None:
-    belief = WrongTogether(ScalingModel(), StageTimes())
-    belief.wrong = wrong
-    world = World("weave", 1)
-    chosen = policy("weave", placement("consolidate"), belief)
-    world.scheduler = Scheduler(chosen, Cluster((Node("n", 1),)))
-    jobs = (submitted(f"j{n}", 1000.0, profile=LOADS if n % 2 else COMPUTES) for n in range(4))
-    world.step(0.0, *jobs)
-    assert sum(world.size(f"j{n}") for n in range(4)) == 1
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.integers(0, 50))
@@ -151,22 +124,6 @@ def test_gangs_that_find_no_place_do_not_hide_jobs_behind_them() -> None:
     gangs = [submitted(f"gang{n}", 10.0, (8,)) for n in range(12)]
     world.step(100.0, *gangs, *(submitted(f"j{n}", 1e4) for n in range(5)))
     assert [world.size(f"j{n}") for n in range(5)] == [1] * 5
-
-
-def test_jobs_that_would_share_a_size_without_a_place_run_apart() -> None:
-    """Two jobs of up to six devices, on nodes of one and three: only their least sizes fit."""
-
-    class OnOneNode(Balance):
-        def place(self, free: FreeDevices, size: int) -> tuple[Device, ...] | None:
-            return None if size > free.largest else super().place(free, size)
-
-    belief = TokenModel(ScalingModel(), StageTimes())
-    world = World("weave", 1)
-    chosen = policy("weave", OnOneNode(), belief)
-    nodes = tuple(Node(f"n{number}", count) for number, count in enumerate((1, 1, 1, 3)))
-    world.scheduler = Scheduler(chosen, Cluster(nodes))
-    world.step(0.0, submitted("a", 100.0, (1, 6)), submitted("b", 100.0, (2, 6)))
-    assert (world.size("a"), world.size("b")) == (1, 2)
 
 
 def test_jobs_on_a_drained_node_run_on() -> None:
@@ -283,9 +240,3 @@ def test_a_job_on_all_devices_gives_up_one_for_a_job_that_needs_one(devices: int
     assert (world.size("wide"), world.size("narrow")) == (devices - 1, 1)
     world.step(600.0)
     assert world.size("wide") == devices - 1
-
-
-def test_a_job_that_could_use_more_devices_than_there_are_has_all_of_them() -> None:
-    world = World("weave-l", 3)
-    world.step(0.0, submitted("wide", 1e6, (1, 2, 3, 4)))
-    assert world.size("wide") == 3

@@ -90,10 +90,6 @@ def test_only_jobs_that_end_in_time_overtake() -> None:
     ]
 
 
-def test_a_limit_of_zero_lets_no_job_overtake() -> None:
-    assert started("backfill+overtaking?limit=0", BLOCKED, "1x4")[1] == "100 start big n0:0,1,2,3"
-
-
 def test_why_a_job_may_not_overtake_is_said() -> None:
     story = Story("backfill+overtaking", "1x4")
     story.tell(0.0, *(JobSubmitted(replace(spec, submit_at=0.0)) for spec in BLOCKED[:2]))
@@ -193,10 +189,6 @@ def test_trials_come_first_and_jobs_that_passed_wait_for_room() -> None:
     ]
 
 
-def test_jobs_that_offer_no_trial_start_at_once() -> None:
-    assert play("backfill+try-small", [job("a", size=4)], "1x4")[0] == "0 start a n0:0,1,2,3"
-
-
 def test_a_trial_is_explained() -> None:
     jobs = [replace(job(name, size=4), trial=True) for name in "ab"]
     text = "backfill+try-small?devices=1"
@@ -222,15 +214,11 @@ def test_wrappers_are_put_on_from_the_inside_out() -> None:
         ("fifo+localty", "there is no wrapper 'localty'; did you mean locality?"),
         ("fifo+locality?shares=2", "wrapper locality has no parameter 'shares'"),
         ("fifo+locality?share=-1", "locality share must be 0 or more, not -1"),
-        ("fifo+overtaking?limit=-1", "overtaking limit must be 0 or more, not -1"),
         ("fifo+dedicated?from=0", "dedicated from must be 1 or more, not 0"),
         ("fifo+dedicated?from=x", "wrapper dedicated parameter from takes a whole number"),
-        ("fifo+defrag?budget=-1", "defrag budget must be 0 or more, not -1"),
         ("fifo+defrag?cooldown_s=-1", "defrag cooldown_s must be 0 or more, not -1"),
-        ("fifo+try-small?devices=0", "try-small devices must be 1 or more, not 0"),
         ("fifo+try-small?seconds=0", "try-small seconds must be above 0, not 0"),
         ("defrag", "defrag is a wrapper and goes behind a policy's name, as in fifo+defrag"),
-        ("locality+afs", "locality is a wrapper and goes behind a policy's name, as in fifo"),
         ("fifo+defrag+defrag", "policy fifo is wrapped in defrag twice; once is enough"),
     ],
 )
@@ -268,10 +256,3 @@ def test_a_device_that_is_withheld_is_not_free_even_on_the_emptied_cluster() -> 
     assert list(kept) == [Device("n0", 0), Device("n1", 0), Device("n1", 1)]
     assert list(kept.emptied()) == list(kept)
     assert (kept.total, free.total) == (3, 4)
-
-
-def test_a_schedule_of_a_size_that_no_trial_allows_is_refused() -> None:
-    spec = job("a", size=4)
-    assert not spec.runs_on(1)
-    assert replace(spec, trial=True).runs_on(1)
-    assert not replace(spec, trial=True).runs_on(2)

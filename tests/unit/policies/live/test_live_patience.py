@@ -22,7 +22,7 @@ from treadle.core.job import JobSpec
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.policies.live.decide import remembered
-from treadle.policies.live.patience import AGAIN, AGAIN_S, LENGTHS, WAIT_S, due_at, turn_s
+from treadle.policies.live.patience import AGAIN, LENGTHS, WAIT_S, due_at
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
@@ -228,13 +228,3 @@ def test_patience_grows_with_the_length_and_with_what_was_run() -> None:
     assert due_at(row, belief, 0.0) == WAIT_S + LENGTHS * 100.0
     ran = row._replace(held_s=10.0, since_at=70.0, waited_s=20.0)
     assert due_at(ran, belief, 70.0) == 70.0 + WAIT_S + LENGTHS * 100.0 + AGAIN * 10.0 - 20.0
-
-
-def test_a_job_that_waited_long_is_not_stopped_before_its_turn_is_over() -> None:
-    told = Story("backfill+live", "1x1")
-    told.tell(0.0, JobSubmitted(job("a", length_s=100.0)))
-    told.tell(0.0, JobSubmitted(job("b", length_s=100.0)))
-    row, belief = told.scheduler.jobs["b"], ScalingModel()
-    patience_s = WAIT_S + LENGTHS * 100.0
-    assert turn_s(row, belief, patience_s) == AGAIN_S / AGAIN
-    assert turn_s(row, belief, patience_s + 8000.0) == 8000.0 / AGAIN

@@ -1,28 +1,20 @@
 """Quotas of tenants under the live decision."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.properties.live_runs import LiveRun
 from tests.unit.stories import Story
-from treadle.core.actions import Action, Start, Stop
+from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Cluster
-from treadle.core.errors import InvalidInputError
-from treadle.core.events import Event, JobStopped, JobSubmitted
+from treadle.core.events import JobStopped, JobSubmitted
 from treadle.core.job import JobSpec
 from treadle.core.reasons import Reason
-from treadle.core.scheduler import Scheduler
 from treadle.policies import registry
 from treadle.policies.live.quotas import LENT_S
-from treadle.sim.experiment import prepare
-from treadle.sim.quota_check import check_quotas
-from treadle.sim.settings import Settings
 from treadle.testing.builders import job
 from treadle.testing.live_case import LiveCase
-from treadle.traces.workload import Workload
 
 POLICIES = ("fifo", "backfill", "srtf", "afs", "las", "max-min", "weave-l", "muri-l", "tiresias")
 
@@ -122,67 +114,12 @@ def test_a_start_within_the_quota_says_whom_it_stopped() -> None:
     assert told.scheduler.why(stop.job, 105.0) == found
 
 
-# -- Quotas of the live decision bind every policy -------------------------------------------------
-
-
-GRID = Cluster.grid(1, 4)
-
-EVERY = pytest.mark.parametrize("policy", registry.BUILT_IN)
-
-
-def holdings(
-    policy: str, jobs: Sequence[JobSpec], monkeypatch: pytest.MonkeyPatch
-) -> list[tuple[float, Mapping[str, int]]]:
-    """The devices of each tenant after each decision."""
-    found: list[tuple[float, Mapping[str, int]]] = []
-    step = Scheduler.step
-
-    def watched(self: Scheduler, facts: Sequence[Event], now: float) -> list[Action]:
-        actions = step(self, facts, now)
-        devices = {
-            (row.spec.tenant, device)
-            for row in self.jobs.values()
-            for device in (() if row.allocation is None else row.allocation.devices)
-        }
-        found.append((now, Counter(tenant for tenant, _ in devices)))
-        return actions
-
-    monkeypatch.setattr(Scheduler, "step", watched)
-    settings = Settings(policy=f"{policy}?quotas=vision:2/nlp:2", live=True, restart_cost="5")
-    prepare(Workload.of("made", jobs), GRID, settings).finish()
-    return found
-
-
-@EVERY
-@pytest.mark.parametrize("resumable", [True, False])
-def test_each_tenant_has_its_share_whatever_came_before(
-    policy: str, resumable: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = [job(f"v{n}", tenant="vision", length_s=1000.0) for n in range(6)]
-    jobs += [job(f"n{n}", tenant="nlp", length_s=500.0, at=5.0) for n in range(4)]
-    jobs = [replace(each, resumable=resumable) for each in jobs]
-    found = holdings(policy, jobs, monkeypatch)
-    first = [held for at, held in found if at <= 15.0][-1]
-    later = [held for at, held in found if 15.0 < at < 500.0]
-    assert [held for held in (first, *later) if held["vision"] < 2 or held["nlp"] < 2] == []
-
-
-@EVERY
-def test_what_nobody_else_wants_is_lent(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    jobs = [job(f"v{n}", tenant="vision", length_s=100.0) for n in range(4)]
-    jobs.append(job("n", tenant="nlp", length_s=10.0, at=50.0))
-    found = holdings(policy, jobs, monkeypatch)
-    assert found[0][1]["vision"] == 4
-
-
 # -- Quotas bind under every live policy: what is lent can be taken back in time -------------------
 
 
 SOON_S = 10.0
 
 QUOTAS = "quotas=a:2/b:2"
-
-WITHOUT = set(registry.names()) - {"antman", "rubick", "weave", "weave-l"}
 
 
 def long(identity: str, *, sizes: tuple[int, ...], resumable: bool) -> JobSpec:
@@ -224,10 +161,3 @@ def test_a_tenant_keeps_its_share(name: str) -> None:
     jobs = [job(f"{tenant}{n}", length_s=100.0, tenant=tenant) for tenant in "ab" for n in range(6)]
     case = LiveCase(Cluster.grid(1, 4), tuple(jobs))
     LiveRun(f"{name}?{QUOTAS}", case, look=look).to_the_end(until=290.0)
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_a_quota_of_a_tenant_that_nothing_knows_is_refused(name: str) -> None:
-    jobs = [job("v", tenant="vision"), job("n", tenant="nlp")]
-    with pytest.raises(InvalidInputError):
-        check_quotas(f"{name}?quotas=vison:2/nlp:2", Workload.of("trace", jobs), live=True)

@@ -113,12 +113,6 @@ def test_groups_are_formed_up_to_four_and_by_what_they_gain() -> None:
     assert sum(sizes) <= 8
 
 
-def test_a_node_has_a_core_for_each_job() -> None:
-    scheduler = live("afs", gpus(1, cores=2))
-    told(scheduler, 0.0, seen("a"))
-    assert len(told(scheduler, 1.0, seen("b"), seen("c"))) == 1
-
-
 def using(name: str, cores: float, **fields: object) -> JobSpec:
     """A job that was seen alone, with the cores that it used beside each device."""
     spec = seen(name, **fields)  # type: ignore[arg-type]
@@ -166,12 +160,6 @@ def test_cores_of_a_group_are_those_beside_each_of_its_devices() -> None:
     told(scheduler, 0.0, using("a", 1.5, sizes=(2,)))
     assert told(scheduler, 1.0, using("b", 1.5, sizes=(2,))) == []
     assert len(told(scheduler, 2.0, using("c", 0.7, sizes=(2,)))) == 1
-
-
-def test_cores_of_jobs_on_other_devices_of_the_node_count_as_well() -> None:
-    scheduler = live("fifo", gpus(2, cores=16))
-    told(scheduler, 0.0, using("a", 6.0), using("b", 6.0))
-    assert told(scheduler, 1.0, using("c", 6.0)) == []
 
 
 def test_cores_that_a_job_asks_for_count_as_if_it_used_them() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.stories import Story
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.attempt import How
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import PolicyError
 from treadle.core.events import (
     AttemptEnded,
@@ -24,7 +24,6 @@ from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.policies.live.decide import remembered
-from treadle.policies.live.groups import Group
 from treadle.testing.builders import job, policy
 
 POLICY = "fifo+live"
@@ -118,11 +117,6 @@ def test_a_job_of_no_type_has_no_cpu_slot_beside_gpus_and_slots_where_there_are_
     assert places(mixed(POLICY, ("cpu", 4)).tell(0.0, typed("a"))) == {"a": "n0"}
 
 
-def test_a_job_that_says_any_takes_slots_when_no_gpu_is_free() -> None:
-    told = mixed(POLICY, (A100, 1), ("cpu", 2))
-    assert places(told.tell(0.0, typed("a", "any"), typed("b", "any"))) == {"a": "n0", "b": "n1"}
-
-
 def test_a_gang_is_on_one_type_where_it_can_and_on_several_where_it_must() -> None:
     told = mixed(POLICY, (A100, 2), (H200, 2), place="count")
     told.tell(0.0, typed("a", "a100"), typed("b", "h200"), typed("gang", size=2))
@@ -146,12 +140,6 @@ def test_a_type_that_is_not_there_never_fits_and_is_queued_when_it_joins() -> No
     assert told.scheduler.why("a", 0.0).code == "never-fits"
     joined = NodeJoined(Node("n9", 2, device_type=H200))
     assert places(told.tell(1.0, joined)) == {"a": "n9"}
-
-
-def test_more_of_a_type_than_there_are_never_fits() -> None:
-    told = mixed(POLICY, (A100, 2), (H200, 8))
-    told.tell(0.0, typed("a", "a100", size=4))
-    assert told.scheduler.unfit["a"] == "it asks for 4 devices of type a100, and there are 2"
 
 
 def test_nodes_that_are_not_there_never_fit() -> None:
@@ -212,20 +200,6 @@ def test_aiturbo_lends_slots_only_to_jobs_that_say_so() -> None:
         assert ("n1" in allocation.nodes()) is lent, words
 
 
-def test_aiturbo_runs_jobs_that_may_have_either_on_slots_while_no_gpu_is_free() -> None:
-    """Slots are lent to jobs on GPUs and called back; a job that has slots alone keeps them."""
-    told = mixed("aiturbo+live", (A100, 1), ("cpu", 5), place="count")
-    assert places(told.tell(0.0, typed("wide", "any", size=4))) == {"wide": "n1"}
-    told.runs(0.0, "wide")
-    assert places(told.tell(1.0, typed("gpu"), typed("slots", "cpu", size=2))) == {"gpu": "n0"}
-    told.runs(1.0, "gpu")
-    told.tell(100.0, typed("either", "a100", "cpu"))
-    assert told.scheduler.jobs["wide"].size == 4
-    allocation = told.scheduler.jobs["either"].allocation
-    assert allocation is not None
-    assert allocation.nodes() == ("n1",)
-
-
 def test_a_gang_of_a_type_is_overtaken_only_so_often_on_its_type() -> None:
     """Jobs on the other type do not overtake it; those on its own do, twice for each device."""
     text = "backfill+live"
@@ -247,15 +221,6 @@ def test_a_gang_of_a_type_is_overtaken_only_so_often_on_its_type() -> None:
     row = told.scheduler.jobs["h"]
     actions = told.tell(100.0, JobFinished("h", row.action))
     assert "gang" in places(actions)
-
-
-def test_jobs_join_only_company_that_is_on_devices_they_may_use() -> None:
-    group = Group(0, (Device("n0", 0),), {}, 80.0, 0.0)
-    cluster = Cluster((Node("n0", 1, device_type=A100), Node("n1", 1, device_type=H200)))
-    told = mixed(POLICY, (A100, 1), (H200, 1))
-    told.tell(0.0, typed("a", "h200"), typed("b", "a100"))
-    assert not group.suits(told.scheduler.jobs["a"], cluster)
-    assert group.suits(told.scheduler.jobs["b"], cluster)
 
 
 def test_host_memory_is_that_of_nodes_that_the_job_may_use() -> None:
@@ -319,17 +284,6 @@ def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free() -> N
         "short": ("n0",),
         "long": ("n1",),
     }
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["fifo", "backfill"],
-)
-def test_a_job_bound_to_a_node_with_less_than_it_asks_for_gets_what_is_there(text: str) -> None:
-    told = mixed(f"{text}+live", (H200, 1), (A100, 4))
-    told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2), size=2)))
-    told.runs(0.0, "a")
-    assert places(refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)) == {"a": "n0"}
 
 
 @pytest.mark.parametrize("name", ["weave-l", "srtf", "fifo", "afs", "backfill"])
