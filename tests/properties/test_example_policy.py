@@ -5,8 +5,6 @@ import types
 from pathlib import Path
 from typing import Any
 
-import pytest
-from examples.largest_first import largest_first
 from tests.unit.stories import play
 
 import treadle
@@ -33,11 +31,6 @@ def run_page() -> Any:
 
 page = run_page()
 TestPatient = page.TestPatient  # the page's own test
-
-
-class TestLargestFirst(PolicyContract):
-    def make(self, placement: Placement, belief: PerformanceModel) -> Policy:
-        return largest_first(placement, belief)
 
 
 class TestLargestFirstOfThePage(PolicyContract):
@@ -74,14 +67,6 @@ def test_the_page_imports_public_names_only() -> None:
     imports = re.findall(r"^(?:from|import) (\S+)", "\n".join(SNIPPETS), flags=re.MULTILINE)
     assert set(imports) == {"treadle", "treadle.testing.policy_contract"}
     assert set(imports) - {"treadle.testing.policy_contract"} <= {treadle.__name__}
-
-
-@pytest.mark.parametrize(
-    "topic",
-    ["turn=", "together(", "kind(", "efficiency(", "emptied()", "claim(", "memory=", "valid_until"],
-)
-def test_the_page_covers(topic: str) -> None:
-    assert topic in PAGE
 
 
 def test_small_jobs_preempt_large_ones() -> None:

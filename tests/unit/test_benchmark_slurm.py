@@ -21,19 +21,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(place)
 
 
-@pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine on which nothing is installed; programs may be put into the folder."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(slurm, "ADMINISTRATION", ())
-    return tmp_path
-
-
-def _program(folder: Path, name: str, text: str) -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{text}\n")
-    (folder / name).chmod(0o755)
-
-
 def _processes_of(folder: Path) -> list[str]:
     found = []
     for place in Path("/proc").glob("[0-9]*/environ"):
@@ -43,25 +30,6 @@ def _processes_of(folder: Path) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def test_programs_that_are_not_installed_are_named(nowhere: Path) -> None:
-    for name in slurm.PROGRAMS:
-        if name not in ("munged", "slurmd"):
-            _program(nowhere, name, "exit 0")
-    with pytest.raises(SlurmError, match=r"^not installed: munged, slurmd$"):
-        jobs_per_second(1, 1, array=False)
-
-
-def test_a_daemon_that_does_not_start_is_the_reason_and_leaves_nothing(
-    nowhere: Path, folder: Path
-) -> None:
-    for name in slurm.PROGRAMS:
-        _program(nowhere, name, "exit 0")
-    _program(nowhere, "munged", "echo 'munged: Error: no entropy' >&2; echo bye >&2; exit 1")
-    with pytest.raises(SlurmError, match="munged ended: munged: Error: no entropy"):
-        jobs_per_second(1, 1, array=False)
-    assert not list(folder.iterdir())
 
 
 def test_everything_is_on_loopback_and_in_the_folder() -> None:

@@ -150,14 +150,3 @@ def test_an_exit_that_cannot_be_is_refused() -> None:
         InvalidInputError, match=r"unknown exit reason 'tired'; expected one of oom-killed"
     ):
         Exit.of(1, known_reason="tired")
-
-
-def test_exits_read_as_people_write_them() -> None:
-    written = [str(Exit.of(1)), str(Exit.of(137)), str(Exit.of(-9, "oom-killed")), str(Exit())]
-    assert written == [
-        "exit status 1",
-        "signal SIGKILL",
-        "signal SIGKILL, oom-killed",
-        "no exit status",
-    ]
-    assert Exit.of(128 + 33).code == 161

@@ -50,7 +50,7 @@ KNOWN = [case for case in ALL if case["class"] != "unknown" and "text" in case]
 
 
 @given(TEXTS, EXITS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_text_has_one_verdict_and_always_the_same(text: str, ended: Exit | None) -> None:
     verdict = classify(text, ended)
     assert verdict == classify(text, ended)
@@ -60,7 +60,7 @@ def test_any_text_has_one_verdict_and_always_the_same(text: str, ended: Exit | N
 
 
 @given(st.sampled_from(KNOWN), ORDINARY)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_ordinary_lines_below_change_no_verdict(case, below: list[str]) -> None:
     text = written(case["text"])
     ended = Exit.by(case["signal"]) if "signal" in case else Exit.of(case.get("exit", 1))
@@ -69,7 +69,7 @@ def test_ordinary_lines_below_change_no_verdict(case, below: list[str]) -> None:
 
 
 @given(st.sampled_from(KNOWN), st.integers(1, 400))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_training_that_goes_on_never_turns_one_known_class_into_another(case, steps: int) -> None:
     text = written(case["text"])
     below = "".join(f"step {number} loss 2.0 lr 0.1\n" for number in range(steps))
@@ -80,7 +80,7 @@ def test_training_that_goes_on_never_turns_one_known_class_into_another(case, st
 
 
 @given(st.sampled_from(KNOWN), st.text("abcdefgh", min_size=1, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_a_user_s_rule_that_matches_nothing_breaks_nothing(case, name: str) -> None:
     text = written(case["text"])
     mine = f"- {{name: my-{name}, class: transient, line: '§{name}§*§', says: Mine.}}"
@@ -88,7 +88,7 @@ def test_a_user_s_rule_that_matches_nothing_breaks_nothing(case, name: str) -> N
 
 
 @given(st.text("ab*", min_size=1, max_size=12), st.text("ab", max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_pattern_matches_exactly_if_its_pieces_can_be_laid_in_order(
     pattern: str, line: str
 ) -> None:

@@ -10,12 +10,9 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted, JobUpdated
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
-from treadle.models.learning.belief import Learned
 from treadle.models.lengths.gittins import equivalent_s
 from treadle.models.lengths.prior import philly
 from treadle.models.scaling import ScalingModel
-from treadle.models.stages import StageTimes
-from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.sim.engine import SimulatedEngine
@@ -63,13 +60,6 @@ def test_a_job_that_scales_badly_gets_an_equal_share_until_it_was_seen() -> None
     assert shares == {"known": [1, 1], "learned": [2, 1], "prior": [2, 2]}
 
 
-def test_devices_that_are_shared_teach_nothing() -> None:
-    belief = Learned(TokenModel(ScalingModel.on(CLUSTER), StageTimes()))
-    spec = job("a", size=4)
-    belief.observe(spec, 4, 0.5, shared=True)
-    assert belief.basis(spec) == 0
-
-
 def test_jobs_share_only_after_their_like_was_seen_alone() -> None:
     """1. All are unseen and one runs. 2. Its model was seen, and the next join it."""
     jobs = [
@@ -90,12 +80,6 @@ def test_measurements_may_be_off_and_a_belief_that_measures_nothing_takes_no_err
     assert exact.finished == noisy.finished == 2
     assert refusal(belief="prior", belief_error=0.1) == (
         "belief prior measures nothing; it takes no belief error"
-    )
-
-
-def test_an_unknown_belief_is_refused() -> None:
-    assert refusal(belief="hoped") == (
-        "belief 'hoped' is not known; expected one of known, learned, prior"
     )
 
 
@@ -160,14 +144,6 @@ def test_policies_get_the_true_length_of_a_job_that_declares_its_steps() -> None
     run = experiment([job("a", length_s=50.0)], policy="optimus", lengths="losses")
     run.simulation.run(until=1.0)
     assert run.simulation.scheduler.jobs["a"].spec.iterations == 50.0
-
-
-@pytest.mark.parametrize("name", ["optimus", "aiturbo"])
-def test_the_same_losses_give_the_same_run(name: str) -> None:
-    models = ("predictable-1", "unpredictable-2", "predictable-3", "unpredictable-4")
-    jobs = [training(m, m, 900.0, at=50.0 * n) for n, m in enumerate(models)]
-    runs = [experiment(jobs, policy=name, lengths="losses").finish().jct_mean_s for _ in range(2)]
-    assert runs[0] == runs[1]
 
 
 def test_unknown_lengths_and_beliefs_that_contradict_each_other_are_refused() -> None:
@@ -241,12 +217,6 @@ def test_hidden_lengths_give_the_same_run_twice(name: str, lengths: str) -> None
     assert first == second
 
 
-def test_learned_lengths_take_no_error() -> None:
-    assert refusal(lengths="steps", length_error=0.5) == (
-        "lengths that are learned have no length error: leave it out"
-    )
-
-
 def test_gittins_goes_by_the_distribution_of_lengths_whatever_is_known_of_speeds() -> None:
     """Nine jobs of 10 s and one of 10,000 s have ended, and one like them waits: that it may well
     end in 10 s counts for more than that such jobs take a quarter of an hour on average."""
@@ -293,9 +263,3 @@ def test_sharing_can_be_worse_than_policies_believe_and_only_jobs_that_share_not
     # Both are slower by a fifth while they share; what the longer one does alone is as before.
     assert ends["muri-s?autopack=off", 0.0] < ends["muri-s?autopack=off", 0.2]
     assert ends["muri-s?autopack=off", 0.2] < ends["muri-s?autopack=off", 0.0] / 0.8
-
-
-def test_a_sharing_error_of_all_speed_is_refused() -> None:
-    assert refusal(sharing_error=1.0) == (
-        "sharing error 1 is invalid; expected a share of 0 or more and below 1"
-    )

@@ -170,12 +170,6 @@ def test_moving_away_from_a_shared_device_frees_both() -> None:
     ]
 
 
-def test_sharing_two_devices_with_one_job_is_sharing_with_one_job() -> None:
-    world = World(job("a", size=2), job("b", size=2), effects=Effects(shared=0.5))
-    world.order(0.0, Start(0, "a", on(0, 1)), Start(1, "b", on(0, 1, turn=1)))
-    assert world.engine.next_at == 200.0
-
-
 def test_a_job_that_restarts_beside_another_says_nothing_until_it_runs() -> None:
     world = World(job("a"), job("b"), effects=Effects(shared=0.5), cost_s=5.0)
     world.order(0.0, Start(0, "a", on(0)), Start(1, "b", on(1)))
@@ -195,12 +189,6 @@ def test_a_job_that_fails_falls_back_to_its_checkpoint_and_can_be_tried_again() 
     assert world.until(10.0) == [JobStarted("a", 1, 5.0, 1.0)]
     assert world.until(15.0) == [JobFinished("a", 1)]
     assert faults.asked == [("a", 1), ("a", 2)]
-
-
-def test_a_job_that_ends_before_it_would_fail_ends() -> None:
-    world = World(job("a", length_s=8.0), faults=Fated(fails_after_s=(8.0,)))
-    world.order(0.0, Start(0, "a", on(0)))
-    assert world.until(99.0) == [JobFinished("a", 0)]
 
 
 def test_stops_and_changes_neither_cure_a_fault_nor_put_it_off() -> None:

@@ -5,13 +5,12 @@ from math import inf
 
 import pytest
 
-from tests.unit.stories import play
 from treadle.core.cluster import Cluster
 from treadle.core.events import Event, JobFailed, NodeJoined, NodeLost
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.sim.engine import SimulatedEngine
-from treadle.sim.faults import NO_FAULTS, REASONS, Faults, FaultSettings
+from treadle.sim.faults import REASONS, Faults, FaultSettings
 from treadle.sim.run import Simulation
 from treadle.testing.builders import job, policy
 
@@ -26,12 +25,6 @@ def struck(settings: FaultSettings, count: int, size: int = 1) -> dict[str, tupl
         for number in range(count)
     }
     return {name: strike for name, strike in drawn.items() if strike[0] < inf}
-
-
-def test_by_default_nothing_goes_wrong() -> None:
-    assert NO_FAULTS.strikes(job("a"), 1, 0.0) == (inf, "")
-    assert NO_FAULTS.next_at == NO_FAULTS.next_return_at == inf
-    assert NO_FAULTS.due(1e9) == []
 
 
 def test_the_same_seed_fails_the_same_jobs_the_same_way() -> None:
@@ -89,11 +82,6 @@ def test_times_to_failure_hit_the_published_quantiles(reason) -> None:
     assert times == sorted(times)
 
 
-def test_a_quantile_above_1_is_our_mistake() -> None:
-    with pytest.raises(AssertionError, match=r"a quantile is at most 1, not 1\.5"):
-        REASONS[0].time_to_failure_s(1.5)
-
-
 def test_deterministic_reasons_strike_every_attempt_and_transient_ones_one_in_five() -> None:
     faults = Faults(JOBS)
     deterministic = {reason.name: reason.deterministic for reason in REASONS}
@@ -115,11 +103,6 @@ def nodes(seed: int, until: float = 5000.0) -> list[NodeLost | NodeJoined]:
     settings = FaultSettings(seed=seed, node_mtbf_s=300.0, node_repair_s=40.0)
     seen = Faults(settings, Cluster.grid(3, 2)).due(until)
     return [event for event in seen if isinstance(event, NodeLost | NodeJoined)]
-
-
-def test_nodes_are_lost_and_return_the_same_way_for_a_seed() -> None:
-    assert nodes(1) == nodes(1)
-    assert nodes(1) != nodes(2)
 
 
 def test_a_node_is_lost_and_returns_in_turn() -> None:
@@ -178,7 +161,3 @@ def test_the_same_jobs_fail_after_the_same_running_under_every_policy(name: str)
     scheduler = Scheduler(policy(name), Cluster.grid(1, 8))
     Simulation(scheduler, engine, observers=(observe,)).run()
     assert failed == {identity: reason for identity, (_, reason) in expected.items()}
-
-
-def test_a_run_without_faults_is_not_disturbed() -> None:
-    assert play("fifo", [job("a", length_s=5.0)]) == ["0 start a n0:0", "5 finish a"]
