@@ -25,7 +25,7 @@ TWO = Allocation((Device("n0", 0), Device("n0", 1)))
 )
 def test_a_job_that_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError):
-        JobSpec(**({"id": "a", "iterations": 1.0} | fields))
+        JobSpec(**{"id": "a", "iterations": 1.0, **fields})
 
 
 @pytest.mark.parametrize("curve", [((2, 1.0), (2, 0.5)), ((4, 1.0), (2, 0.5)), ((1, 0.0),)])

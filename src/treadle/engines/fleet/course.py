@@ -97,7 +97,7 @@ class Course:
             self.beginning = action
             return [Begin(action)]
         if self._can_change(gang, action):
-            # Where nobody can say how, it ends for the order, and its launch says why not.
+            # If it cannot be said how, it ends for the order, and its launch says why not.
             with suppress(EngineError):
                 gang.change(action.id, action.allocation, ask(action))
                 self._next = None
