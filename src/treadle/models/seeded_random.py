@@ -3,16 +3,16 @@
 import numpy as np
 from numpy.typing import NDArray
 
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+from treadle.models.splitmix import FIRST, SECOND, STEP
 
 
 def draw_numbers(seed: int, count: int, *, begin: int = 0) -> NDArray[np.float64]:
     """Numbers from 0 up to 1 by splitmix64, at indexes begin, begin + 1, ... of the seed."""
-    start = np.uint64((seed + 1) * _STEP % 2**64)
+    start = np.uint64((seed + 1) * STEP % 2**64)
     places = np.arange(begin + 1, begin + count + 1, dtype=np.uint64)
-    mixed = start + places * np.uint64(_STEP)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(_FIRST)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(_SECOND)
+    mixed = start + places * np.uint64(STEP)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(FIRST)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(SECOND)
     mixed ^= mixed >> np.uint64(31)
     return np.asarray((mixed >> np.uint64(11)) / np.float64(2**53), dtype=np.float64)
 

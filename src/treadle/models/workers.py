@@ -26,7 +26,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
 from treadle.models.fitted import non_negative_least_squares
-from treadle.models.seeded_random import draw_numbers
+from treadle.models.splitmix import draw_number
 
 SLOT_CORES = 5
 GPU_OVER_CORE = (4.0, 200.0)  # how many cores equal one GPU; varies by family
@@ -232,5 +232,5 @@ def slot_ratio(spec: JobSpec, seed: int) -> float:
     name = spec.profile.model or spec.id
     place = int.from_bytes(blake2b(f"{seed}/{name}".encode(), digest_size=8).digest(), "big")
     low, high = GPU_OVER_CORE
-    cores = low * (high / low) ** float(draw_numbers(place, 1)[0])
+    cores = low * (high / low) ** draw_number(place)
     return float(cores / Cores().efficiency(SLOT_CORES))
