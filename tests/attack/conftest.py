@@ -66,7 +66,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=reason))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="treadle-attack-"))
     made.chmod(0o755)
@@ -74,7 +74,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def machine(folder: Path) -> Iterator[Machine]:
     tail = f"{os.getpid()}"
     with (

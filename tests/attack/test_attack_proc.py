@@ -1,6 +1,7 @@
 """What other users see of a job: /proc, the API, secrets and environments."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,17 @@ READS = (
 
 
 @pytest.fixture(scope="module")
-def job(machine: Machine) -> str:
+def job(machine: Machine) -> Iterator[str]:
     """A job of bob with a secret, a variable and output."""
-    return machine.runs(
+    made = machine.runs(
         machine.bob,
         f"printf '%s-%s\\n' printed {PRINTED.partition('-')[2]} $S; exec sleep 120",
         secrets={"S": SECRET},
         env={"V": PRIVATE},
     )
+    yield made
+    machine.daemon.client.cancel(made)
+    machine.daemon.ended(made)
 
 
 PROC = """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.shared import thorough
 
 from treadle.core.actions import Change, Start, Stop
 from treadle.core.attempt import How
@@ -78,19 +79,6 @@ def test_the_rendezvous_is_served_before_and_without_any_rank(tmp_path):
 )
 def test_the_interface_of_an_address_is_found(address, name):
     assert interface_of(address) == name
-
-
-def test_a_part_that_fails_ends_the_whole_attempt(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", "test $GROUP_RANK = 1 && exit 3; exec sleep 86400")
-        await bench.order(Start(0, "a", spread("n0", "n1", "n2")))
-        end = await bench.ended("a", 0)
-        assert (end.attempt, end.how, end.code) == (1, How.EXITED, 3)
-        assert end.codes[1] == 3
-        assert bench.runs_on("a") == set()
-        assert bench.count(AttemptEnded, "a") == 1
-
-    tell(tmp_path, story)
 
 
 def test_it_is_stopped_as_a_whole(tmp_path):
@@ -195,6 +183,7 @@ def test_output_is_found_by_global_rank_after_a_restart(tmp_path):
     tell(tmp_path, story)
 
 
+@thorough
 def test_torch_trains_over_two_nodes(tmp_path):
     """Gloo over two loopback addresses: the ranks end with the same weights and a lower loss."""
     pytest.importorskip("torch")

@@ -144,24 +144,6 @@ def test_a_rank_that_is_killed_takes_the_job_down_with_code_137(tmp_path: Path):
     tell(tmp_path, story)
 
 
-def test_when_its_supervisor_is_killed_a_job_is_lost_and_leaves_nothing(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "python", "-c", DAEMON + "time.sleep(600)", ranks=2)
-        await bench.order(Start(0, "a", on(0, 1)))
-        await bench.event()
-        await bench.until(lambda: "daemon" in bench.log("a") and "daemon" in bench.log("a", rank=1))
-        live = bench.live("a")
-        assert live is not None
-        assert live.process is not None
-        processes.send(live.process, signal.SIGKILL)
-        assert await bench.event() == JobFailed("a", 0, 0.0)
-        (ended,) = bench.ends
-        assert (ended.how, ended.code, ended.codes) == ("lost", 137, (None, None))
-        await bench.until(lambda: not processes.tagged(TAG, f"{bench.folders.instance}*"))
-
-    tell(tmp_path, story)
-
-
 def test_a_job_is_stopped_at_its_time_limit_and_has_failed(tmp_path: Path):
     async def story(bench: Story) -> None:
         bench.job("a", "sleep", "600", time_limit_s=0.1)
