@@ -98,9 +98,6 @@ class Cluster:
         known = {name for name, site in self.sites.items() if site.told is not None}
         return frozenset(n for n, site in self.sites.items() if site.member and n not in known)
 
-    def warnings(self) -> dict[str, str]:
-        return {}
-
     def unused(self) -> dict[str, str]:
         return {}
 

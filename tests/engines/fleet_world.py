@@ -83,7 +83,6 @@ class FleetWorld:
         self.links = {name: InProcessLink(self._agent(name)) for name in nodes}
         self.away: set[str] = set()
         self.late: set[str] = set()  # members whose agents say nothing
-        self.warnings: dict[str, str] = {}  # of the cluster, by node
         self.unused: dict[str, str] = {}  # members that are not used, and why
         self._confirming = asyncio.get_running_loop().create_task(self._confirm())
 
@@ -155,9 +154,6 @@ class WorldFleet:
 
     def coming(self) -> frozenset[str]:
         return frozenset(self.world.late)
-
-    def warnings(self) -> dict[str, str]:
-        return dict(self.world.warnings)
 
     def unused(self) -> dict[str, str]:
         return dict(self.world.unused)

@@ -183,12 +183,3 @@ def test_a_controller_that_begins_opens_what_the_one_before_had_closed(tmp_path)
         await bench.until(lambda: changes(bench) == [OPENED])
 
     tell(tmp_path, story)
-
-
-def test_what_the_cluster_warns_of_is_shown_with_the_node(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.world.warnings["n1"] = "2 nodes are called n1"
-        shown = {view.name: view.warning for view in bench.engine.view()}
-        assert shown == {"n0": "", "n1": "2 nodes are called n1", "n2": ""}
-
-    tell(tmp_path, story)

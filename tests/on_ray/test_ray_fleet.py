@@ -34,13 +34,10 @@ def test_a_controller_is_warned_of_nodes_that_have_one_name() -> None:
         fleet = await asyncio.to_thread(RayFleet, lambda: ours, SETTINGS)
         changes: list[Change] = []
         await fleet.begin(changes.append)
-        await until(lambda: bool(fleet.warnings()))
-        assert fleet.warnings() == {
-            "b": "2 nodes of the Ray cluster are called b: the other, at 10.0.0.7, is not used; "
-            "give it another name with ray start --labels treadle.io/name=NAME"
-        }
+        assert list(fleet.unused()) == ["b at 10.0.0.7"]
+        assert "another node of the Ray cluster is called b" in fleet.unused()["b at 10.0.0.7"]
         cluster.listed[1] = node("c")
-        await until(lambda: not fleet.warnings() and bool(changes))
+        await until(lambda: not any(fleet.unused().values()) and bool(changes))
         assert [each.node.name for each in changes if isinstance(each, Joined)] == ["c"]
         await fleet.close()
         await asyncio.wait_for(serving, WITHIN_S)

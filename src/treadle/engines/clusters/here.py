@@ -46,9 +46,6 @@ class HereFleet:
     def coming(self) -> frozenset[str]:
         return frozenset()
 
-    def warnings(self) -> Mapping[str, str]:
-        return {}
-
     def unused(self) -> Mapping[str, str]:
         return {}
 

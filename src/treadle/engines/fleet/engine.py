@@ -136,7 +136,7 @@ class FleetEngine:
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
         own = {each.node.name for each in members if is_own(each.address)}
-        shown = with_health(views, self.clients, self._fleet.warnings(), own)
+        shown = with_health(views, self.clients, own)
         return (*shown, *unused_nodes(self._fleet.unused(), self.members))
 
     async def adopt(

@@ -66,12 +66,9 @@ def waiting_for_fences(
 
 
 def with_health(
-    views: Iterable[NodeView],
-    clients: Mapping[str, NodeClient],
-    warnings: Mapping[str, str],
-    own: Collection[str],
+    views: Iterable[NodeView], clients: Mapping[str, NodeClient], own: Collection[str]
 ) -> tuple[NodeView, ...]:
-    """warnings: of the cluster, by node. own: the names of nodes on the daemon's machine."""
+    """own: the names of nodes on the daemon's machine."""
 
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
@@ -81,7 +78,6 @@ def with_health(
             health=found.word,
             since_at=found.since_at,
             because=found.because,
-            warning=warnings.get(view.name, "") or view.warning,
             here=view.name in own,
         )
 

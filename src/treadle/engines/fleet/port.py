@@ -93,10 +93,6 @@ class Fleet(Protocol):
         """
         ...
 
-    def warnings(self) -> Mapping[str, str]:
-        """What an administrator should mend, in a sentence for each node, by name."""
-        ...
-
     def unused(self) -> Mapping[str, str]:
         """Members that are not used, by name, and why: half a sentence, empty for none."""
         ...

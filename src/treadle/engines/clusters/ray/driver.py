@@ -32,7 +32,6 @@ from treadle.engines.clusters.ray.frames import (
     Answer,
     Ask,
     FromDriver,
-    Namesakes,
     NoAnswer,
     NodeIs,
     NodeLeft,
@@ -97,7 +96,6 @@ class Driver:
         self._members: dict[str, Member] = {}  # by id
         self._named: dict[str, Member] = {}  # the same by name
         self._waiting: dict[str, RayNode] = {}  # nodes whose name another one has, by id
-        self._told_waiting: dict[str, tuple[str, ...]] = {}  # their addresses, by name
         self._told_unused: dict[str, str] = {}  # by name
         self._lost_lately = False
         self._sweep_at = 0.0  # when what is kept of dead nodes is looked for again
@@ -208,22 +206,16 @@ class Driver:
         while True:
             await asyncio.sleep(self._settings.look_every_s)
             await self._look_again()
-            await self._tell_waiting()
             await self._tell_unused()
 
-    async def _tell_waiting(self) -> None:
-        """Which nodes are not used because of their names, if that has changed."""
-        now: dict[str, tuple[str, ...]] = {}
-        for node in self._waiting.values():
-            now[node.name] = (*now.get(node.name, ()), node.address)
-        before, self._told_waiting = self._told_waiting, now
-        for name in before.keys() | now.keys():
-            if now.get(name) != before.get(name):
-                await self._send(Namesakes(name, now.get(name, ())))
-
     async def _tell_unused(self) -> None:
-        """Which nodes others have, if that has changed."""
+        """Which nodes others have, or have the name of another, if that has changed."""
         now = {each.node.name: each.unused for each in self._members.values() if each.unused}
+        for node in self._waiting.values():
+            now[f"{node.name} at {node.address}"] = (
+                f"another node of the Ray cluster is called {node.name}; give it another name with "
+                "ray start --labels treadle.io/name=NAME"
+            )
         before, self._told_unused = self._told_unused, now
         for name in before.keys() | now.keys():
             if now.get(name) != before.get(name):

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 from typing import NamedTuple
 
@@ -23,7 +23,6 @@ from treadle.engines.clusters.ray import frames
 from treadle.engines.clusters.ray.frames import (
     Answer,
     Ask,
-    Namesakes,
     NoAnswer,
     NodeIs,
     NodeLeft,
@@ -89,7 +88,6 @@ class RayFleet:
         self._kill, self._keep, self._beat_s = kill, keep, beat_s
         self._quiet = 0  # beats that the driver has missed
         self._known: dict[str, RayLink] = {}
-        self._namesakes: dict[str, tuple[str, ...]] = {}  # addresses of nodes that are not used
         self._numbers = count(1)
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._writer: asyncio.StreamWriter | None = None
@@ -106,9 +104,6 @@ class RayFleet:
 
     def coming(self) -> frozenset[str]:
         return frozenset(self._coming)
-
-    def warnings(self) -> dict[str, str]:
-        return {name: _same_name(name, where) for name, where in self._namesakes.items() if where}
 
     def unused(self) -> dict[str, str]:
         return dict(self._unused)
@@ -267,7 +262,6 @@ class RayFleet:
         members, coming = opened.members, opened.ready.coming
         reader = await self._attach(opened.link)
         self._unused = opened.unused
-        self._namesakes.clear()  # The new driver tells of them.
         # A node without an agent is a member, and what runs there runs on.
         there = {each.node.name for each in members} | set(coming)
         for name in (self._known.keys() | self._coming) - there:
@@ -288,8 +282,6 @@ class RayFleet:
                 if self._known.pop(name, None) is not None or name in self._coming:
                     self._coming.discard(name)
                     self._tell(Left(name, why))
-            case Namesakes(name, addresses):
-                self._namesakes[name] = addresses
             case Unused(name, why):
                 self._unused[name] = why
             case Refused(why):
@@ -314,17 +306,6 @@ class RayFleet:
         for waiting in self._asked.values():
             if not waiting.done():
                 waiting.set_exception(ClusterAwayError(why))
-
-
-def _same_name(name: str, addresses: Sequence[str]) -> str:
-    """Of nodes that are not used because a node is called as they are."""
-    others = f"the other, at {addresses[0]}, is"
-    if len(addresses) > 1:
-        others = f"the others, at {', '.join(addresses)}, are"
-    return (
-        f"{len(addresses) + 1} nodes of the Ray cluster are called {name}: {others} not used; give "
-        "it another name with ray start --labels treadle.io/name=NAME"
-    )
 
 
 def natural(name: str) -> list[tuple[str, int]]:

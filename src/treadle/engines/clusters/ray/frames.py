@@ -72,13 +72,6 @@ class NodeLeft(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-class Namesakes(msgspec.Struct, frozen=True, tag=True):
-    """Other nodes of the cluster have the name of one that is used, and are not used."""
-
-    name: str
-    addresses: tuple[str, ...]  # of those others; empty: there are none any more
-
-
 class Unused(msgspec.Struct, frozen=True, tag=True):
     """A node is a member and is not used."""
 
@@ -104,7 +97,7 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     why: str
 
 
-FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Namesakes | Unused | Ready | Beat | Refused
+FromDriver = Answer | NoAnswer | NodeIs | NodeLeft | Unused | Ready | Beat | Refused
 
 _encoder = msgspec.msgpack.Encoder()
 FROM_DRIVER: msgspec.msgpack.Decoder[FromDriver] = msgspec.msgpack.Decoder(FromDriver)
