@@ -138,7 +138,11 @@ def test_a_node_that_cannot_note_its_controller_keeps_none_from_beginning(tmp_pa
 
 # -- copies ---------------------------------------------------------------------------------------
 
-LARGE = "head -c {bytes} /dev/zero > $TREADLE_CHECKPOINT_DIR/large; touch {wrote}; exec sleep 86400"
+# It appears at once: half of it might be small enough to be copied.
+LARGE = (
+    "head -c {bytes} /dev/zero > {wrote}.part; mv {wrote}.part $TREADLE_CHECKPOINT_DIR/large; "
+    "touch {wrote}; exec sleep 86400"
+)
 
 
 async def large_runs(bench: FleetStory, count: int) -> None:

@@ -24,7 +24,7 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.agent.found import look
 from treadle.engines.agent.live_attempt import LiveAttempt
-from treadle.engines.agent.trial_launch import TrialLaunch
+from treadle.engines.agent.machine_pause import TrialLaunch
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
 from treadle.engines.node.attempt_folders import AttemptFolders

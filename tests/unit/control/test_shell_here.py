@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.control.memory import Bench, play_on
 from treadle.core.cluster import Node
-from treadle.engines.fleet.own_address import is_own
+from treadle.engines.fleet.fleet_views import is_own
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import State
 from treadle.wire.problems import InvalidRequestError

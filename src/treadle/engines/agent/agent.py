@@ -27,9 +27,8 @@ from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, 
 from treadle.engines.agent.copies.agent_copies import AgentCopies
 from treadle.engines.agent.copies.own_folders import discard_own
 from treadle.engines.agent.found import left_by, look
-from treadle.engines.agent.lease_doubts import LeaseDoubts
 from treadle.engines.agent.machine import Machine, MachineParts
-from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.node_lease import LeaseDoubts, NodeLease
 from treadle.engines.agent.output_reader import as_engine_error
 from treadle.engines.agent.report_relay import ReportRelay
 from treadle.engines.agent.session import AgentClock, Session, fitted

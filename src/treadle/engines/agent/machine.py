@@ -30,14 +30,13 @@ from treadle.engines.agent.end_facts import ended_of
 from treadle.engines.agent.found import Found
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.agent.live_changes import LiveChanges
-from treadle.engines.agent.machine_pause import TROUBLE, MachinePause
+from treadle.engines.agent.machine_pause import TROUBLE, MachinePause, TrialLaunch
 from treadle.engines.agent.machine_view import node_view, watched
 from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.agent.node_gate import NodeGate
 from treadle.engines.agent.output_reader import OutputReader
 from treadle.engines.agent.patient_looks import PatientLooks
 from treadle.engines.agent.rejoining import Rejoining
-from treadle.engines.agent.trial_launch import TrialLaunch
 from treadle.engines.agent.warm_pool import WarmPool
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import member_folders

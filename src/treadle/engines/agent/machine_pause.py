@@ -7,11 +7,18 @@ the trouble was that job's alone (its user's limit, its folder) or has passed.
 """
 
 import asyncio
+import errno
+import json
 import logging
+import os
+import select
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 from treadle.core.ports import Clock
 from treadle.engines.node import machine_probe
+from treadle.engines.node.fork_client import ForkServer
 
 logger = logging.getLogger("treadle")
 
@@ -19,6 +26,8 @@ FIRST_PAUSE_S = 0.25
 PAUSE_MAX_S = 8.0
 WELL_S = 30.0  # a machine that fails again within so long is probed as seldom as before
 PROBE_WITHIN_S = 10.0
+ANSWER_WITHIN_S = 5.0  # of the process that a trial launch forks
+ANSWER_BYTES = 4096
 # What Python raises where the machine lacks something: RuntimeError if it cannot start a thread.
 TROUBLE = (OSError, MemoryError, RuntimeError)
 NO_THREAD = "can't start new thread"  # in Python's own words
@@ -99,3 +108,37 @@ class MachinePause:
         self._known.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the machine cannot be probed: %s", error, exc_info=error)
+
+
+class TrialLaunch:
+    """All that the launch of a job needs, and no job. Raises OSError for what the machine lacks."""
+
+    def __init__(self, root: Path, fork_server: ForkServer) -> None:
+        self._root = root
+        self._fork_server = fork_server
+
+    async def __call__(self) -> None:
+        # In one piece: a thread goes on when the caller gives up, and closes what it opened.
+        await asyncio.to_thread(self._launch)
+
+    def _launch(self) -> None:
+        machine_probe.check_descriptors()
+        machine_probe.check_disk(self._root)
+        sent = self._fork_server.launch({"probe": True})
+        _hear(sent.report)
+
+
+def _hear(report: int) -> None:
+    """Wait for the answer of the process that was forked."""
+    try:
+        poll = select.poll()
+        poll.register(report, select.POLLIN | select.POLLHUP)
+        if not poll.poll(ANSWER_WITHIN_S * 1000):
+            raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        said = os.read(report, ANSWER_BYTES).partition(b"\n")[0]
+    finally:
+        os.close(report)
+    answer: dict[str, Any] = json.loads(said) if said else {}
+    if not answer.get("probe"):
+        number = answer.get("errno") or errno.ECHILD
+        raise OSError(number, os.strerror(number))

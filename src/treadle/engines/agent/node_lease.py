@@ -9,16 +9,20 @@ A lease is renewed in place, and the file of the next one is there beforehand: a
 ends no job.
 """
 
+import logging
 import re
 from contextlib import suppress
 from pathlib import Path
 
 from treadle.engines.node import fence, kept_value
+from treadle.files import why_refused
 
 LEASE_S = 15.0  # after the last confirmation the ranks of a node are killed
 DOUBTED_SHARE = 1 / 3  # of a lease: with less than that left, nothing is begun under it
 
 _NAME = re.compile(r"([0-9]{1,9})\.lease", re.ASCII)
+
+logger = logging.getLogger("treadle")
 
 
 class NodeLease:
@@ -87,3 +91,35 @@ class NodeLease:
             if path != self.path and fence.now() >= fence.read(path):
                 with suppress(OSError):
                     path.unlink()
+
+
+class LeaseDoubts:
+    """Why the lease is not confirmed, or why the one before was not: what people are told."""
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._unconfirmed = ""  # why the cluster did not confirm it, when it was asked last
+        self.trouble = ""  # why the lease is not renewed, or why the one before was not
+
+    @property
+    def why(self) -> str:
+        """Why the cluster does not confirm the node."""
+        return self._unconfirmed or f"the cluster does not confirm node {self._node}"
+
+    def doubt(self, why: str) -> None:
+        """The cluster did not confirm this node when it was asked: a sentence why."""
+        self._unconfirmed = why
+
+    def not_written(self, error: OSError) -> None:
+        """The lease cannot be written."""
+        trouble = f"node {self._node} cannot renew its lease: {why_refused(error)}"
+        if trouble != self.trouble:
+            logger.error("%s (%s)", trouble, error)
+        self.trouble = trouble
+        self.doubt(trouble)
+
+    def confirmed(self, *, lasts: bool) -> None:
+        """The lease was renewed; lasts: what runs under it goes on, so that no trouble is left."""
+        self._unconfirmed = ""
+        if lasts:
+            self.trouble = ""

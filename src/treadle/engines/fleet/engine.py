@@ -61,13 +61,11 @@ from treadle.engines.fleet.fleet_views import (
 )
 from treadle.engines.fleet.gang import Gang
 from treadle.engines.fleet.launches import Launches, with_origin
-from treadle.engines.fleet.leftovers import leftovers
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
 from treadle.engines.fleet.newest_ends import NewestEnds
 from treadle.engines.fleet.node_client import NodeClient
-from treadle.engines.fleet.own_address import is_own
 from treadle.engines.fleet.port import Change as FleetChange
 from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch
 from treadle.engines.fleet.silent_nodes import SilentNodes
@@ -135,8 +133,7 @@ class FleetEngine:
         doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
-        own = {each.node.name for each in members if is_own(each.address)}
-        shown = with_health(views, self.clients, own)
+        shown = with_health(views, self.clients, self.members)
         return (*shown, *unused_nodes(self._fleet.unused(), self.members))
 
     async def adopt(
@@ -434,14 +431,21 @@ class FleetEngine:
         return course is not None and course.owes
 
     async def _of_its_nodes(self, verb: str, job: JobId) -> Leftovers:
+        """All that they have between them; a node that does not answer counts as having nothing."""
         if self._begun is None or job in self.courses:  # It may not have ended here.
             return Leftovers()
         await self._in_charge()
         clients = [self.clients[name] for name in self.traces.among(self.clients, job)]
-        found = await leftovers(clients, verb, job)
+
+        def asked(session: str) -> messages.JobAsked:
+            return messages.JobAsked(session=session, job=job)
+
+        work = (client.within_session(verb, asked, Leftovers) for client in clients)
+        found = await asyncio.gather(*work, return_exceptions=True)
         with suppress(EngineError):
             await self.copies.drop(job)
-        return found
+        good = [each for each in found if isinstance(each, Leftovers)]
+        return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
 
     def keep(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -3,8 +3,10 @@
 Which job holds which device is taken from the engine's own books, which are never behind its facts.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+import socket
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from treadle.core.cluster import Device, Node
@@ -16,6 +18,7 @@ from treadle.core.sighting import Load
 from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.node_client import Health, NodeClient
+from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.silent_nodes import AWAY
 
 _SUMMED = ("power_w", "cores", "memory_gib", "read_mb_s", "written_mb_s", "network_mb_s")
@@ -65,10 +68,22 @@ def waiting_for_fences(
     return found
 
 
+@lru_cache(4096)
+def is_own(address: str) -> bool:
+    """Whether it is an address of this machine: only those can be bound here."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
 def with_health(
-    views: Iterable[NodeView], clients: Mapping[str, NodeClient], own: Collection[str]
+    views: Iterable[NodeView], clients: Mapping[str, NodeClient], members: Mapping[str, Joined]
 ) -> tuple[NodeView, ...]:
-    """own: the names of nodes on the daemon's machine."""
+    """How each agent does, and whether its node is the daemon's machine."""
 
     def one(view: NodeView) -> NodeView:
         client = clients.get(view.name)
@@ -78,7 +93,7 @@ def with_health(
             health=found.word,
             since_at=found.since_at,
             because=found.because,
-            here=view.name in own,
+            here=is_own(members[view.name].address),
         )
 
     return tuple(map(one, views))

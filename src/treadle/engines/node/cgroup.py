@@ -9,7 +9,7 @@ A group is made below the daemon's own, so that limits of the daemon hold for it
 """
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -66,9 +66,7 @@ class UnifiedCgroups:
 
     def __init__(self, parent: Path) -> None:
         self._parent = parent
-        enabled = _enabled(parent)
-        names = (("memory", "memory"), ("cpu", "cpus"))
-        self.limits = frozenset(limit for controller, limit in names if controller in enabled)
+        self.limits = _limits_by(_enabled(parent))
 
     def named(self, tag: str) -> Scope:
         return UnifiedScope(self._parent / f"{NAMED}{tag}")
@@ -88,8 +86,7 @@ class ControllerCgroups:
 
     def __init__(self, parents: Mapping[str, Path]) -> None:
         self._parents = {name: parents[name] for name in CONTROLLERS if name in parents}
-        names = (("memory", "memory"), ("cpu", "cpus"))
-        self.limits = frozenset(limit for controller, limit in names if controller in parents)
+        self.limits = _limits_by(parents)
 
     def named(self, tag: str) -> Scope:
         folders = {name: parent / f"{NAMED}{tag}" for name, parent in self._parents.items()}
@@ -170,6 +167,11 @@ class Containment:
         if self._cgroups is None:
             return RecordedScope(folder / RECORD)
         return self._cgroups.named(tag)
+
+
+def _limits_by(controllers: Container[str]) -> frozenset[str]:
+    names = (("memory", "memory"), ("cpu", "cpus"))
+    return frozenset(limit for controller, limit in names if controller in controllers)
 
 
 def _tags(parents: Iterable[Path]) -> list[str]:

@@ -94,7 +94,7 @@ def become_rank(
         set_up(output, extra.get("cpus"))
         # Before anything of the user's runs, so that nothing of it can be outside.
         complaint, ours = "the rank could not enter the group of its attempt", True
-        scope_of(order["scope"]).join()
+        scope_of(order["scope"]).take()
         ours = False
         complaint = f"this machine does not let us run as user {order.get('uid')}"
         become_user(order)

@@ -358,7 +358,7 @@ def _become_store(order: Mapping[str, Any], listener: int) -> NoReturn:
         nothing = os.open("/dev/null", os.O_RDWR)
         for standard in range(3):
             os.dup2(nothing, standard)
-        scope_of(order["scope"]).join()
+        scope_of(order["scope"]).take()
         become_user(order)
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == order["supervisor"]:

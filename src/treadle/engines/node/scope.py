@@ -13,7 +13,7 @@ into the order and into `supervisor.json`, so that an engine that restarted find
 import math
 import os
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -51,12 +51,8 @@ class Scope(Protocol):
         """The scope as plain values, for `scope_of`."""
         ...
 
-    def join(self) -> None:
-        """Move this process into the group. Raises OSError if it cannot."""
-        ...
-
-    def take(self, pid: int) -> None:
-        """Move another process into the group. Raises OSError if it cannot."""
+    def take(self, pid: int = 0) -> None:
+        """Move a process into the group; 0: this one. Raises OSError if it cannot."""
         ...
 
     def give_back(self, pid: int) -> None:
@@ -92,25 +88,39 @@ class Scope(Protocol):
         ...
 
 
-class UnifiedScope:
+class CgroupScope:
+    """A group of the kernel's, in one folder or several."""
+
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._all = folders  # the first one lists the processes
+
+    def take(self, pid: int = 0) -> None:
+        for folder in self._all:
+            (folder / "cgroup.procs").write_text(str(pid))
+
+    def give_back(self, pid: int) -> None:
+        for folder in self._all:
+            _leave(folder, pid)
+
+    def pids(self) -> list[int]:
+        return _pids(self._all[0])
+
+    def remove(self) -> None:
+        for folder in self._all:
+            _remove(folder)
+
+
+class UnifiedScope(CgroupScope):
     """A cgroup v2."""
 
     kind = "cgroup v2"
 
     def __init__(self, folder: Path) -> None:
+        super().__init__([folder])
         self._folder = folder
 
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, "folder": str(self._folder)}
-
-    def join(self) -> None:
-        _join(self._folder)
-
-    def take(self, pid: int) -> None:
-        _join(self._folder, pid)
-
-    def give_back(self, pid: int) -> None:
-        _leave(self._folder, pid)
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
@@ -125,13 +135,10 @@ class UnifiedScope:
                 done.add("cpus")
         return frozenset(done)
 
-    def pids(self) -> list[int]:
-        return _pids(self._folder)
-
     def kill(self) -> None:
         if not _write(self._folder / "cgroup.kill", "1"):  # Linux before 5.14
             _write(self._folder / "pids.max", "0")
-            _kill_each(self._folder)
+            _kill_pids(self.pids())
 
     def peak_bytes(self) -> int | None:
         return _number(self._folder / "memory.peak")
@@ -142,34 +149,20 @@ class UnifiedScope:
     def ran_into_limit(self, memory_bytes: int) -> bool:  # noqa: ARG002  # The kernel knows it.
         return count_in(self._folder / "memory.events", b"oom ") > 0
 
-    def remove(self) -> None:
-        _remove(self._folder)
 
-
-class ControllerScope:
+class ControllerScope(CgroupScope):
     """A cgroup v1: one folder for each controller."""
 
     kind = "cgroup v1"
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
-        self._folders = dict(folders)  # by controller; the first one lists the processes
+        super().__init__(list(folders.values()))
+        self._folders = dict(folders)  # by controller
         self._memory = self._folders.get("memory", Path("/nonexistent"))
 
     def document(self) -> dict[str, Any]:
         folders = {name: str(folder) for name, folder in self._folders.items()}
         return {"kind": self.kind, "folders": folders}
-
-    def join(self) -> None:
-        for folder in self._folders.values():
-            _join(folder)
-
-    def take(self, pid: int) -> None:
-        for folder in self._folders.values():
-            _join(folder, pid)
-
-    def give_back(self, pid: int) -> None:
-        for folder in self._folders.values():
-            _leave(folder, pid)
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
@@ -188,14 +181,11 @@ class ControllerScope:
                 done.add("cpus")
         return frozenset(done)
 
-    def pids(self) -> list[int]:
-        return _pids(next(iter(self._folders.values())))
-
     def kill(self) -> None:
         # No more forks: otherwise a chain of forks could be faster than we are.
         if "pids" in self._folders:
             _write(self._folders["pids"] / "pids.max", "0")
-        _kill_each(next(iter(self._folders.values())))
+        _kill_pids(self.pids())
 
     def peak_bytes(self) -> int | None:
         return _number(self._memory / "memory.max_usage_in_bytes")
@@ -205,10 +195,6 @@ class ControllerScope:
 
     def ran_into_limit(self, memory_bytes: int) -> bool:
         return (self.peak_bytes() or 0) >= AT_THE_LIMIT * memory_bytes
-
-    def remove(self) -> None:
-        for folder in self._folders.values():
-            _remove(folder)
 
 
 class RecordedScope:
@@ -226,10 +212,7 @@ class RecordedScope:
     def document(self) -> dict[str, Any]:
         return {"kind": self.kind, "record": str(self._record)}
 
-    def join(self) -> None:
-        pass
-
-    def take(self, pid: int) -> None:
+    def take(self, pid: int = 0) -> None:
         pass  # The supervisor writes it down.
 
     def give_back(self, pid: int) -> None:
@@ -274,11 +257,6 @@ def scope_of(document: Mapping[str, Any]) -> Scope:
 # -- cgroup files ---------------------------------------------------------------------------------
 
 
-def _join(folder: Path, pid: int = 0) -> None:
-    """Move a process into the group; 0: this one."""
-    (folder / "cgroup.procs").write_text(str(pid))
-
-
 def _leave(folder: Path, pid: int) -> None:
     """Move a process to the group above, or beside if that one may hold none."""
     beside = sorted(folder.parent.glob("*.daemon"))
@@ -304,10 +282,6 @@ def _groups(folder: Path) -> list[str]:
             return [parent for parent, _, _ in os.walk(folder)]
         return [str(folder)]
     return []
-
-
-def _kill_each(folder: Path) -> None:
-    _kill_pids(_pids(folder))
 
 
 def _kill_pids(pids: Iterable[int]) -> None:

@@ -48,7 +48,7 @@ def become_template(order: Mapping[str, Any], report: int, control: int) -> NoRe
         set_up(output, order["cpus"])
         os.close(output)
         scope = scope_of(order["scope"])
-        scope.join()
+        scope.take()
         if isinstance(scope, RecordedScope):
             me = (os.getpid(), start_of(os.getpid()))
             Path(order["scope"]["record"]).write_text(json.dumps([me]))
