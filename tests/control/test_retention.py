@@ -39,8 +39,8 @@ async def done(live: LiveService, body: str = TALK, who: Who = ME, **fields: obj
 
 def folders(live: LiveService, job: str) -> tuple[bool, bool]:
     """Whether it has attempt folders, and a checkpoint folder."""
-    launches = local(live).launches
-    return bool(launches.folders.attempts(job)), bool(list(launches.checkpoints.of(job)))
+    machine = local(live)
+    return bool(machine.folders.attempts(job)), bool(list(machine.checkpoints.of(job)))
 
 
 def test_u19_an_empty_checkpoint_folder_goes_when_the_job_ends(tmp_path: Path) -> None:

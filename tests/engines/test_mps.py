@@ -127,7 +127,6 @@ def test_jobs_of_the_engine_run_under_mps_and_are_measured_so(root: Path, progra
     async def story(bench: Story) -> None:
         await bench.begin()
         bench.machine.mps = Mps(root, bench.folders.instance, program)
-        object.__setattr__(bench.machine.launches, "mps", bench.machine.mps)
         for name in "ab":
             bench.job(name, "sh", "-c", "echo $CUDA_MPS_PIPE_DIRECTORY; sleep 600", may_share=True)
         await bench.order(Start(0, "a", on(0)), Start(1, "b", on(0, turn=1)))

@@ -401,7 +401,7 @@ class Agent:
                 return messages.Prepared(free=False)
             await asyncio.sleep(FREE_LOOK_S)
             machine = self._of(asked.session).machine
-        objection = await machine.objection(asked.job, asked.allocation)
+        objection = await machine.objection(asked.allocation)
         port = 0 if objection else free_port(self.address)
         return messages.Prepared(free=not objection, objection=objection, port=port)
 
@@ -446,7 +446,7 @@ class Agent:
 
     async def _order_node(self, asked: messages.NodeAsked) -> messages.Answered:
         session = self._of(asked.session)
-        session.machine.gate.order(asked.node, asked.order)
+        session.machine.gate.order(asked.order)
         return self._answered(session)
 
     async def _tidy(self, asked: messages.JobAsked) -> Leftovers:

@@ -157,7 +157,7 @@ class AttemptRun:
                 return self._nothing_runs()
             return await self._wait_for_devices()
         try:
-            if await self._machine.objection(self.job, allocation):
+            if await self._machine.objection(allocation):
                 return self._nothing_runs()  # The job is not at fault: back to the queue.
             if self.wanted is wanted:
                 await self._launch(allocation)
@@ -257,7 +257,7 @@ class AttemptRun:
                 return self._refuse(live, "a device is still in use")
             return await self._wait_for_devices()
         try:
-            objection = await self._machine.objection(self.job, allocation)
+            objection = await self._machine.objection(allocation)
             launch = wanted.launch
             if objection or launch is None or launch.ranks != allocation.size:
                 self._refuse(live, objection)

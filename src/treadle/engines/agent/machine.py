@@ -14,7 +14,7 @@ from typing import Any
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.errors import EngineError
 from treadle.core.events import AttemptEnded, DeviceClosed
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
@@ -74,7 +74,7 @@ class Machine:
     def __init__(self, parts: MachineParts) -> None:
         root, clock, devices = parts.root, parts.clock, parts.devices
         self.folders, self.fork_server = AttemptFolders(root), ForkServer()
-        self.tell, self._clock, self._devices = parts.tell, clock, devices
+        self.tell, self._clock, self.devices = parts.tell, clock, devices
         self.node = parts.node
         self.device_watch = DeviceWatch(
             devices,
@@ -93,28 +93,16 @@ class Machine:
             devices, clock, lambda: watched(self.holders.by_slot, self.node, self.mps)
         )
         self.gate = NodeGate(root, self.node, parts.tell)
-        checkpoints = CheckpointFolders(
-            parts.around.checkpoints or root, recorded=parts.around.moves
-        )
-        self._leftovers = LeftoverFolders(self.folders, checkpoints)
+        where = parts.around.checkpoints or root
+        self.checkpoints = CheckpointFolders(where, recorded=parts.around.moves)
+        self.leftovers = LeftoverFolders(self.folders, self.checkpoints)
         self.outputs = OutputReader(self.folders, self._ranks_of)
         self.groups = AttemptGroups(self.folders, Containment(parts.around.cgroups))
         self.mps = Mps.here(root, self.folders.instance, devices.kind)
         containment, enabled = self.groups.containment, parts.options.warm
         self.warm = WarmPool(self.folders, containment, self.fork_server, enabled=enabled)
-        self.launches = AttemptLaunch(
-            self.folders,
-            self.groups,
-            checkpoints,
-            self._leftovers,
-            self.fork_server,
-            devices.uuids,
-            parts.around,
-            self.mps,
-            self.warm,
-            TurnLink(parts.options.turns),
-            parts.fitted,
-        )
+        self.turns = TurnLink(parts.options.turns)
+        self.launches = AttemptLaunch(self, parts.around, parts.fitted)
         self.changes = LiveChanges(self.launches, self.holders)
         self.looks = PatientLooks(clock, self.suspect)
         self._rejoining = Rejoining(self)
@@ -162,18 +150,16 @@ class Machine:
         return self.observer.measurements()
 
     def order_device(self, device: Device, order: DeviceOrder) -> None:
-        if device.node != self.node.name or not 0 <= device.number < self.node.device_count:
-            raise InvalidInputError(f"there is no device {device}")
         if order is DeviceOrder.AVOID:
             self.device_watch.avoid(device.number)
         else:
             self.device_watch.manage(device.number)
 
     async def tidy(self, job: JobId) -> Leftovers:
-        return await self._of_ended(job, self._leftovers.tidy)
+        return await self._of_ended(job, self.leftovers.tidy)
 
     async def discard(self, job: JobId) -> Leftovers:
-        return await self._of_ended(job, self._leftovers.discard)
+        return await self._of_ended(job, self.leftovers.discard)
 
     async def _of_ended(self, job: JobId, work: Callable[[JobId], Leftovers]) -> Leftovers:
         if any(run.job == job for run in self.runs.values()):
@@ -192,7 +178,7 @@ class Machine:
         await self.device_watch.close()
         await self.observer.close()
         await self.warm.close()
-        self.launches.turns.close()
+        self.turns.close()
         await asyncio.to_thread(self.fork_server.close)
 
     # -- the runs' side -------------------------------------------------------------------------
@@ -203,9 +189,10 @@ class Machine:
     def is_stuck(self, allocation: Allocation) -> bool:
         return self.holders.are_stuck(allocation)
 
-    async def objection(self, job: JobId, allocation: Allocation) -> str:
+    async def objection(self, allocation: Allocation) -> str:
+        """Why nothing may be launched on these devices now; empty if it may."""
         numbers = [device.number for device in allocation.devices]
-        return self.gate.objection(job, allocation) or await self.device_watch.objection(numbers)
+        return self.gate.objection() or await self.device_watch.objection(numbers)
 
     def attempt(self, launch: Launch, allocation: Allocation, action: int) -> LiveAttempt:
         """The attempt that is launched next. It holds its devices from here on."""
@@ -260,7 +247,7 @@ class Machine:
             await self.looks.seen(lambda: self._clear_and_forget(live))
         if self.mps.is_client(live.id):
             await self.looks.seen(lambda: self.mps.leave(live.id))
-        if self._devices.watched:
+        if self.devices.watched:
             self.keep(self._clean_and_free(live))
         else:
             self.holders.free(live)

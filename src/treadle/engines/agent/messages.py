@@ -145,7 +145,6 @@ class Prepare:
     """Whether a part could be launched at once."""
 
     session: str
-    job: JobId
     allocation: Allocation
     wait_s: float = 0.0  # for its devices to become free
 
@@ -234,7 +233,6 @@ class DeviceAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAsked:
     session: str
-    node: str
     order: NodeOrder
 
 

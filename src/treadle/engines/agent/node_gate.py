@@ -1,14 +1,12 @@
-"""Whether the node takes new work: an admin may drain it, and orders may name what it lacks."""
+"""Whether the node takes new work: an admin may drain it."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from treadle.core.allocation import Allocation
 from treadle.core.cluster import Node
-from treadle.core.errors import EngineError, InvalidInputError
+from treadle.core.errors import EngineError
 from treadle.core.events import NodeDrained, NodeJoined
-from treadle.core.job import JobId
 from treadle.core.machine import NodeOrder
 from treadle.files import replace
 
@@ -29,10 +27,8 @@ class NodeGate:
         if self.drained:
             self._report(NodeDrained(self.node.name))
 
-    def order(self, node: str, order: NodeOrder) -> None:
-        if node != self.node.name:
-            raise InvalidInputError(f"there is no node {node}")
-        drain = order is NodeOrder.DRAIN
+    def order(self, order: NodeOrder) -> None:
+        node, drain = self.node.name, order is NodeOrder.DRAIN
         try:
             if drain:
                 replace(self._path, b"", mode=0o600)
@@ -48,12 +44,6 @@ class NodeGate:
             self.drained = drain
             self._report(NodeDrained(node) if drain else NodeJoined(self.node, undrained=True))
 
-    def objection(self, job: JobId, allocation: Allocation) -> str:
-        """Why the node takes nothing new; empty if it does. Raises EngineError if it cannot."""
-        for device in allocation.devices:
-            if device.node != self.node.name or device.number >= self.node.device_count:
-                raise EngineError(
-                    f"job {job} was given device {device}, which this machine does not have",
-                    retryable=False,
-                )
+    def objection(self) -> str:
+        """Why the node takes nothing new; empty if it does."""
         return f"node {self.node.name} is drained" if self.drained else ""

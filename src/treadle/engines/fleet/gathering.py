@@ -67,7 +67,7 @@ async def _prepared(client: NodeClient, order: Launching, node: str) -> messages
     own = parts_of(order.allocation)[node]
 
     def asked(session: str) -> messages.Prepare:
-        return messages.Prepare(session=session, job=order.job, allocation=own, wait_s=WAIT_S)
+        return messages.Prepare(session=session, allocation=own, wait_s=WAIT_S)
 
     # Not much longer than that: it is asked whether the order still stands.
     return await client.within_session("prepare", asked, messages.Prepared, 2 * WAIT_S)

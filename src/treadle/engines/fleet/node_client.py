@@ -225,7 +225,7 @@ class NodeClient:
 
     async def order_node(self, order: NodeOrder) -> None:
         def asked(session: str) -> messages.NodeAsked:
-            return messages.NodeAsked(session=session, node=self.name, order=order)
+            return messages.NodeAsked(session=session, order=order)
 
         await self._order("order-node", asked)
 
