@@ -23,6 +23,7 @@ from treadle.engines.clusters.here import HereFleet, here
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import CpuSlots, DeviceSource
+from treadle.engines.node.processes import ProcessId
 from treadle.engines.registry import EngineContext, EngineOptions
 
 WITHIN_S = 60.0
@@ -111,6 +112,11 @@ class Story:
         """The attempt of the job that runs."""
         (live,) = self.lives(job)
         return live
+
+    def supervisor(self, job: str) -> ProcessId:
+        process = self.live(job).process
+        assert process is not None
+        return process
 
     def lives(self, job: str) -> list[LiveAttempt]:
         runs = [run for run in self.machine.runs.values() if run.job == job]

@@ -14,6 +14,7 @@ from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.engines.node import processes
 from treadle.engines.node.cgroup import Containment, ControllerCgroups, Group
+from treadle.engines.node.processes import ProcessId
 from treadle.engines.node.recorded_processes import alive
 from treadle.engines.node.scope import NO_LIMITS, Limits, scope_of
 
@@ -46,6 +47,19 @@ def has_contained(bench: Story, pid: int, contained: Containment) -> bool:
     return record.exists() and pid in dict(json.loads(record.read_text()))
 
 
+async def escapes(bench: Story, contained: Containment) -> tuple[ProcessId, ProcessId]:
+    """A job whose daemon has no tag runs; the daemon, and the supervisor."""
+    await bench.begin()
+    bench.machine.groups.containment = contained
+    bench.job("a", "python", "-c", ESCAPES)
+    await bench.order(Start(0, "a", on(0)))
+    await bench.event()
+    await bench.until(lambda: bench.log("a").endswith("\n"))
+    pid = int(bench.log("a"))
+    await bench.until(lambda: has_contained(bench, pid, contained))
+    return ProcessId(pid, processes.start_of(pid) or 0), bench.supervisor("a")
+
+
 def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
     tmp_path: Path, contained: Containment
 ):
@@ -53,19 +67,8 @@ def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
     daemon: when the end is reported, which is when a retry may begin, nothing writes any more."""
 
     async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.machine.groups.containment = contained
-        bench.job("a", "python", "-c", ESCAPES)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: bench.log("a").endswith("\n"))
-        pid = int(bench.log("a"))
-        escaped = processes.ProcessId(pid, processes.start_of(pid) or 0)
-        await bench.until(lambda: has_contained(bench, pid, contained))
-        live = bench.live("a")
-        assert live is not None
-        assert live.process is not None
-        processes.send(live.process, signal.SIGKILL)
+        escaped, supervisor = await escapes(bench, contained)
+        processes.send(supervisor, signal.SIGKILL)
         assert await bench.event() == JobFailed("a", 0, 0.0)
         assert alive([escaped]) == []
         assert [ended.how for ended in bench.ends] == ["lost"]
@@ -77,19 +80,7 @@ def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
     tmp_path: Path, contained: Containment
 ):
     async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.machine.groups.containment = contained
-        bench.job("a", "python", "-c", ESCAPES)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: bench.log("a").endswith("\n"))
-        pid = int(bench.log("a"))
-        escaped = processes.ProcessId(pid, processes.start_of(pid) or 0)
-        await bench.until(lambda: has_contained(bench, pid, contained))
-        live = bench.live("a")
-        assert live is not None
-        supervisor = live.process
-        assert supervisor is not None
+        escaped, supervisor = await escapes(bench, contained)
         await bench.engine.close()
         processes.send(supervisor, signal.SIGKILL)
         await bench.until(lambda: not alive([supervisor]))
@@ -113,7 +104,6 @@ def test_every_process_of_an_attempt_is_in_its_group_and_the_group_is_removed(
         await bench.event()
         await bench.until(lambda: "up" in bench.log("a"))
         live = bench.live("a")
-        assert live is not None
         await bench.until(lambda: len(live.scope.pids()) == 2)
         if contained.kind != "processes only":
             assert bench.log("a").count(f"/treadle-{live.tag}\n") >= 1
@@ -216,7 +206,6 @@ def test_cores_are_a_quota_of_the_group(tmp_path: Path):
             await bench.order(Start(0, "a", on(0)))
             await bench.event()
             live = bench.live("a")
-            assert live is not None
             folders = live.scope.document()["folders"]
             quota = Path(folders["cpu"], "cpu.cfs_quota_us").read_text()
             period = Path(folders["cpu"], "cpu.cfs_period_us").read_text()

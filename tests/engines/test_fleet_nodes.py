@@ -18,6 +18,8 @@ from treadle.engines.node import fence
 from treadle.testing.engine_bench import row
 
 ONE, WIDE = spread("n1"), spread("n0", "n2")
+ROWS = (row("one", Phase.RUNNING, ONE), row("wide", Phase.RUNNING, WIDE, action=1, attempt=1))
+ATTEMPTS = (AttemptId("one", 1), AttemptId("wide", 1))
 LAUNCHES = 'echo "$TREADLE_JOB_ID $TREADLE_ATTEMPT $RANK" >> launches; exec sleep 86400'
 
 
@@ -117,11 +119,8 @@ def test_a_controller_that_returns_finds_its_attempts_and_launches_none_twice(tm
         await both_run(bench)
         before = launches(bench)
         engine = await bench.crash()
-        rows = [
-            row("one", Phase.RUNNING, ONE),
-            row("wide", Phase.STARTING, WIDE, action=1, attempt=1),
-        ]
-        await engine.adopt(rows, [AttemptId("one", 1), AttemptId("wide", 1)])
+        rows = [ROWS[0], row("wide", Phase.STARTING, WIDE, action=1, attempt=1)]
+        await engine.adopt(rows, ATTEMPTS)
         await bench.started("wide", 1)  # Its start was not known before.
         assert bench.count(JobStarted, "one") == 0
         assert bench.runs_on("one") | bench.runs_on("wide") == {"n0", "n1", "n2"}
@@ -176,9 +175,7 @@ def test_a_node_that_did_not_return_with_the_controller_is_waited_for_until_it_i
         bench.world.cut("n1")
         engine = await bench.crash()
         assert {node.name for node in engine.nodes()} == {"n0", "n2"}
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        jobs = [row("one", Phase.RUNNING, ONE), wide]
-        await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
+        await engine.adopt(ROWS, ATTEMPTS)
         assert bench.count(AttemptEnded, "one") == 0
         end = await bench.ended("one", 0)
         assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
@@ -203,8 +200,7 @@ def test_what_leaves_a_lost_node_is_not_believed_to_be_gone_before_it_is_fenced(
         bench.world.cut("n1")
         bench.world.cut("n2")
         engine = await bench.crash()
-        one, wide = AttemptId("one", 1), AttemptId("wide", 1)
-        attempts = {one: ("n1",), wide: ("n0", "n2")}
+        attempts = dict(zip(ATTEMPTS, (("n1",), ("n0", "n2")), strict=True))
         if moved is not None:
             attempts[AttemptId("one", 2)] = ("n0",)
         jobs = [row("one", phase, moved, action=2), row("wide", Phase.STOPPING, action=3)]
@@ -232,9 +228,7 @@ def test_a_member_whose_agent_is_late_is_not_taken_for_lost(tmp_path):
         bench.world.late.add("n1")
         bench.world.cut("n2")
         engine = await bench.crash()
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        jobs = [row("one", Phase.RUNNING, ONE), wide]
-        await engine.adopt(jobs, [AttemptId("one", 1), AttemptId("wide", 1)])
+        await engine.adopt(ROWS, ATTEMPTS)
         await bench.ended("wide", 1)
         assert bench.count(AttemptEnded, "one") == 0
         assert bench.runs_on("one") == {"n1"}
@@ -253,11 +247,7 @@ def test_a_node_that_leaves_while_the_controller_begins_is_not_waited_for(tmp_pa
         engine = await bench.crash()
         bench.world.links["n2"].refused.add("survey")
         epoch = bench.world.epoch
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
-        adopting = asyncio.ensure_future(
-            engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
-        )
+        adopting = asyncio.ensure_future(engine.adopt(ROWS, ATTEMPTS))
         await bench.until(lambda: bench.world.epoch > epoch)
         bench.world.cut("n2")
         await adopting
@@ -278,11 +268,7 @@ def test_an_agent_that_is_replaced_while_the_controller_begins_is_asked_instead(
         engine = await bench.crash()
         bench.world.links["n1"].refused.add("survey")
         epoch = bench.world.epoch
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
-        adopting = asyncio.ensure_future(
-            engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
-        )
+        adopting = asyncio.ensure_future(engine.adopt(ROWS, ATTEMPTS))
         await bench.until(lambda: bench.world.epoch > epoch)
         await bench.world.replace_agent("n1")
         await adopting

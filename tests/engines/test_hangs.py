@@ -19,7 +19,6 @@ from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
 from treadle.engines.agent import machine
 from treadle.engines.agent.attempt_guard import Deadlines
-from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.node import processes
 from treadle.engines.node.recorded_processes import alive
 
@@ -27,18 +26,6 @@ POLITE = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.01; done"
 SOON = Deadlines(
     first_s=0.0, meet_s=0.5, wake_s=0.5, slack_s=0.5, look_s=0.2, kill_again_s=0.1, leave_s=20.0
 )
-
-
-def live_of(bench: Story, job: str = "a") -> LiveAttempt:
-    live = bench.live(job)
-    assert live is not None
-    return live
-
-
-def supervisor_of(bench: Story) -> processes.ProcessId:
-    process = live_of(bench).process
-    assert process is not None
-    return process
 
 
 @asynccontextmanager
@@ -72,10 +59,10 @@ def test_a10_a_job_whose_workdir_hangs_can_be_cancelled_and_other_devices_go_on(
             await bench.order(Start(0, "a", on(0)))
             await bench.until(lambda: mount.requests)
             where = f"it waits for the file system {mount.point} (fuse)"
-            await bench.until(lambda: live_of(bench).stuck.endswith(f"has not begun: {where}"))
+            await bench.until(lambda: bench.live("a").stuck.endswith(f"has not begun: {where}"))
             await bench.order(Stop(1, "a"))
-            await bench.until(lambda: live_of(bench).stuck.endswith(f"does not die: {where}"))
-            stuck = live_of(bench).stuck
+            await bench.until(lambda: bench.live("a").stuck.endswith(f"does not die: {where}"))
+            stuck = bench.live("a").stuck
             await bench.until(lambda: bench.engine.view()[0].devices[0].because == stuck)
             bench.job("b", "true")
             await bench.order(Start(2, "b", on(1)))
@@ -96,7 +83,7 @@ def test_a10_the_time_limit_counts_while_the_workdir_hangs(tmp_path: Path):
             bench.job("a", "true", workdir=str(mount.point), grace_s=0.1, time_limit_s=0.3)
             await bench.order(Start(0, "a", on(0)))
             await bench.until(lambda: mount.requests)
-            await bench.until(lambda: "does not die" in live_of(bench).stuck)
+            await bench.until(lambda: "does not die" in bench.live("a").stuck)
             mount.heal()
             assert isinstance(await bench.event(), JobFailed)
             assert [ended.how for ended in bench.ends] == ["time-limit"]
@@ -110,7 +97,7 @@ def test_a10_a_stopped_supervisor_is_woken_by_a_cancel_and_its_job_gets_its_grac
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
         await bench.until(lambda: "up" in bench.log("a"))
-        os.kill(supervisor_of(bench).pid, signal.SIGSTOP)
+        os.kill(bench.supervisor("a").pid, signal.SIGSTOP)
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
         assert bench.log("a").endswith("bye\n")
@@ -130,7 +117,7 @@ def test_a10_a_supervisor_that_cannot_be_woken_is_killed_with_its_job(tmp_path: 
             await bench.until(lambda: bench.log("a").endswith("\n"))
             pid = int(bench.log("a"))
             rank = processes.ProcessId(pid, processes.start_of(pid) or 0)
-            supervisor = supervisor_of(bench)
+            supervisor = bench.supervisor("a")
             async with kept_stopped(lambda: supervisor.pid if alive([supervisor]) else None):
                 await bench.order(Stop(1, "a"))
                 assert await bench.event() == JobStopped("a", 1, 0.0)
@@ -147,7 +134,7 @@ def test_a10_the_time_limit_is_enforced_although_the_supervisor_is_stopped(tmp_p
         bench.job("a", "sleep", "600", grace_s=0.2, time_limit_s=0.5)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        supervisor = supervisor_of(bench)
+        supervisor = bench.supervisor("a")
         async with kept_stopped(lambda: supervisor.pid if alive([supervisor]) else None):
             assert isinstance(await bench.event(), JobFailed)
         assert [ended.how for ended in bench.ends] == ["time-limit"]
@@ -162,7 +149,7 @@ def test_a10_a_restarted_engine_enforces_the_time_limit_of_a_stopped_supervisor(
         bench.job("a", "sleep", "600", grace_s=0.2, time_limit_s=1.0)
         await bench.order(Start(0, "a", on(0)))
         await bench.event()
-        supervisor = supervisor_of(bench)
+        supervisor = bench.supervisor("a")
         os.kill(supervisor.pid, signal.SIGSTOP)
         await bench.engine.close()
         bench.fresh_engine()

@@ -131,8 +131,7 @@ def test_a_killed_supervisor_leaves_no_folders(tmp_path: Path) -> None:
         found = dict(each.split(b"=", 1) for each in environ if b"=" in each)
         folders = [found[b"TREADLE_GROUP_DIR"], found[b"TREADLE_MEMORY_DIR"]]
         assert all(os.path.isdir(each) for each in folders)  # noqa: PTH112
-        assert job.live.process is not None
-        os.kill(job.live.process.pid, signal.SIGKILL)
+        os.kill(bench.supervisor("a").pid, signal.SIGKILL)
         await bench.until(lambda: bench.ends)
         await bench.until(lambda: not any(os.path.exists(each) for each in folders))  # noqa: PTH110
 

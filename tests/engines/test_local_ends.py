@@ -162,10 +162,7 @@ def test_a_job_that_is_stopped_from_outside_goes_back_to_the_queue(tmp_path: Pat
         bench.job("a", "sleep", "600")
         await bench.order(Start(3, "a", on(0)))
         await bench.event()
-        live = bench.live("a")
-        assert live is not None
-        assert live.process is not None
-        processes.send(live.process, signal.SIGTERM)
+        processes.send(bench.supervisor("a"), signal.SIGTERM)
         assert await bench.event() == JobStopped("a", 3, 0.0)
 
     tell(tmp_path, story)
@@ -176,13 +173,10 @@ def test_a_job_whose_folder_was_removed_ends_and_is_lost(tmp_path: Path):
         bench.job("a", "sleep", "600")
         await bench.order(Start(0, "a", on(0)))
         assert isinstance(await bench.event(), JobStarted)
-        live = bench.live("a")
-        assert live is not None
-        shutil.rmtree(live.folder)
+        process = bench.supervisor("a")
+        shutil.rmtree(bench.folder("a"))
         await bench.order(Stop(1, "a"))
         assert await bench.event() == JobStopped("a", 1, 0.0)
-        process = live.process
-        assert process is not None
         await bench.until(lambda: processes.start_of(process.pid) != process.start)
 
     tell(tmp_path, story)

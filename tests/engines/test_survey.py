@@ -2,15 +2,12 @@
 
 import pytest
 from tests.engines.fleet_story import FleetStory, tell
-from tests.engines.test_fleet_nodes import ONE, WIDE, both_run
+from tests.engines.test_fleet_nodes import ATTEMPTS, ROWS, both_run
 
 from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, NodeJoined, NodeLost
-from treadle.core.launch import AttemptId
-from treadle.core.lifecycle import Phase
 from treadle.engines.agent import messages
 from treadle.engines.fleet import survey
-from treadle.testing.engine_bench import row
 
 
 def test_a_member_that_does_not_answer_keeps_no_controller_from_beginning(tmp_path, monkeypatch):
@@ -21,9 +18,7 @@ def test_a_member_that_does_not_answer_keeps_no_controller_from_beginning(tmp_pa
         await both_run(bench)
         engine = await bench.crash()
         bench.world.links["n1"].refused.add("survey")
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
-        await engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        await engine.adopt(ROWS, ATTEMPTS)
         assert NodeLost("n1") in bench.jobs.facts
         assert "n1" not in [node.name for node in engine.nodes()]
         assert bench.runs_on("one") == {"n1"}
@@ -63,9 +58,7 @@ def test_an_agent_that_cannot_be_surveyed_keeps_no_controller_from_beginning(
                 return look(asked)
 
             monkeypatch.setattr(link.agent, "_look", fails)
-        wide = row("wide", Phase.RUNNING, WIDE, action=1, attempt=1)
-        attempts = [AttemptId("one", 1), AttemptId("wide", 1)]
-        await engine.adopt([row("one", Phase.RUNNING, ONE), wide], attempts)
+        await engine.adopt(ROWS, ATTEMPTS)
         assert NodeLost("n1") in bench.jobs.facts
         end = await bench.ended("one", 0)
         assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)

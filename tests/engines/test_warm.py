@@ -274,7 +274,6 @@ while True: time.sleep(0.01)
         job = await bench.start("python", "a.py", grace_s=0.1)
         await bench.bench.until(lambda: bench.bench.log(job))
         live = bench.bench.live(job)
-        assert live is not None
         await bench.bench.until(lambda: len(live.scope.pids()) >= 3)  # keeper, rank, daemon
         await bench.bench.order(Stop(50, job))
         ended = await bench.end_of(job)

@@ -108,7 +108,6 @@ time.sleep(1000)
         warm.write("a.py", code)
         job = await warm.start(PYTHON, "a.py", grace_s=0.1)
         live = bench.live(job)
-        assert live is not None
         assert live.scope.kind == kind
         pids = await bench.until(lambda: (p := live.scope.pids()) and len(p) >= 3 and p)
         await bench.order(Stop(50, job))
@@ -128,10 +127,7 @@ def test_a_killed_supervisor_takes_its_warm_ranks_along(tmp_path: Path) -> None:
         warm.write("a.py", "import time, os; print(os.getpid(), flush=True); time.sleep(1000)")
         job = await warm.start(PYTHON, "a.py")
         pid = int(await bench.until(lambda: bench.log(job)))
-        live = bench.live(job)
-        assert live is not None
-        assert live.process is not None
-        os.kill(live.process.pid, signal.SIGKILL)
+        os.kill(bench.supervisor(job).pid, signal.SIGKILL)
         await bench.until(lambda: not Path(f"/proc/{pid}/exe").exists())
 
     tell(tmp_path, story)
