@@ -11,9 +11,10 @@ import pytest
 from tests.control.asking import LONG, engine_of, in_memory, runs, told, waits
 from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, view_of
+from tests.unit.control.memory import lesson
 from tests.waiting import until
 from treadle.control.api import LiveService
-from treadle.control.learning.learned_lengths import Profiles, keys_of
+from treadle.control.learning.learned_lengths import Profiles, Question, keys_of
 from treadle.control.learning.metering import Meter
 from treadle.core.job import JobSpec
 from treadle.core.job_report import Report
@@ -84,17 +85,14 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     profiles = Profiles()
     keys = keys_of("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
-        profiles.learn(keys, size, length_s)
+        lesson(profiles, keys, size, length_s)
     rows = profiles.changes(7.0)
     written = [row.key for row in rows]
     assert len(set(written)) == len(written)
     assert set(keys) < set(written)  # Those of a user and of all are also kept by size.
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
-    read, kept = (
-        known.expect(keys, 1, model="m", estimate_s=9.0, sizes=(1, 4))
-        for known in (again, profiles)
-    )
+    read, kept = (known.ask(Question(keys, 1, (1, 4), "m", 9.0)) for known in (again, profiles))
     assert read == kept
     assert again.changes(8.0) == []
 
@@ -102,7 +100,7 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
 def test_rows_of_earlier_versions_are_read() -> None:
     keys = keys_of("me", "m", ("train",))
     old = Profiles([ProfileRow(keys[0], b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}', 7.0)])
-    found = old.expect(keys, 1, model="m", estimate_s=9.0)
+    found = old.ask(Question(keys, 1, model="m", estimate_s=9.0))
     assert found.source == "its own past"
     assert 2.0 <= found.length_s <= 4.0
     assert found.profile.curve == ((1, 2.5), (4, 1.0))
@@ -116,7 +114,7 @@ def test_a_kind_never_seen_lasts_as_its_user_says_and_scales_with_a_serial_tenth
     estimate_s: float | None, length_s: float, source: str
 ) -> None:
     keys = keys_of("me", "", ("train",))
-    found = Profiles().expect(keys, 2, model="", estimate_s=estimate_s)
+    found = Profiles().ask(Question(keys, 2, estimate_s=estimate_s))
     assert (found.length_s, found.source) == (length_s, source)
     job = JobSpec("a", length_s, sizes=(1, 2), profile=found.profile)
     assert ScalingModel().alone(job, 1) == pytest.approx(1.1 / 2)

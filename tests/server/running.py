@@ -14,7 +14,7 @@ from tests.server.memory import MemoryService
 from treadle.client.address import Address
 from treadle.client.pinning import pinned
 from treadle.server.certificate import CertificateFiles
-from treadle.server.run import Bound, Doors, serve
+from treadle.server.run import Bound, Doors, serving
 from treadle.server.settings import ServerSettings
 
 Result = TypeVar("Result")
@@ -89,13 +89,9 @@ def running(
         async def main() -> None:
             loop, stop = asyncio.get_running_loop(), asyncio.Event()
             stops.append(lambda: loop.call_soon_threadsafe(stop.set))
-            await serve(
-                made,
-                doors,
-                stop=stop,
-                ready=lambda bound: ready.set_result(Running(made, bound, loop)),
-                settings=settings,
-            )
+            async with serving(made, doors, settings=settings) as bound:
+                ready.set_result(Running(made, bound, loop))
+                await stop.wait()
 
         def run() -> None:
             try:

@@ -17,11 +17,10 @@ import json
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
 
 from treadle.server.certificate import ServerCertificate
 from treadle.server.limits import DoorLimits
-from treadle.server.peers import network_of, peer_of
+from treadle.server.peers import PeerProtocol, network_of, peer_of
 
 ACCEPTS_AT_ONCE = 64  # then other work of the event loop gets its turn
 PAUSE_S = 0.5  # after the machine had no descriptor or memory for one more
@@ -30,23 +29,13 @@ HANDSHAKE_S_MAX = 10.0  # a busy machine takes a second or two
 BACKLOG = 512
 
 
-class Speaker(Protocol):
-    """The protocol object that speaks HTTP on one connection."""
-
-    @property
-    def busy(self) -> bool: ...
-    @property
-    def idle_since(self) -> float: ...
-    def abort(self) -> None: ...
-
-
 class Connection:
     """One connection of a door."""
 
     def __init__(self, door: "Door", peer: str) -> None:
         self.peer = peer
         self.user = ""  # who it showed last
-        self.speaker: Speaker | None = None
+        self.speaker: PeerProtocol | None = None
         self.task: asyncio.Task[object] | None = None  # until it is open, TLS included
         self._door = door
 

@@ -59,21 +59,6 @@ class Bound(NamedTuple):
     fingerprint: str = ""  # of the key of its certificate; empty without TLS
 
 
-async def serve(
-    service: LiveService,
-    doors: Doors,
-    *,
-    stop: asyncio.Event,
-    ready: Callable[[Bound], object] | None = None,
-    settings: ServerSettings | None = None,
-) -> None:
-    """Serve until `stop` is set; `ready` is called once requests are answered."""
-    async with serving(service, doors, settings=settings) as bound:
-        if ready is not None:
-            ready(bound)
-        await stop.wait()
-
-
 @asynccontextmanager
 async def serving(
     service: LiveService,

@@ -3,16 +3,18 @@
 import asyncio
 import os
 import pwd
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from tests.waiting import at_rest
 from treadle.control.api import LiveService, LiveSettings, Wanted
+from treadle.control.learning import Profiles
 from treadle.core.cluster import Node
 from treadle.engines.memory import MemoryEngine
 from treadle.engines.memory_world import MemoryWorld
 from treadle.engines.registry import EngineContext
 from treadle.failures.failure_history import Patience
+from treadle.models.learning.outcome import Outcome
 from treadle.store.store import Store
 from treadle.wire.jobs import Estimate, JobRequest, StartEstimate, State
 from treadle.wire.machine import Role, Who
@@ -85,6 +87,11 @@ class Bench:
         record = jobs.record(job)
         assert record is not None
         return jobs.shown_state(record)
+
+
+def lesson(profiles: Profiles, keys: Sequence[str], size: int, length_s: float) -> None:
+    """A whole job of these kinds took that long at that size."""
+    profiles.observe(keys, Outcome(size, length_s, whole=True))
 
 
 def span(found: Estimate | StartEstimate) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, play, span
+from tests.unit.control.memory import HOME, ME, Bench, lesson, play, span
 from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
 from treadle.wire.jobs import Progress
@@ -14,7 +14,7 @@ def teach(here: Bench, model: str, *lengths: float) -> None:
     """Whole runs of jobs of a model on one device."""
     for length_s in lengths:
         keys = keys_of(ME.user, model, ("forever",), folder=HOME)
-        here.live.context.learner.profiles.learn(keys, 1, length_s)
+        lesson(here.live.context.learner.profiles, keys, 1, length_s)
 
 
 def test_u4_a_start_is_as_doubtful_as_the_end_that_it_waits_for(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_no_start_is_promised_by_steps_that_are_all_done(
     async def story(here: Bench) -> None:
         keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
         for _ in range(10):
-            here.live.context.learner.profiles.learn(keys, 1, 50.0)
+            lesson(here.live.context.learner.profiles, keys, 1, 50.0)
         job = await here.runs()
         second = await here.submit("forever")
         here.live.context.learner.hear(job, said)
@@ -122,7 +122,7 @@ def test_a_start_behind_first_steps_is_as_doubtful_as_their_end(tmp_path: Path) 
     async def story(here: Bench) -> None:
         keys = keys_of(ME.user, "", ("forever", "else"), folder=HOME)
         for _ in range(10):
-            here.live.context.learner.profiles.learn(keys, 1, 5000.0)
+            lesson(here.live.context.learner.profiles, keys, 1, 5000.0)
         job = await here.runs()
         second = await here.submit("forever")
         here.live.context.learner.hear(job, LastProgress(2.0, 100.0, speeds=(1.0, 30.0)))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, play, span
+from tests.unit.control.memory import HOME, ME, Bench, lesson, play, span
 from tests.unit.control.test_attempt_ends import completion
 from tests.unit.control.test_estimates import teach
 from treadle.control.api.job_progress import left_of
@@ -84,7 +84,7 @@ def test_u14_only_runs_of_the_same_command_say_what_follows_the_last_step(tmp_pa
     async def story(here: Bench) -> None:
         learner = here.live.context.learner
         for _ in range(3):
-            learner.profiles.learn(keys_of(ME.user, "", ("forever", "1"), folder=HOME), 1, 100.0)
+            lesson(learner.profiles, keys_of(ME.user, "", ("forever", "1"), folder=HOME), 1, 100.0)
         job = await here.runs("forever", "2")
         learner.hear(job, LastProgress(1500.0, 1500.0, None))
         has_worked(here, job, 99.9)
@@ -102,7 +102,7 @@ def test_u14_a_job_ages_after_its_last_step(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         learner, clock = here.live.context.learner, here.live.context.clock
         for _ in range(3):
-            learner.profiles.learn(keys_of(ME.user, "", ("forever",), folder=HOME), 1, 100.0)
+            lesson(learner.profiles, keys_of(ME.user, "", ("forever",), folder=HOME), 1, 100.0)
         job = await here.runs()
         learner.meter.see(job, 1500, 1500, clock.now() - 180.0)
         learner.hear(job, LastProgress(1500.0, 1500.0, None))

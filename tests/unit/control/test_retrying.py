@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, play
-from treadle.control.learning.learned_lengths import Profiles, keys_of
+from tests.unit.control.memory import ME, Bench, lesson, play
+from treadle.control.learning.learned_lengths import Profiles, Question, keys_of
 from treadle.wire.jobs import JobRequest, State
 
 
@@ -49,12 +49,12 @@ def test_u20_other_arguments_are_another_kind_of_job() -> None:
     """`sleep 10.5` on one device and `sleep 4` on two are no speed-up of 2.6."""
     profiles = Profiles()
     long, short = keys_of("anna", "", ("sleep", "10.5")), keys_of("anna", "", ("sleep", "4"))
-    profiles.learn(long, 1, 10.5)
-    profiles.learn(short, 2, 4.0)
+    lesson(profiles, long, 1, 10.5)
+    lesson(profiles, short, 2, 4.0)
     third = keys_of("anna", "", ("sleep", "7"))
-    assert profiles.expect(third, 1, model="", estimate_s=None, sizes=(1, 2)).profile.curve == ()
+    assert profiles.ask(Question(third, 1, (1, 2))).profile.curve == ()
     for keys, size, length_s in ((long, 1, 10.5), (short, 2, 4.0)):
-        found = profiles.expect(keys, size, model="", estimate_s=None, sizes=(1, 2))
+        found = profiles.ask(Question(keys, size, (1, 2)))
         assert found.profile.measured == (size,)
         assert found.learned.length.quantile(0.5) == length_s
 
@@ -62,9 +62,9 @@ def test_u20_other_arguments_are_another_kind_of_job() -> None:
 def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:
     """The user says so: jobs of one --model share what is learned."""
     profiles = Profiles()
-    profiles.learn(keys_of("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
+    lesson(profiles, keys_of("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
     other = keys_of("anna", "resnet", ("python", "train.py", "--lr", "2"))
-    assert profiles.expect(other, 1, model="resnet", estimate_s=None).source == "jobs like it"
+    assert profiles.ask(Question(other, 1, model="resnet")).source == "jobs like it"
 
 
 def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_own_past(

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, play
+from tests.unit.control.memory import HOME, ME, Bench, lesson, play
 from treadle.control.jobs import CodeCheck, EndCompletion
 from treadle.control.learning import keys_of
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
@@ -31,7 +31,7 @@ def teach(here: Bench, lengths: dict[int, float]) -> None:
     """Whole runs of the command at these sizes."""
     keys = keys_of(ME.user, "", DDP, folder=HOME)
     for size, length_s in lengths.items():
-        here.live.context.learner.profiles.learn(keys, size, length_s)
+        lesson(here.live.context.learner.profiles, keys, size, length_s)
 
 
 @pytest.mark.parametrize(("on_two_s", "sizes"), [(520.0, {8}), (1000.0, {1, 2})])
@@ -97,8 +97,11 @@ def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_
 
     async def story(here: Bench) -> None:
         job = await here.runs()
-        here.live.context.learner.profiles.learn(
-            keys_of("me", "", ("forever",), folder=HOME), 1, 1000.0
+        lesson(
+            here.live.context.learner.profiles,
+            keys_of("me", "", ("forever",), folder=HOME),
+            1,
+            1000.0,
         )
         said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
         here.live.context.learner.hear(job, said)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, play, span
+from tests.unit.control.memory import ME, Bench, lesson, play, span
 from tests.unit.control.test_estimates import teach
 from treadle.control.learning import keys_of
 from treadle.control.loop.live_policy import Guarded, PolicyInCharge
@@ -231,7 +231,7 @@ def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path
     async def story(here: Bench) -> None:
         for _ in range(3):
             keys = keys_of(ME.user, "", ("forever", "--width", "1"))
-            here.live.context.learner.profiles.learn(keys, 1, 1000.0)
+            lesson(here.live.context.learner.profiles, keys, 1, 1000.0)
         await here.runs()
         job = await here.submit("forever", "--width", "2")
         await here.settle()

@@ -13,7 +13,7 @@ import msgspec
 from treadle.control.api.accounts import may_touch, person
 from treadle.control.api.bulk_orders import DeleteEnded, Orders, check_priority
 from treadle.control.api.context import Context
-from treadle.control.api.estimates import estimate
+from treadle.control.api.estimates import forecast
 from treadle.control.api.job_progress import length_of
 from treadle.control.api.known_keys import KnownKeys
 from treadle.control.api.nodes_away import away, whole_cluster
@@ -369,7 +369,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         never_fits=never,
         because=waits_for,
         beside=sharers(twin, row),
-        estimate=estimate(context, first.id, twin, wanted.records) if waits else None,
+        estimate=forecast(context, first.id, twin, wanted.records).start if waits else None,
         length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),
         spec=spec,
         notes=wanted.notes,

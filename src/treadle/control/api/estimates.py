@@ -11,6 +11,7 @@ the end of an array.
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
@@ -64,26 +65,16 @@ class Forecast(NamedTuple):
         return () if self.typical is None else tuple(self.typical.freed_by)
 
 
-def estimate(
-    context: Context,
-    job: JobId,
-    scheduler: Scheduler | None = None,
-    tried: Sequence[JobRecord] = (),
-) -> StartEstimate:
-    """A range, with the sentence that says what it is based on.
-
-    scheduler, tried: with jobs that were not submitted, and their records.
-    """
-    return forecast(context, job, scheduler, tried).start
-
-
 def forecast(
     context: Context,
     job: JobId,
     scheduler: Scheduler | None = None,
     tried: Sequence[JobRecord] = (),
 ) -> Forecast:
-    """The same, and what has to happen before."""
+    """A range, with the sentence that says what it is based on, and what has to happen before.
+
+    scheduler, tried: with jobs that were not submitted, and their records.
+    """
     shown, scheduler = scheduler is None, scheduler or context.scheduler
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
     place = position(scheduler, job)
@@ -102,24 +93,13 @@ def forecast(
     answers = simulated(steps, ask)
     begun = [answer for answer in answers if isinstance(answer, Begin)]
     moments = [answer.in_s if isinstance(answer, Begin) else answer for answer in answers]
-    sooner = _sooner(scheduler, job, ahead)
-    found = _found(context, scheduler, ahead, moments, sooner=sooner)
-    compared = [] if sooner or ahead.limited else comparable(moments)
-    found = _corrected(context, found, compared, now)
+    start, compared = _start(context, scheduler, ahead, job, moments)
     if shown and compared:
         context.learner.starts.promise(job, compared, now)
     queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
-    after = sorted(answer.after for answer in begun) if queued else []
-    start = StartEstimate(
-        earliest_s=0.0 if sooner and begun else found.low_s,
-        latest_s=found.high_s,
-        runs=0 if ahead.lasting and not begun else len(answers),
-        sentence=found.sentence,
-        coverage=COVERAGE if found.sure else None,
-        unknown=found.unknown,
-        order=1 + after[len(after) // 2] if after else None,
-        orders=(1 + after[0], 1 + after[-1]) if after else None,
-    )
+    if after := sorted(answer.after for answer in begun) if queued else []:
+        orders = (1 + after[0], 1 + after[-1])
+        start = replace(start, order=1 + after[len(after) // 2], orders=orders)
     # Of a job that is known by its time limit alone nothing is typical.
     whole = len(begun) == len(answers) and not ahead.limited
     return Forecast(start, _typical(begun) if begun and whole else None)
@@ -143,19 +123,32 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     found: dict[JobId, StartEstimate] = {}
     for job in jobs:
         moments = [answer if isinstance(answer, NotYet) else answer[job] for answer in answers]
-        sooner = _sooner(scheduler, job, ahead)
-        one = _found(context, scheduler, ahead, moments, sooner=sooner)
-        one = _corrected(context, one, [] if sooner or ahead.limited else comparable(moments), now)
-        begun = not all(isinstance(moment, NotYet) for moment in moments)
-        found[job] = StartEstimate(
-            earliest_s=0.0 if sooner and begun else one.low_s,
-            latest_s=one.high_s,
-            runs=0 if ahead.lasting and not begun else len(answers),
-            sentence=one.sentence,
-            coverage=COVERAGE if one.sure else None,
-            unknown=one.unknown,
-        )
+        found[job], _ = _start(context, scheduler, ahead, job, moments)
     return found
+
+
+def _start(
+    context: Context,
+    scheduler: Scheduler,
+    ahead: Ahead,
+    job: JobId,
+    moments: Sequence[float | NotYet],
+) -> tuple[StartEstimate, Sequence[float]]:
+    """What simulations say of a start, and those of their moments that can be compared with it."""
+    sooner = _sooner(scheduler, job, ahead)
+    compared = [] if sooner or ahead.limited else comparable(moments)
+    found = _found(context, scheduler, ahead, moments, sooner=sooner)
+    found = _corrected(context, found, compared, context.clock.now())
+    begun = not all(isinstance(moment, NotYet) for moment in moments)
+    start = StartEstimate(
+        earliest_s=0.0 if sooner and begun else found.low_s,
+        latest_s=found.high_s,
+        runs=0 if ahead.lasting and not begun else len(moments),
+        sentence=found.sentence,
+        coverage=COVERAGE if found.sure else None,
+        unknown=found.unknown,
+    )
+    return start, compared
 
 
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from treadle.control.api.briefs import Brief, Briefs
 from treadle.control.api.context import Context
@@ -57,12 +57,7 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
     devices = tuple(map(str, held_devices(context.scheduler, row)))
     runs_s = held_s(context, record)
     return JobView(
-        id=record.id,
-        name=record.name,
-        user=record.owner,
-        uid=record.uid,
-        tenant=record.tenant,
-        state=record.state,
+        **_recorded(record),
         cause=found.reason.code,
         numbers=dict(found.reason.numbers),
         because=found.sentence,
@@ -71,24 +66,36 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
         devices=devices,
         beside=sharers(context.scheduler, row),
         plan=_plan(record, row),
-        sizes=row.spec.sizes,
-        priority=row.spec.priority,
-        guaranteed=row.spec.guaranteed,
-        resumable=row.spec.resumable,
         progress=progress_of(context, record, row),
         end=end_of(context, record, row),
-        submitted_at=record.submitted_at,
-        started_at=record.started_at,
         running_s=record.ran_s + runs_s,
         device_s=record.device_s + max(0.0, runs_s - record.counted_s) * len(devices),
-        attempts=record.newest,
-        resizes=record.resizes,
-        failures=record.failures,
-        array=record.array,
-        index=record.member,
-        command=in_short(record.command),
-        model=record.model,
     )
+
+
+def _recorded(record: JobRecord) -> dict[str, Any]:
+    """What its record alone says of a job, ended or not."""
+    return {
+        "id": record.id,
+        "name": record.name,
+        "user": record.owner,
+        "uid": record.uid,
+        "tenant": record.tenant,
+        "state": record.state,
+        "sizes": record.sizes,
+        "priority": record.priority,
+        "guaranteed": record.guaranteed,
+        "resumable": record.resumable,
+        "submitted_at": record.submitted_at,
+        "started_at": record.started_at,
+        "attempts": record.newest,
+        "resizes": record.resizes,
+        "failures": record.failures,
+        "array": record.array,
+        "index": record.member,
+        "command": in_short(record.command),
+        "model": record.model,
+    }
 
 
 def _plan(record: JobRecord, row: Job) -> str:
@@ -103,34 +110,16 @@ def ended_view(record: JobRecord) -> JobView:
     failure = record.failure if record.state is State.FAILED else None  # It may have been retried.
     found = ended_reason(record)
     return JobView(
-        id=record.id,
-        name=record.name,
-        user=record.owner,
-        uid=record.uid,
-        tenant=record.tenant,
-        state=record.state,
+        **_recorded(record),
         cause=found.code if failure is None else failure.rule,
         numbers=dict(found.numbers),
         because=_ended_because(record, found),
         used=record.devices,
-        sizes=record.sizes,
-        priority=record.priority,
-        guaranteed=record.guaranteed,
-        resumable=record.resumable,
         progress=record.progress,
-        submitted_at=record.submitted_at,
-        started_at=record.started_at,
         ended_at=record.ended_at,
         running_s=record.ran_s,
         device_s=record.device_s,
-        attempts=record.newest,
-        resizes=record.resizes,
-        failures=record.failures,
         code=record.exit,
-        array=record.array,
-        index=record.member,
-        command=in_short(record.command),
-        model=record.model,
     )
 
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from treadle.control.jobs.gang_turns import overtakings
 from treadle.control.jobs.gates import DEPENDENCY, Fact, Gates
 from treadle.control.jobs.job_table import JobTable, stored_states, worst_ends
 from treadle.control.jobs.records import kept_of, record_of
@@ -14,17 +13,20 @@ from treadle.control.learning import PROGRESS, STARTS, JobLearner, words_of
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.events import DeviceClosed
+from treadle.core.job import JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.core.state import Counters, Kept
 from treadle.policies.live.decide import Decision
-from treadle.policies.live.patience import Patience
+from treadle.policies.live.patience import Count, Patience
 from treadle.store.store import Store
 
 FIRST_NODES = "first_nodes"
 NODES = "nodes"
 ENGINE, ADDRESS = "engine", "engine_address"  # that ran the jobs of the store last
+OVERTAKEN = "overtaken"  # how often jobs of several devices were: a restart costs them no turn
 _nodes = msgspec.json.Decoder(tuple[Node, ...])
+_overtaken = msgspec.json.Decoder(dict[JobId, Count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ def restore(
 ) -> Restored:
     """Fill an empty table and an empty scheduler."""
     kept = store.settings()
-    saved, active = [], list(store.active())
-    for row in active:
+    saved = []
+    for row in store.active():
         record = record_of(row)
         jobs.add(record)
         if record.secrets and (sealed := store.secret(record.id)) is not None:
@@ -58,8 +60,8 @@ def restore(
     counters = _counters(kept.get("counters", "0 0"))
     reasons = {device: fact.reason for device, fact in closed.items()}
     scheduler.restore(saved, reasons, counters, now)
-    if found := overtakings(store, active, scheduler):
-        scheduler.remember(Decision(patience=Patience(found)))
+    if overtaken := _overtaken.decode(kept.get(OVERTAKEN, "{}")):
+        scheduler.remember(Decision(patience=Patience(overtaken)))
     for attempt in store.open_attempts():
         jobs.put_open(attempt)
     runs = [job for job in scheduler.jobs.values() if job.phase is Phase.RUNNING]

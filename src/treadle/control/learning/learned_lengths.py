@@ -118,18 +118,6 @@ class Profiles:
                 found = self._answers[question] = self._expected(question)
             return found
 
-    def expect(
-        self,
-        keys: Sequence[str],
-        asked: int,
-        *,
-        model: str,
-        estimate_s: float | None,
-        sizes: Sequence[int] = (),
-    ) -> Expectation:
-        """The same of a job with these keys and sizes, and no time limit."""
-        return self.ask(Question(tuple(keys), asked, tuple(sizes), model, estimate_s))
-
     def step_alone_s(self, keys: Sequence[str], size: int) -> float | None:
         """Seconds of a step as measured alone on that many devices; None: not at that size."""
         with self._lock:
@@ -185,10 +173,6 @@ class Profiles:
         with self._lock:
             if self.knowledge.advance(now):
                 self._answers.clear()
-
-    def learn(self, keys: Sequence[str], size: int, length_s: float) -> None:
-        """The whole job took that long at that size, or would have."""
-        self.observe(keys, Outcome(size, length_s, whole=True))
 
     def changes(self, at: float) -> list[ProfileRow]:
         """Rows to write, each change once."""
@@ -309,18 +293,3 @@ def _kinds(
 @lru_cache(maxsize=4096)
 def _numbers(command: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[float, ...]:
     return numbers(command, dict(env))
-
-
-__all__ = [
-    "CLOSE",
-    "PROFILES_MAX",
-    "UNKNOWN_S",
-    "Expectation",
-    "Profiles",
-    "Program",
-    "Question",
-    "Source",
-    "history_of",
-    "keys_of",
-    "numbers_of",
-]

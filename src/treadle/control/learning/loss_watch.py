@@ -69,11 +69,6 @@ class LossWatch:
             return None
         return max(known.standing.ends[-1], known.steps[-1])
 
-    def standing(self, job: JobId) -> Standing:
-        """Whether its end can be predicted, and why not."""
-        known = self._jobs.get(job)
-        return Standing() if known is None else known.standing
-
     def keep(self, jobs: Iterable[JobId]) -> None:
         """Forget all others."""
         left = set(jobs)

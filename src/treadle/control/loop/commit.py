@@ -20,9 +20,12 @@ from functools import partial
 from math import inf
 from typing import TypeVar
 
+import msgspec
+
 from treadle.control.jobs import (
     LOST_NODES,
     NODES,
+    OVERTAKEN,
     EndCompletion,
     Fact,
     Gates,
@@ -61,6 +64,7 @@ from treadle.core.ports import Clock
 from treadle.core.scheduler import Scheduler
 from treadle.failures.failure_history import FailureHistory
 from treadle.journal.codec import Noted, PolicySet, decided, encode
+from treadle.policies.live.decide import remembered
 from treadle.store.check import check
 from treadle.store.errors import StoreError
 from treadle.store.rows import Batch, JournalRow
@@ -149,6 +153,7 @@ class Commit:
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
         self._unwritten = Unwritten()
         self._decisions = state.scheduler.decisions
+        self._overtaken = remembered(state.scheduler.state.memory).patience.overtaken
         self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
@@ -383,6 +388,9 @@ class Commit:
         batch.histories += self._state.learner.histories()
         batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
         batch.settings["counters"] = " ".join(map(str, scheduler.counters))
+        if (overtaken := remembered(scheduler.state.memory).patience.overtaken) != self._overtaken:
+            self._overtaken = overtaken
+            batch.settings[OVERTAKEN] = msgspec.json.encode(overtaken).decode()
         if (starts := self._state.learner.starts.take_change()) is not None:
             batch.settings[STARTS] = starts
 
