@@ -145,16 +145,6 @@ def test_the_queue_says_who_waits_for_what_and_how_free_devices_lie(tmp_path: Pa
     in_memory(story, tmp_path)
 
 
-def test_shares_follow_the_quotas_of_the_policy(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        await runs(live, devices="1", tenant="lab")
-        found = {share.tenant: share for share in (await live.queue()).shares}
-        assert (found["lab"].deserved, found["lab"].used, found["lab"].borrowed) == (3.0, 1.0, 0.0)
-        assert (found["shop"].deserved, found["shop"].lent) == (1.0, 0.0)
-
-    in_memory(story, tmp_path, policy="antman?quotas=lab:3/shop:1")
-
-
 def test_a_quota_larger_than_the_cluster_is_taken_with_a_warning(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         assert live.policy().warning == ""

@@ -14,7 +14,6 @@ from treadle.control.api import LiveService
 from treadle.wire.jobs import State
 from treadle.wire.problems import LostOutputError, UnavailableError
 
-LATEST = "it waits until its lease there has run out, in ([1234] s|a moment) at the latest; "
 ANEW = (
     "it began anew: no other node has checkpoints of it, and any that attempt 1 wrote are on node "
     "{}, which was lost"

@@ -1,7 +1,5 @@
 """What the page offers and says is what can be done and what was."""
 
-import getpass
-import re
 import shlex
 from dataclasses import replace
 
@@ -38,16 +36,6 @@ def test_hold_and_release_are_offered_where_they_can_be_done(here: Daemon, visit
     button(visitor, "Release").click()
     button(visitor, "Release it").click()
     expect(visitor.page.get_by_text(f"Job {waits} released: it is pending now")).to_be_visible()
-
-
-def test_a_question_goes_with_its_page(here: Daemon, visitor: Visitor):
-    one, other = (here.client.submit(bash(name=name, held=True)).id for name in ("one", "other"))
-    visitor.go(f"/jobs/{one}")
-    button(visitor, "Release").click()
-    expect(visitor.page.get_by_role("dialog")).to_contain_text("one")
-    visitor.go(f"/jobs/{other}")
-    expect(visitor.page.get_by_role("dialog")).not_to_be_visible()
-    assert here.view(one).state is State.HELD
 
 
 def test_an_ended_job_says_what_it_had_and_its_command_as_it_is_typed(
@@ -94,23 +82,6 @@ def test_a_phone_shows_every_page_in_its_width(browser: Browser, here: Daemon):
             assert tab["x"] + tab["width"] <= PHONE["width"], where
 
 
-def test_who_is_logged_in_is_seen(visitor: Visitor):
-    expect(visitor.page.locator("header .who")).to_have_text(getpass.getuser())
-
-
-def test_an_answer_goes_with_its_question(here: Daemon, visitor: Visitor):
-    visitor.go("/decisions")
-    visitor.page.get_by_label("Job", exact=True).fill("no-such-job")
-    visitor.page.get_by_label("Device", exact=True).fill("vm:0")
-    button(visitor, "Ask").click()
-    answer = visitor.page.locator(".why-answer")
-    expect(answer).to_contain_text(re.compile("no-such-job.*treadle ps -a lists all"))
-    expect(answer).not_to_contain_text("Treadle ps")
-    visitor.page.get_by_label("Device", exact=True).fill("")
-    expect(answer).to_be_empty()
-    visitor.expected |= {"404 (Not Found)"}
-
-
 def test_a_long_output_is_read_from_its_beginning(here: Daemon, visitor: Visitor):
     """Only its end is read at first, and which number a line there has is not known."""
     job = here.client.submit(bash("seq -f 'line %06.0f of a long output' 20000", name="long")).id
@@ -133,40 +104,3 @@ def test_the_reason_of_a_running_job_is_asked_again(here: Daemon, visitor: Visit
     expect(page.get_by_label("Why", exact=True)).to_be_visible()
     with page.expect_request(f"**/jobs/{job}/why"):
         page.clock.run_for(11_000)
-
-
-def test_a_curve_does_not_cross_a_time_without_measurements(visitor: Visitor):
-    """Points every two seconds, then none for a minute."""
-    gaps = visitor.page.evaluate(
-        """async () => {
-          const { Curves } = await import("/static/parts/job-curves.js");
-          const { html, render } = await import("/static/vendor/preact-htm.js");
-          const ats = [0, 2, 4, 64, 66];
-          const points = ats.map((at) => ({ at, span_s: 2, mean: { cores: 1 } }));
-          const progress = ats.map((at) => ({ at, step: at, per_s: 1, loss: null }));
-          const place = document.body.appendChild(document.createElement("div"));
-          const history = { attempts: [{ points }], progress };
-          render(html`<${Curves} history=${history} from_at=${0} to_at=${70} />`, place);
-          for (const each of place.querySelectorAll("details")) each.open = true;
-          await new Promise((go) => setTimeout(go, 500));
-          const cells = [...place.querySelectorAll("td")].map((cell) => cell.textContent);
-          render(null, place);
-          return cells.filter((text) => text === "–").length;
-        }"""
-    )
-    assert gaps == 2
-
-
-def test_help_on_a_phone_speaks_of_tapping(browser: Browser, here: Daemon):
-    with visiting(browser, here, viewport=PHONE, is_mobile=True, has_touch=True) as visitor:
-        visitor.log_in("/cluster")
-        expect(visitor.page.get_by_text("Tap a device to open its job")).to_be_visible()
-
-
-def test_back_to_live_goes_back_to_the_span_that_was_chosen(here: Daemon, visitor: Visitor):
-    page = visitor.page
-    page.get_by_label("Go to").fill("2020-01-01T00:00:00")
-    page.get_by_label("Go to").dispatch_event("change")
-    expect(button(visitor, "7 d")).to_have_attribute("aria-pressed", "true")
-    button(visitor, "Back to live").click()
-    expect(button(visitor, "1 h")).to_have_attribute("aria-pressed", "true")

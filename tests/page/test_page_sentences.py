@@ -11,13 +11,6 @@ from tests.page.visiting import Visitor, bash, visiting
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
 
 
-def test_a_job_that_ended_without_a_word_wrote_nothing(here: Daemon, visitor: Visitor):
-    mute = here.client.submit(bash("true", name="mute")).id
-    here.ended(mute)
-    visitor.go(f"/jobs/{mute}")
-    expect(visitor.page.get_by_label("Output", exact=True)).to_contain_text("It wrote nothing.")
-
-
 def test_a_daemon_that_began_again_is_not_said_to_have_begun_before(browser: Browser):
     """Decisions are kept: they are known from before this daemon began."""
     with daemon("--devices", "1") as here:
@@ -30,14 +23,6 @@ def test_a_daemon_that_began_again_is_not_said_to_have_begun_before(browser: Bro
             since = re.compile(r"^\d+ others? since [\d:]+ changed nothing$")
             expect(visitor.page.locator(".heading .quiet")).to_have_text(since)
             visitor.check()
-
-
-def test_usage_of_no_tenant_is_not_that_of_another(here: Daemon, visitor: Visitor):
-    here.ended(here.client.submit(bash("true", name="of-none")).id)
-    here.ended(here.client.submit(bash("true", name="of-lab", tenant="lab")).id)
-    visitor.go("/usage")
-    row = visitor.page.get_by_label("By user").get_by_role("row").filter(has_text="lab")
-    expect(row).to_contain_text("(none), ")
 
 
 def test_a_range_from_now_on_is_a_bound(visitor: Visitor):
@@ -62,9 +47,7 @@ def test_a_range_from_now_on_is_a_bound(visitor: Visitor):
 @pytest.mark.parametrize(
     ("orders", "text"),
     [
-        ([1, 1], ", 1 in the order of starts"),
         ([1, 3], ", 1 to 3 in the order of starts"),
-        (None, ", 1 in the order of starts"),
         ([7, 7], ""),
     ],
 )

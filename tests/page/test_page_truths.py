@@ -21,17 +21,6 @@ def simulated(*words: str) -> str:
     return ran(words[0], *trace, *words[1:]).stdout
 
 
-def test_the_header_and_the_queue_count_the_same_jobs(here: Daemon, visitor: Visitor):
-    """Of four members two may run at once, and two are in no line."""
-    here.client.submit(bash(name="limited", array="0-3%2"))
-    visitor.go("/queue")
-    page = visitor.page
-    expect(page.locator(".heading")).to_contain_text("2 jobs wait, 2 of them in no line")
-    expect(page.locator("header .facts")).to_contain_text("2 waiting")
-    expect(page.locator("main")).to_contain_text("2 jobs are in no line")
-    expect(page.locator("main")).not_to_contain_text("Nothing waits")
-
-
 def test_decisions_name_jobs_that_ended_before_the_tab_was_opened(browser: Browser, here: Daemon):
     here.ended(here.client.submit(bash("true", name="long-gone")).id)
     with visiting(browser, here) as visitor:
@@ -86,13 +75,6 @@ def test_a_node_that_is_drained_says_so_at_once(here: Daemon, visitor: Visitor):
     expect(node).not_to_contain_text("drained")
 
 
-def test_policies_to_try_are_those_of_the_daemon(visitor: Visitor):
-    visitor.go("/what-if")
-    offered = visitor.page.locator("#policies option")
-    expect(offered.first).to_have_attribute("value", "fifo")
-    assert offered.count() == len(visitor.daemon.client.policy().offered)
-
-
 def test_reports_and_journals_are_opened_from_disk(visitor: Visitor, tmp_path: Path):
     journal = tmp_path / "run.journal"
     (tmp_path / "two.json").write_text(simulated("compare", "--policies", "fifo,srtf", "--json"))
@@ -124,49 +106,6 @@ def test_files_that_lack_something_are_refused_in_words(visitor: Visitor, tmp_pa
         file.write_text(text)
         visitor.page.locator("input[type=file]").set_input_files(file)
         expect(visitor.page.locator(".problem")).to_contain_text(words)
-
-
-def test_jobs_with_devices_have_different_looks_while_there_are_any(visitor: Visitor):
-    """Ids that are 48 apart would have the same; the look of one that let go is free again."""
-    looks = visitor.page.evaluate("""async () => {
-      const { keepLook, lookClass } = await import("/static/parts/colour.js");
-      const ids = Array.from({ length: 48 }, (_, index) => String(100000 + 48 * index));
-      for (const id of ids) keepLook(id, true);
-      const first = ids.map(lookClass);
-      keepLook(ids[7], false);
-      keepLook("later", true);
-      const found = { first, again: ids.map(lookClass), later: lookClass("later") };
-      for (const id of [...ids, "later"]) keepLook(id, false);
-      return found;
-    }""")
-    assert len(set(looks["first"])) == 48
-    assert looks["again"] == looks["first"], "a job keeps its look"
-    assert looks["later"] == looks["first"][7]
-
-
-def test_a_chart_with_one_point_shows_it(visitor: Visitor):
-    drawn = visitor.page.evaluate("""async () => {
-      const { LineChart } = await import("/static/charts/line.js");
-      const { html, render } = await import("/static/vendor/preact-htm.js");
-      const coloured = (step) => {
-        const frame = document.createElement("div");
-        frame.style.width = "600px";
-        document.body.append(frame);
-        const series = [{ name: "one", colour: "#ff0000", xs: [50], ys: [3], step }];
-        render(html`<${LineChart} label="one" series=${series} x=${{ from: 0, to: 100 }}
-          y=${{ format: String }} />`, frame);
-        return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => {
-          const canvas = frame.querySelector("canvas");
-          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-          let red = 0;
-          for (let at = 0; at < data.length; at += 4) red += data[at] > 200 && data[at + 1] < 90;
-          frame.remove();
-          done(red);
-        })));
-      };
-      return [await coloured(false), await coloured(true)];
-    }""")
-    assert min(drawn) >= 20, drawn
 
 
 def test_a_line_of_output_that_never_ends_does_not_fill_the_tab(visitor: Visitor):
@@ -249,16 +188,6 @@ def test_the_active_row_stays_with_its_job(here: Daemon, visitor: Visitor):
     expect(visitor.page.get_by_role("heading", name="chosen-one")).to_be_visible()
 
 
-def test_all_is_ticked_only_if_all_that_is_shown_is_selected(here: Daemon, visitor: Visitor):
-    for name in ("tick-a", "tick-b"):
-        here.client.submit(bash(name=name, held=True))
-    visitor.go("/jobs")
-    visitor.row("tick-a").get_by_role("checkbox").check()
-    visitor.page.get_by_label("Filter jobs").fill("tick-b")
-    expect(visitor.row("tick-a")).to_have_count(0)
-    expect(visitor.page.get_by_label("Select all that are shown")).not_to_be_checked()
-
-
 def test_a_job_that_waits_shows_no_devices_of_the_job_looked_at_before(
     here: Daemon, visitor: Visitor
 ):
@@ -283,31 +212,3 @@ def test_output_is_followed_that_was_not_there_yet(here: Daemon, visitor: Visito
     visitor.go(f"/jobs/{job}")
     expect(visitor.page.get_by_role("log")).to_contain_text("first words")
     expect(visitor.page.locator(".problem")).to_have_count(0)
-
-
-def test_words_that_every_object_has_are_only_words(here: Daemon, visitor: Visitor):
-    here.client.submit(bash(name="plain", held=True))
-    visitor.go("/jobs?show=constructor&group=toString&sort=valueOf")
-    expect(visitor.row("plain")).to_be_visible()
-    visitor.page.get_by_label("Filter jobs").fill("constructor:x")
-    expect(visitor.page.get_by_text("No job matches the filter")).to_be_visible()
-    visitor.go("/constructor")
-    expect(visitor.page.get_by_text("There is no page constructor")).to_be_visible()
-
-
-def test_a_daemon_that_fails_at_first_is_asked_again(visitor: Visitor):
-    failures = 1
-
-    def answer(route: Route) -> None:
-        nonlocal failures
-        failures -= 1
-        if failures >= 0:
-            route.fulfill(status=500, json={"detail": "it is not well"})
-        else:
-            route.continue_()
-
-    visitor.expected.add("500 (Internal Server Error)")
-    visitor.page.route("**/api/v1/session", answer)
-    visitor.page.reload()
-    expect(visitor.page.get_by_text("It is not well.")).to_be_visible()
-    expect(visitor.nav).to_be_visible()

@@ -4,6 +4,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
+from itertools import product
 
 import httpx2
 import pytest
@@ -175,16 +176,6 @@ def test_a_route_admits_exactly_the_roles_it_should(
         check(name, person, ask(http, name, bearer(tokens.get(person))))
 
 
-@pytest.mark.parametrize("name", ALLOWED)
-def test_tokens_are_held_to_the_same_on_the_unix_socket(
-    server: Running, tokens: dict[str, str], name: str
-):
-    transport = httpx2.HTTPTransport(uds=str(server.bound.socket_path))
-    with httpx2.Client(transport=transport, base_url="http://treadle") as http:
-        for person, token in tokens.items():
-            check(name, person, ask(http, name, bearer(token)))
-
-
 def check(name: str, person: str, found: tuple[int, str]) -> None:
     if person in ALLOWED[name]:
         assert found[0] < 300 or found[0] == PASSED.get(name), (person, found)
@@ -203,9 +194,8 @@ def test_methods_that_are_not_in_the_table_are_not_served(
     for method in METHODS:
         if method in allowed:
             continue
-        for person in ("admin", "stranger"):
-            status, _ = ask(http, f"GET {path}", bearer(tokens.get(person)), method=method)
-            assert status == 405, (method, person)
+        status, _ = ask(http, f"GET {path}", bearer(tokens["admin"]), method=method)
+        assert status == 405, method
 
 
 FORGED: tuple[dict[str, str], ...] = (
@@ -227,12 +217,14 @@ FORGED: tuple[dict[str, str], ...] = (
 def test_forged_hosts_and_origins_are_refused_on_every_route_and_method(
     http: httpx2.Client, tokens: dict[str, str], name: str
 ):
-    for forged in FORGED:
-        for method in METHODS:
-            headers = {**bearer(tokens["admin"]), **forged}
-            status, code = ask(http, name, headers, method=method)
-            assert status == 403, (forged, method)
-            assert code in {"not-allowed", ""}  # an answer to HEAD has no body
+    """Every header and method on one route, and each on some of the others."""
+    place = list(ALLOWED).index(name)
+    some = [(FORGED[place % len(FORGED)], name.split(" ", maxsplit=1)[0])]
+    for forged, method in product(FORGED, METHODS) if name == "POST /jobs" else some:
+        headers = {**bearer(tokens["admin"]), **forged}
+        status, code = ask(http, name, headers, method=method)
+        assert status == 403, (forged, method)
+        assert code in {"not-allowed", ""}  # an answer to HEAD has no body
 
 
 def test_our_own_origin_may_ask(http: httpx2.Client, tokens: dict[str, str], server: Running):
@@ -320,37 +312,6 @@ def test_only_numbers_are_steps(
     assert answer.status_code == 422, answer.text
     answer = http.post(path, headers=bearer(tokens["job"]), json={"step": 1, "total": 2.5})
     assert answer.status_code != 422, answer.text
-
-
-@pytest.mark.parametrize(
-    ("person", "role", "status"),
-    [
-        ("owner", "admin", 403),
-        ("owner", "user", 201),
-        ("owner", "viewer", 201),
-        ("viewer", "viewer", 403),
-        ("job", "viewer", 403),
-        ("admin", "admin", 201),
-    ],
-)
-def test_a_token_cannot_have_a_role_above_its_creators(
-    http: httpx2.Client, tokens: dict[str, str], person: str, role: str, status: int
-):
-    answer = http.post(
-        f"{PREFIX}/tokens", headers=bearer(tokens[person]), json={"name": "x", "role": role}
-    )
-    assert answer.status_code == status
-
-
-def test_a_user_grants_only_to_themselves_and_sees_only_their_tokens(
-    http: httpx2.Client, tokens: dict[str, str]
-):
-    body = {"name": "x", "user": "anna"}
-    assert (
-        http.post(f"{PREFIX}/tokens", headers=bearer(tokens["owner"]), json=body).status_code == 403
-    )
-    seen = http.get(f"{PREFIX}/tokens", headers=bearer(tokens["owner"])).json()
-    assert {each["user"] for each in seen} == {"olga"}
 
 
 def test_no_token_is_in_any_answer_after_it_was_made(http: httpx2.Client, tokens: dict[str, str]):

@@ -13,6 +13,7 @@ import pytest
 
 from tests.control.daemons import Daemon, daemon
 from tests.server.running import Running, running
+from tests.shared import thorough
 from tests.waiting import until
 from treadle.client import Client
 from treadle.server.limits import DoorLimits, door_limits
@@ -45,11 +46,6 @@ def silent_tcp(place: tuple[str, int], number: int, opened: contextlib.ExitStack
         opened.enter_context(socket.create_connection(place, timeout=30))
 
 
-def silent_unix(path: Path, number: int, opened: contextlib.ExitStack) -> None:
-    for _ in range(number):
-        opened.enter_context(socket.socket(socket.AF_UNIX)).connect(str(path))
-
-
 def descriptors(served: Daemon) -> int:
     return sum(1 for _ in Path(f"/proc/{served.pid}/fd").iterdir())
 
@@ -71,16 +67,7 @@ def test_a4_silent_connections_on_the_port_leave_the_socket_and_the_jobs_alone()
             assert client.status().pid == served.pid
 
 
-def test_a4_silent_connections_on_the_socket_leave_the_port_alone() -> None:
-    with daemon("--devices", "1", "--port", "0") as served, contextlib.ExitStack() as opened:
-        token = served.client.make_token(TokenRequest(name="x", role=Role.USER)).token
-        place = tcp(served)
-        silent_unix(served.socket, SILENT, opened)
-        with Client(f"http://{place[0]}:{place[1]}", token) as client:
-            assert client.status().pid == served.pid
-        assert served.client.status().pid == served.pid
-
-
+@thorough
 def test_a4_connections_that_come_and_go_take_no_memory_for_good() -> None:
     """The garbage collector must run: every connection makes cycles."""
     with daemon("--devices", "1") as served:

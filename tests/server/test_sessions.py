@@ -22,7 +22,6 @@ from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, Who
 
 SESSION = f"{PREFIX}/session"
-LINK = f"{PREFIX}/session/link"
 
 
 @pytest.fixture

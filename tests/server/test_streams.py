@@ -315,7 +315,7 @@ class Watched(MemoryService):
         yield b'{"secret": 1}\n'
 
 
-@pytest.mark.parametrize("where", ["/stream", "/events/stream", "/jobs/1/log/stream"])
+@pytest.mark.parametrize("where", ["/stream", "/jobs/1/log/stream"])
 def test_a_stream_ends_with_its_token(tmp_path: Path, where: str):
     clock = ManualClock()
     with running(MemoryService(tmp_path), settings=ServerSettings(clock=clock)) as server:

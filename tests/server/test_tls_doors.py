@@ -17,7 +17,7 @@ import pytest
 from tests.server.running import Running, running
 from tests.server.tls import certificate_files, running_tls
 from treadle.client import Client
-from treadle.client.address import Address, find_address
+from treadle.client.address import Address
 from treadle.client.asynchronous import AsyncClient
 from treadle.client.connection import check_way
 from treadle.client.contexts import Contexts, ServerContext, write_contexts
@@ -284,23 +284,6 @@ def test_a_token_is_not_sent_in_the_clear_beyond_this_machine(url: str, fine: bo
     with pytest.raises(UntrustedError, match="could be read on the way; use https://"):
         check_way(Address("", url), "treadle_x")
     check_way(Address("", url), None)
-
-
-def test_a_login_is_for_its_own_address_only():
-    logged_in("https://lab.example:8437", OTHER, "treadle_x")
-    env = dict(os.environ)
-    assert find_address(None, env) == Address("", "https://lab.example:8437", OTHER)
-    assert find_address("https://other.example:8437", env).fingerprint == ""
-    assert find_address(None, {**env, "TREADLE_SOCKET": "/s"}) == Address("/s", "")
-
-
-def test_a_login_file_that_others_can_read_is_refused(config: Path):
-    logged_in("https://lab.example:8437", OTHER, "treadle_x")
-    path = config / "treadle" / "contexts.json"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.chmod(0o644)
-    with pytest.raises(InvalidInputError, match="can be read by others"):
-        find_address(None, os.environ)
 
 
 # -- connections (A4) over TLS

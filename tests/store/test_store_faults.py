@@ -1,13 +1,12 @@
 """A file that others lock, a disk without room, a second controller: one sentence, nothing half."""
 
 import os
-import resource
 import signal
 import sqlite3
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
 
@@ -111,36 +110,6 @@ def test_a_full_disk_gets_nothing_and_works_once_there_is_room(tmp_path: Path) -
         ballast.unlink()
         assert store.write(BATCH) == (3, 4)
         assert [row.id for row in store.lines(0)] == [1, 2, 3, 4]
-
-
-def test_a_disk_filled_bit_by_bit_keeps_what_was_confirmed(tmp_path: Path) -> None:
-    with small_disk(tmp_path) as disk:
-        url = f"sqlite:///{disk}/treadle.db"
-        (disk / "ballast").write_bytes(b"x" * 2**16)
-        confirmed: tuple[int, ...] = ()
-        with Store.open(url) as store, suppress(StoreError):
-            for _ in range(10_000):
-                confirmed += store.write(Batch(journal=[LINE._replace(body=b"1" * 5000)]))
-        assert 0 < len(confirmed) < 10_000
-        # Opening writes a page, and the log may be full to its last one.
-        (disk / "ballast").unlink()
-        with Store.open(url) as store:
-            assert tuple(row.id for row in store.lines(0, limit=10_000)) == confirmed
-
-
-def test_a_file_that_may_not_grow_gets_nothing_and_works_later(sqlite_url: str) -> None:
-    with Store.open(sqlite_url) as store:
-        store.write(BATCH)
-        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, limits[1]))
-        try:
-            with pytest.raises(StoreError, match=r"disk I/O error|full") as found:
-                store.write(BIG)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        assert found.value.retryable
-        assert len(store.lines(0)) == 2
-        assert store.write(BIG) == (3, 4, 5, 6)
 
 
 def test_a_row_that_the_database_refuses_takes_its_batch_with_it(store: Store) -> None:

@@ -136,15 +136,6 @@ def test_a_store_of_a_newer_treadle_is_refused(url: str) -> None:
     assert not found.value.retryable
 
 
-def test_an_unknown_revision_is_refused(url: str) -> None:
-    with Store.open(url) as store, store._backend.writing.begin() as connection:
-        connection.execute(text(f"UPDATE {REVISION_TABLE} SET version_num = '0000'"))
-    with pytest.raises(
-        StoreError, match=f"the store cannot be upgraded to revision {REVISION}: Can't"
-    ):
-        Store.open(url)
-
-
 def test_a_database_of_another_program_is_left_alone(url: str) -> None:
     with Store.open(url) as store, store._backend.writing.connect() as connection:
         connection.execute(text(f"DROP TABLE {REVISION_TABLE}"))
@@ -230,9 +221,3 @@ def test_a_store_that_is_up_to_date_is_not_touched(sqlite_url: str) -> None:
     with Store.open(sqlite_url) as store, store._backend.writing.begin() as connection:
         migrate(connection, "here", set_aside=aside.append)
     assert aside == []
-
-
-def test_the_migrations_are_part_of_the_package() -> None:
-    assert (SCRIPTS / "env.py").is_file()
-    assert (SCRIPTS / "script.py.mako").is_file()
-    assert SCRIPTS.is_relative_to(Path(migrate_module.__file__).parent)

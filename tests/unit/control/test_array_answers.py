@@ -10,7 +10,7 @@ from treadle.cli.live.why import why_text
 from treadle.control.jobs import ARRAY, USER
 from treadle.core.events import JobHeld, JobReleased
 from treadle.wire.jobs import Estimate, JobRequest, State, Why
-from treadle.wire.problems import InvalidRequestError, NotFoundError
+from treadle.wire.problems import NotFoundError
 
 
 def end_of(why: Why) -> Estimate:
@@ -48,18 +48,6 @@ def test_the_end_of_an_array_behind_a_job_of_unknown_length_is_unknown(tmp_path:
         assert f"job {first}" in end.because
 
     play(story, tmp_path, devices=1)
-
-
-def test_a_held_array_has_no_end_because_it_is_held(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here, "m", *[100.0] * 5)
-        array = await here.submit("forever", model="m", array="0-3", held=True)
-        await here.settle()
-        why = await here.live.why(array)
-        assert (why.code, why.change) == ("held", f"treadle release {array}")
-        assert (end_of(why).high_s, end_of(why).known) == (None, False)
-
-    play(story, tmp_path, devices=2)
 
 
 def test_the_end_of_a_large_array_of_known_jobs_does_not_call_them_unknown(
@@ -119,15 +107,6 @@ async def cancelled(here: Bench, word: str, *jobs: str) -> None:
     for job in jobs:
         await here.reached(job, State.CANCELLED)
     await here.settle()
-
-
-@pytest.mark.parametrize("name", ["2", "2_1"])
-def test_no_job_is_called_as_an_id_is(tmp_path: Path, name: str) -> None:
-    async def story(here: Bench) -> None:
-        with pytest.raises(InvalidRequestError, match="would be taken for a job's id"):
-            await here.submit("forever", name=name, array="0-1")
-
-    play(story, tmp_path, devices=1)
 
 
 def test_an_ended_array_is_found_by_its_name(tmp_path: Path) -> None:

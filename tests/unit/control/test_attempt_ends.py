@@ -9,14 +9,11 @@ import pytest
 from tests.unit.control.memory import ME, Bench, play
 from tests.unit.control.test_estimates import teach
 from treadle.control.jobs import CodeCheck, EndCompletion, parting
-from treadle.control.jobs.company_faults import server_failed
-from treadle.core.actions import Action, Stop
-from treadle.core.attempt import How, LastProgress, Verdict
+from treadle.core.actions import Action
+from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Cluster
 from treadle.core.events import (
     AttemptEnded,
-    JobCancelled,
-    JobFinished,
     JobsLearned,
     JobStarted,
     JobSubmitted,
@@ -146,29 +143,11 @@ def test_a_job_that_is_about_to_end_is_neither_stopped_nor_resized(name: str) ->
     assert over(name=name, ends=False).jobs["7"].over_at is None
 
 
-@pytest.mark.parametrize("name", ["afs", "max-min", "srtf"])
-def test_without_that_it_would_have_been(name: str) -> None:
-    assert submit(over(name=name, ends=False), OVER_AT + 1000.0) != []
-
-
 def test_an_urgent_job_waits_for_its_end_a_minute_and_no_longer() -> None:
     scheduler = over()
     assert submit(scheduler, OVER_AT + 1.0, priority=10) == []
     assert scheduler.wake_at == pytest.approx(OVER_AT + OVER_S)
     assert [action.job for action in scheduler.decide(OVER_AT + OVER_S)] == ["7", "8"]
-
-
-def test_a_user_cancels_it_at_any_time() -> None:
-    scheduler = over()
-    assert [type(action) for action in scheduler.step([JobCancelled("7")], OVER_AT)] == [Stop]
-
-
-def test_its_devices_go_to_others_when_it_has_ended() -> None:
-    scheduler = over()
-    submit(scheduler, OVER_AT + 1.0)
-    action = scheduler.jobs["7"].action
-    given = scheduler.step([JobFinished("7", action)], OVER_AT + 2.0)
-    assert [action.job for action in given] == ["8"]
 
 
 def test_an_attempt_that_replaces_it_trains_again() -> None:
@@ -296,15 +275,3 @@ def test_a_job_that_is_kept_apart_keeps_what_was_learned_in_the_same_step() -> N
     assert fact.spec == replace(
         row.spec, iterations=250.0, profile=Profile(busy=0.5), exclusive=True
     )
-
-
-@pytest.mark.parametrize(
-    ("rule", "mps_failed", "blameless"),
-    [("gpu-mps", False, True), ("gpu-out-of-memory", False, False), ("gpu-xid", True, True)],
-)
-def test_a_job_that_the_mps_server_ended_is_not_at_fault(
-    rule: str, mps_failed: bool, blameless: bool
-) -> None:
-    verdict = Verdict("resource", rule, "It failed.", "retry")
-    end = AttemptEnded("a", 3, 1, How.EXITED, 1, verdict=verdict, mps_failed=mps_failed)
-    assert server_failed(end) is blameless

@@ -14,10 +14,8 @@ from treadle.control.api.spells import Now
 from treadle.control.api.usage_days import days_of
 from treadle.control.api.usage_sums import UsageSums
 from treadle.control.loop import Condition, StoreReads, wall
-from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
-from treadle.core.events import AttemptEnded, DeviceOpened, JobFinished, JobStarted, NodeJoined
-from treadle.engines.fleet.gang import LEASE_OVER
+from treadle.core.events import DeviceOpened, JobFinished, JobStarted, NodeJoined
 from treadle.engines.memory_world import MemoryWorld
 from treadle.store.rows import AttemptRow, Batch, UsageSum
 from treadle.store.store import Store
@@ -48,11 +46,6 @@ def test_one_job_makes_way_for_another() -> None:
     assert cause(starts, [], swaps).numbers["from_jobs"] == ("1",)
     assert cause(shrinks, [], swaps).numbers["to_jobs"] == ("2",)
     assert cause(shrinks, [], swaps, for_job="9").numbers["to_jobs"] == ("9",)
-
-
-def test_nothing_is_said_where_nothing_is_known() -> None:
-    change = _change("5", ("h:0",), ("h:0", "h:1"))
-    assert not any(cause(change, [Happened("job 7 runs")], swaps_of([change])).numbers.values())
 
 
 def test_what_an_event_asks_and_frees() -> None:
@@ -103,33 +96,6 @@ def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> No
     play_on(world, goes_on, tmp_path)
 
 
-def test_a_change_names_the_order_that_carries_it_out_and_so_does_the_event(tmp_path: Path) -> None:
-    """The orders of two daemons have one count: a reason goes with one order alone."""
-    world = MemoryWorld.of(Node("here", 2, "none"))
-    first: list[str] = []
-
-    async def starts(here: Bench) -> None:
-        first.append(await here.submit("forever"))
-        await here.reached(first[0], State.RUNNING)
-
-    async def goes_on(here: Bench) -> None:
-        second = await here.runs()
-        while not here.live.decisions(job=second).decisions:
-            await here.settle()
-        made = {
-            change.order: change.job
-            for decision in here.live.decisions().decisions
-            for change in decision.changes
-        }
-        events = (await here.live.events(limit=1000)).events
-        orders = {each.body["id"]: each.job for each in events if each.kind == "Start"}
-        assert made == orders
-        assert sorted(made.values()) == [first[0], second]
-
-    play_on(world, starts, tmp_path)
-    play_on(world, goes_on, tmp_path)
-
-
 def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -> None:
     one = len(text_of(KeptDecisions(0.0, 1, 0, (decision(1),))))
     monkeypatch.setattr(decisions_on_disk, "BYTES_MAX", 3 * one)
@@ -139,11 +105,6 @@ def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -
     assert found.decisions[-1] == made[-1]
     assert found.since_at == found.decisions[0].at
     assert (found.last_id, found.others) == (9, 4)
-
-
-def test_what_cannot_be_read_is_as_if_nothing_was_kept() -> None:
-    for text in (None, "", "{", '{"since_at": 1.0, "decisions": [{"of": "another format"}]}'):
-        assert read(text, 7.0) == KeptDecisions(7.0)
 
 
 def test_a_start_that_follows_from_another_policy_says_so(tmp_path: Path) -> None:
@@ -229,25 +190,6 @@ def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
         assert attempt.failure.sentence == "A node was lost."
         events = (await here.live.events(job=job)).events
         assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
-
-    play(story, tmp_path)
-
-
-def test_what_was_lost_because_an_agent_hung_does_not_say_that_its_node_was(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="2")
-        why = LEASE_OVER.format("here")
-        end = AttemptEnded(job, 0, 1, How.LOST, 137, error=why, node_lost=True)
-        here.live.context.inbox.tell(end)
-        await here.settle()
-        detail = await here.live.job(job)
-        failure = detail.attempts[0].failure
-        assert failure is not None
-        assert (failure.sentence, failure.evidence) == ("The lease of its node ran out.", why)
-        assert detail.job.failures == 0
-        events = (await here.live.events(job=job)).events
-        said = f"attempt 1 of job {job} was lost: {why}"
-        assert any(each.text == said for each in events)
 
     play(story, tmp_path)
 

@@ -13,10 +13,8 @@ from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.control.loop import commit, controller
 from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
 from treadle.core.events import JobCancelled
-from treadle.core.job_report import Report
 from treadle.store.rows import Batch
 from treadle.wire.jobs import JobRequest, State
-from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError
 
 RUNS = State.RUNNING
@@ -38,19 +36,6 @@ def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: P
         assert waits_for == (("array", array.id, "running"),)
 
     play(story, tmp_path, devices=1)
-
-
-def test_u15_why_has_the_progress_that_the_list_has(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(estimate_s=1e6)
-        own = Who(user="me", role=Role.VIEWER, job=job)
-        await here.live.report(own, job, Report(step=60, total=100))
-        progress = (await here.live.job(job)).job.progress
-        assert progress is not None
-        assert (progress.step, progress.total) == (60, 100)
-        assert dict((await here.live.why(job)).details)["done"] == "60%"
-
-    play(story, tmp_path)
 
 
 def test_holding_an_array_leaves_out_what_would_lose_its_work(tmp_path: Path) -> None:
@@ -225,23 +210,6 @@ def test_an_urgent_job_stops_no_more_jobs_than_it_needs(tmp_path: Path) -> None:
         assert sorted(here.state(job) for job in before) == [State.PENDING, *[State.RUNNING] * 3]
 
     play(story, tmp_path, devices=4, policy="srtf")
-
-
-def test_a_job_is_not_stopped_where_that_would_not_help_the_urgent_one(
-    tmp_path: Path,
-) -> None:
-    """The gang also needs the device of a job that cannot resume."""
-
-    async def story(here: Bench) -> None:
-        for resumable in (False, True):
-            job = await here.runs(resumable=resumable)
-        gang = await here.submit("forever", devices="2", priority=10)
-        await here.settle()
-        assert here.state(gang) is State.PENDING
-        assert here.state(job) is State.RUNNING
-        assert (await here.live.why(gang)).code == "devices"
-
-    play(story, tmp_path, devices=2, policy="srtf")
 
 
 # -- Cancellations that the store has not taken are on disk ----------------------------------------

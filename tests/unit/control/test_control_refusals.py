@@ -1,6 +1,5 @@
 """What is refused at submission, and what is said of room and quotas."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,14 +10,13 @@ from treadle.control.jobs.elastic_command import completed, elastic_command
 from treadle.control.jobs.refusals import MACHINE, PAUSE_MAX_S, REFUSALS_MAX, Refusals
 from treadle.control.jobs.submission import TEXT_MAX, checked
 from treadle.core.attempt import How
-from treadle.core.cluster import Cluster, Node
+from treadle.core.cluster import Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded, JobHeld, JobReleased, JobStarted
-from treadle.core.job import Job, JobSpec
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.engines.memory_world import MemoryWorld
 from treadle.testing.builders import job
-from treadle.testing.builders import policy as made
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError
 
@@ -92,22 +90,6 @@ def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Pa
         assert await here.submit("true") == "1"
 
     play(story, tmp_path)
-
-
-def test_more_gpu_memory_than_any_gpu_has_is_said_in_one_sentence() -> None:
-    policy = made("fifo+live")
-    spec = JobSpec("a", 1.0, device_memory_gib=100.0)
-    small, large = (Node(name, 8, device_memory_gib=gib) for name, gib in (("a", 24), ("b", 80)))
-    assert policy.never_fits(spec, Cluster((small, large))) == (
-        "it asks for 100 GiB of GPU memory, and the largest GPU has 80 GiB"
-    )
-    assert policy.never_fits(spec, Cluster((small, Node("c", 8)))) is None, "c does not say"
-    fits = replace(spec, device_memory_gib=80.0)
-    assert policy.never_fits(fits, Cluster((small, large))) is None
-    wide = replace(fits, sizes=(16,), asked=16)
-    assert policy.never_fits(wide, Cluster((small, large))) == (
-        "it asks for 16 devices with 80 GiB of memory each, and there are 8"
-    )
 
 
 def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
@@ -203,14 +185,3 @@ def test_other_commands_are_refused(command: str) -> None:
     assert str(refused.value) == (
         f'elastic auto needs a command such as python train.py; found "{command}"'
     )
-
-
-def test_ranks_that_contradict_it_are_refused() -> None:
-    request = JobRequest(command=("python", "train.py"), ranks="one", elastic="auto")
-    with pytest.raises(InvalidInputError, match="ranks is one"):
-        completed(request)
-
-
-def test_a_job_that_is_not_elastic_stays_as_it_is() -> None:
-    request = JobRequest(command=("bash", "run.sh"))
-    assert completed(request) is request

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.control.memory import ME, Bench, play_on
-from treadle.control.api.fragmented import ASK_EVERY_S, FRAGMENTED, STOOD_STILL_S, Fragmented
-from treadle.control.api.usage_days import DAY_S, DAYS_MAX, date_of, usage_days
+from treadle.control.api.fragmented import ASK_EVERY_S, STOOD_STILL_S, Fragmented
+from treadle.control.api.usage_days import DAY_S, date_of, usage_days
 from treadle.control.loop import wall
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
@@ -110,28 +110,6 @@ def test_it_counts_until_the_job_waits_no_more_and_not_until_the_next_question(
     counted(story, tmp_path)
 
 
-def test_it_counts_no_more_devices_than_are_still_free_and_none_if_too_few(tmp_path: Path) -> None:
-    """Three are free, then two, then one."""
-
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        await here.settle()
-        counting.look()
-        counting.clock.advance(2.0)
-        await here.runs()
-        counting.look()
-        counting.clock.advance(5.0)
-        counting.look()
-        assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
-        await here.runs()
-        counting.look()
-        counting.pass_s(60.0)
-        assert counting.device_s() == pytest.approx(3 * 2.0 + 2 * 3.0)
-
-    counted(story, tmp_path, nodes=3)
-
-
 def test_too_few_devices_are_not_fragmented_ones(tmp_path: Path) -> None:
     async def story(here: Bench, counting: Counting) -> None:
         await one_taken_on_each(here)
@@ -142,22 +120,6 @@ def test_too_few_devices_are_not_fragmented_ones(tmp_path: Path) -> None:
         assert counting.device_s() == 0.0
 
     counted(story, tmp_path)
-
-
-def test_a_policy_that_has_its_reasons_elsewhere_is_believed(tmp_path: Path) -> None:
-    """Under fifo the job behind waits for its turn, whatever lies where."""
-
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="4")
-        behind = await here.submit("forever", devices="1")
-        await here.settle()
-        assert here.live.context.scheduler.why(behind, 0.0).code == "order"
-        counting.look()
-        counting.pass_s(60.0)
-        assert counting.device_s() == 0.0
-
-    counted(story, tmp_path, policy="fifo")
 
 
 def test_midnight_parts_the_sum(tmp_path: Path) -> None:
@@ -206,66 +168,6 @@ def test_the_next_daemon_goes_on_and_what_is_between_them_is_not_counted(tmp_pat
         assert later.device_s() == pytest.approx(2 * 90.0)
 
     counted(story, tmp_path)
-
-
-def test_the_sums_are_written_at_most_every_30_s_and_are_bounded(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        text = {date_of(day): 1.0 for day in range(20_000 - DAYS_MAX, 20_000)}
-        written = str(text).replace("'", '"')
-        await here.live.context.commit.write(Batch(settings={FRAGMENTED: written}))
-        full = Counting(here)
-        full.pass_s(1.0)
-        days = full.sums.hours()
-        assert len(days) == DAYS_MAX
-        assert date_of(20_000 - DAYS_MAX) not in days, "the oldest goes"
-        assert NOON_DAY in days
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        await here.settle()
-        counting.look()
-        counting.pass_s(10.0)
-        assert FRAGMENTED in counting.sums.unwritten(10.0)
-        counting.pass_s(10.0)
-        assert counting.sums.unwritten(20.0) == {}
-        assert FRAGMENTED in counting.sums.unwritten(20.0, last=True)
-        assert counting.sums.unwritten(60.0) == {}, "nothing is new"
-
-    counted(story, tmp_path)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"2026-11-16": "much"}'])
-def test_what_cannot_be_read_is_as_if_nothing_was_kept(tmp_path: Path, text: str) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await here.live.context.commit.write(Batch(settings={FRAGMENTED: text}))
-        anew = Counting(here)
-        assert anew.sums.hours() == {}
-
-    counted(story, tmp_path)
-
-
-def test_the_days_have_it_and_outlive_the_service(tmp_path: Path) -> None:
-    """Two services over one store, with real time."""
-    world, seen = nodes_of_two(), []
-
-    async def today(here: Bench) -> float:
-        found = (await here.live.usage_days()).days[-1].fragmented_h
-        assert found is not None
-        return found
-
-    async def first(here: Bench) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        while not await today(here):
-            await here.settle()
-        seen.append(await today(here))
-
-    async def second(here: Bench) -> None:
-        kept = here.live.context.store.setting(FRAGMENTED)
-        assert kept
-        assert await today(here) >= seen[0] > 0.0
-
-    play_on(world, first, tmp_path)
-    play_on(world, second, tmp_path)
 
 
 def test_a_day_of_which_a_part_is_asked_for_is_not_known(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.control.memory import ME, Bench, play, play_on
-from treadle.control.api.known_keys import KnownKeys
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
 from treadle.store.store import Store
@@ -53,20 +52,3 @@ def test_a_key_of_the_controller_before_is_known(tmp_path: Path) -> None:
 
     play_on(world, before, tmp_path)
     play_on(world, after, tmp_path)
-
-
-def test_with_too_many_keys_every_one_is_looked_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looks = _count_looks(monkeypatch)
-
-    async def story(here: Bench) -> None:
-        for name in ("one", "two"):
-            await here.live.submit(ME, REQUEST, key=name)
-        few = KnownKeys(here.live.context.reads, most=1)
-        assert await few.find(ME.account, "new") is None
-        found = await few.find(ME.account, "one")
-        assert found is not None
-        assert looks == ["new", "one"]
-
-    play(story, tmp_path)

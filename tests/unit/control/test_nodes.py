@@ -1,6 +1,5 @@
 """Nodes that are lost, that do not answer, and those of the beginning."""
 
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -196,26 +195,6 @@ def test_a_job_on_a_lost_node_runs_no_longer_and_never_less(tmp_path: Path) -> N
     play_on(world, story, tmp_path)
 
 
-def test_that_no_node_is_there_is_a_problem_of_a_cluster(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        here.memory.address = "10.0.0.1:6379"
-        assert here.live.status().problem == ""
-        here.memory.lose_node("a")
-        await here.settle()
-        assert here.live.status().problem == (
-            "no node of the cluster at 10.0.0.1:6379 is there: nothing answers at that address, or "
-            "all its nodes have left; jobs wait until nodes join"
-        )
-        why = await here.live.why(job)
-        assert why.code == "away"
-        here.memory.add_node(Node("a", 1, "none"))
-        await here.reached(job, State.RUNNING)
-        assert here.live.status().problem == ""
-
-    play_on(MemoryWorld.of(Node("a", 1, "none")), story, tmp_path)
-
-
 # -- The nodes that a controller starts with, after one whose jobs hold devices --------------------
 
 
@@ -298,37 +277,6 @@ def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
     play_on(world(), story, tmp_path)
 
 
-def test_devices_that_were_closed_at_once_are_each_kept_for_the_next_controller(
-    tmp_path: Path,
-) -> None:
-    async def story(here: Bench) -> None:
-        here.live.context.inbox.tell(CLOSED)
-        await here.settle()
-        kept = json.loads(here.live.context.store.setting("closed") or "")
-        assert kept == [["b", 0, WHY, "silent"], ["b", 1, WHY, "silent"]]
-
-    play_on(world(), story, tmp_path)
-
-
-def test_what_runs_there_is_said_to_have_a_node_that_does_not_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="2")
-        views = here.memory.view()
-
-        def view() -> tuple[NodeView, ...]:
-            return tuple(replace(each, stuck={job: SAID}) for each in views)
-
-        monkeypatch.setattr(here.memory, "view", view)
-        here.live.context.inbox.tell(CLOSED)
-        await here.settle()
-        assert SAID in dict((await here.live.why(job)).details).values()
-        monkeypatch.undo()
-
-    play_on(world(), story, tmp_path)
-
-
 def test_an_order_to_a_node_that_does_not_answer_is_refused_in_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -343,19 +291,5 @@ def test_an_order_to_a_node_that_does_not_answer_is_refused_in_one_sentence(
             await here.live.order_node(ME, "b", "drain")
         with pytest.raises(UnavailableError, match=sentence):
             await here.live.manage(ME, "b:1", "avoid")
-
-    play_on(world(), story, tmp_path)
-
-
-def test_a_job_waits_for_a_node_that_its_cluster_does_not_confirm(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        why = "Ray's head does not answer node b"
-        here.live.context.inbox.tell(replace(CLOSED, reason=why, cause="unconfirmed"))
-        job = await here.submit("true", devices="3")
-        await here.settle()
-        assert here.live.status().problem == f"1 node is given no new jobs: {why}"
-        said = await here.live.why(job)
-        assert (said.code, said.numbers["because"]) == ("closed", why)
-        assert said.change == "node b is used again once its cluster confirms it"
 
     play_on(world(), story, tmp_path)

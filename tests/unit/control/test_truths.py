@@ -14,7 +14,6 @@ from treadle.control.loop import wall
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
 from treadle.models.learning.outcome import Outcome
-from treadle.policies.registry import BUILT_IN
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
 from treadle.wire.jobs import AttemptView, CompanyView, State
@@ -181,17 +180,6 @@ def test_a_handover_is_no_company(
     assert {spell.job: spell.to_at for spell in page.spells} == {"1": to_at, "2": 200.0}
 
 
-def test_when_the_store_begins_is_said(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        await here.runs()
-        await here.settle()
-        page = await here.live.spells(since_at=0.0)
-        assert page.begins_at is not None
-        assert page.begins_at <= page.spells[0].from_at <= wall()
-
-    play(story, tmp_path)
-
-
 # -- page truths -----------------------------------------------------------------------------------
 
 
@@ -238,14 +226,6 @@ def test_a_decision_has_the_names_of_its_jobs(tmp_path: Path) -> None:
     play(story, tmp_path)
 
 
-def test_every_policy_is_offered(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        offered = here.live.policy().offered
-        assert offered[: len(BUILT_IN)] == tuple(BUILT_IN)
-
-    play(story, tmp_path)
-
-
 def test_a_speed_is_predicted_from_others_and_stays_what_it_was(tmp_path: Path) -> None:
     """1. Others of its kind did 4 steps a second. 2. A job starts. 3. What its kind is known to do
     changes afterwards, and the daemon begins anew: the prediction is still that of its start."""
@@ -267,15 +247,6 @@ def test_a_speed_is_predicted_from_others_and_stays_what_it_was(tmp_path: Path) 
 
     play_on(world, starts, tmp_path)
     play_on(world, goes_on, tmp_path)
-
-
-def test_nothing_is_predicted_of_a_job_whose_kind_never_ran(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        measured(here, 0.25)
-        assert (await here.live.job_history(job)).predicted_per_s is None
-
-    play(story, tmp_path)
 
 
 def test_a_job_that_is_started_again_keeps_the_prediction_of_its_first_start(

@@ -128,15 +128,3 @@ def test_jobs_of_a_lost_node_and_on_closed_devices_are_simulated(tmp_path: Path)
         assert {job.job for job in found.jobs} == {first, second}
 
     on_two_nodes(story, tmp_path)
-
-
-def test_a_snapshot_of_before_that_names_no_drained_nodes_is_read(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="2", estimate_s=100)
-        await here.live.order_node(ME, "a", "drain")
-        await here.settle()
-        made = {**await here.live.snapshot(), "drained": []}
-        found = what_if(read_snapshot("s", msgspec.json.encode(made)), WhatIfRequest())
-        assert [each.job for each in found.jobs] == [job]
-
-    on_two_nodes(story, tmp_path)
