@@ -1,6 +1,5 @@
 """What the client does when the other side is slow, gone, newer, or not Treadle at all."""
 
-import asyncio
 import json
 import socket
 import subprocess
@@ -16,7 +15,7 @@ import pytest
 from tests.server.memory import MemoryService
 from tests.server.running import running
 
-from treadle.client import AsyncClient, Client, NoAnswerError, UnreachableError, calls
+from treadle.client import Client, NoAnswerError, UnreachableError, calls
 from treadle.client.address import default_socket, find_address, find_token, read_address
 from treadle.client.errors import CrowdedError
 from treadle.client.resuming import PATIENCE_S, Resuming
@@ -286,21 +285,4 @@ def test_a_server_with_a_full_queue_is_waited_for_and_not_called_absent(
         pytest.raises(CrowdedError, match=sentence),
     ):
         client.status()
-    assert len(waited) == 6
-
-
-def test_the_asynchronous_client_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-
-    async def wait(delay_s: float) -> None:
-        waited.append(delay_s)
-
-    async def ask(path: Path) -> None:
-        async with AsyncClient(f"unix:{path}") as client:
-            with pytest.raises(CrowdedError, match="has no room"):
-                await client.status()
-
-    monkeypatch.setattr("treadle.client.asynchronous.sleep_async", wait)
-    with full_socket() as path:
-        asyncio.run(ask(path))
     assert len(waited) == 6

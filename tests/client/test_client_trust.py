@@ -1,6 +1,5 @@
 """Whose Unix socket the client speaks to."""
 
-import asyncio
 import os
 import pwd
 import socket
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 from treadle.cli.main import run
-from treadle.client import AsyncClient, Client, UnreachableError, UntrustedError
+from treadle.client import Client, UnreachableError, UntrustedError
 from treadle.client.address import Address
 from treadle.client.exchange import check_owner
 from treadle.wire.problems import NotAllowedError
@@ -62,15 +61,6 @@ def test_nothing_is_sent_to_another_users_socket(sock: str) -> None:
         f"the socket {sock} belongs to nobody, who would see what you submit; "
         "set TREADLE_TRUST=nobody if you trust them"
     )
-
-
-def test_neither_does_the_asynchronous_client(sock: str) -> None:
-    async def ask() -> None:
-        async with AsyncClient(f"unix:{sock}") as client:
-            await client.status()
-
-    with pytest.raises(UntrustedError, match="belongs to nobody"):
-        asyncio.run(ask())
 
 
 def test_the_command_line_says_so_in_one_sentence(sock: str, tmp_path, monkeypatch, capsys) -> None:

@@ -86,8 +86,10 @@ def sprung(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "sprung"
 
 
-@pytest.mark.parametrize("kind", ["clean", "process", "smudge"])
-@pytest.mark.parametrize("attributes", [".gitattributes", ".git/info/attributes"])
+@pytest.mark.parametrize(
+    ("kind", "attributes"),
+    [("clean", ".gitattributes"), ("process", ".git/info/attributes")],
+)
 def test_a14_no_filter_of_the_repository_is_run(
     repository: Path, sprung: Path, kind: str, attributes: str
 ) -> None:
@@ -144,18 +146,6 @@ def test_a14_how_files_are_compared_is_still_the_repositorys_choice(repository: 
     state = git_state(repository)
     assert state is not None
     assert not state.dirty
-
-
-def test_a14_a_repository_with_longer_names_of_objects_is_read(tmp_path: Path) -> None:
-    git(tmp_path, "init", "-q", "--object-format=sha256")
-    (tmp_path / "a.txt").write_text("one\n")
-    git(tmp_path, "add", "a.txt")
-    git(tmp_path, "commit", "-q", "-m", "first")
-    (tmp_path / "a.txt").write_text("two\n")
-    state = git_state(tmp_path)
-    assert state is not None
-    assert len(state.commit) == 64
-    assert "-one\n+two\n" in state.diff
 
 
 def test_another_repository_named_by_the_environment_is_not_asked(

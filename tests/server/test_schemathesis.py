@@ -34,7 +34,7 @@ from treadle.wire.machine import Role
 
 CASES_MIN = 5000 if THOROUGH else 400
 VARIED, PLAIN = (125, 10) if THOROUGH else (8, 4)  # requests of an operation in each mode
-FEWER = 4  # the part of them that is also sent in other ways: over TLS, and by a browser's session
+FEWER = 4  # the part of them that is also sent over TLS
 CHECKS = [
     not_a_server_error,
     content_type_conformance,
@@ -66,34 +66,6 @@ def test_no_request_that_the_document_allows_or_forbids_ends_in_an_error_of_ours
     server: Running, files: CertificateFiles
 ):
     part = FEWER if server.bound.fingerprint else 1
-
-    def shown() -> dict[str, str]:
-        return {"Authorization": f"Bearer {server.service.token('anna', Role.ADMIN)}"}
-
-    statuses = _all_of(server, files, shown, part)
-    assert statuses.total() >= CASES_MIN / part, statuses
-    assert min(statuses[200], statuses[422]) > 0, statuses
-
-
-@pytest.mark.parametrize("server", ["http"], indirect=True)
-def test_nor_does_one_of_a_session(server: Running, files: CertificateFiles):
-    def begun() -> dict[str, str]:
-        token = {"token": server.service.token("anna", Role.ADMIN)}
-        made = requests.post(f"{server.url}/api/v1/session", json=token, timeout=30)
-        cookie = f"{server.cookie}={made.cookies[server.cookie]}"
-        return {"Cookie": cookie, "X-CSRF-Token": made.json()["csrf"]}
-
-    statuses = _all_of(server, files, begun, FEWER)
-    assert statuses.total() >= CASES_MIN / FEWER, statuses
-    assert min(statuses[200], statuses[422]) > 0, statuses
-
-
-def _all_of(
-    server: Running,
-    files: CertificateFiles,
-    shown: Callable[[], Mapping[str, str]],  # anew for each operation: some end it
-    part: int,
-) -> Counter[int]:
     schema = schemathesis.openapi.from_dict(create_app(server.service).openapi())
     operations = [each.ok() for each in schema.get_all_operations() if isinstance(each, Ok)]
     assert len(operations) == len(offered())
@@ -104,8 +76,12 @@ def _all_of(
     with _session(files) as session:
         for operation in operations:
             session.cookies.clear()
-            statuses += _fuzz(server, session, operation, shown(), part)
-    return statuses
+            # Anew for each operation: some end it.
+            token = server.service.token("anna", Role.ADMIN)
+            shown = {"Authorization": f"Bearer {token}"}
+            statuses += _fuzz(server, session, operation, shown, part)
+    assert statuses.total() >= CASES_MIN / part, statuses
+    assert min(statuses[200], statuses[422]) > 0, statuses
 
 
 def varied(operation: Any) -> bool:
