@@ -210,7 +210,6 @@ def _unwritten(error: OSError) -> int:
 def run(words: list[str], session: object = None) -> int:
     """Run one command in the given session, or in one for this terminal; returns the exit code."""
     try:
-        _check_words(words)
         code = cli.main(words, prog_name="treadle", standalone_mode=False, obj=session)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
@@ -223,9 +222,6 @@ def run(words: list[str], session: object = None) -> int:
     except click.ClickException as error:
         click.echo(f"treadle: {_safe(error.format_message())}", err=True)
         return 2
-    except InvalidInputError as error:
-        click.echo(f"treadle: {_safe(str(error))}", err=True)
-        return 2
     except TreadleError as error:
         click.echo(f"treadle: {_safe(str(error))}", err=True)
         if isinstance(error, RequestError) and error.hint:
@@ -234,21 +230,12 @@ def run(words: list[str], session: object = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("treadle: interrupted", err=True)
         return 130
+    except UnicodeEncodeError:  # A word of the command line that is sent or printed.
+        click.echo("treadle: an argument is not UTF-8 text", err=True)
+        return 2
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else 1
     return code if isinstance(code, int) else 0
-
-
-def _check_words(words: list[str]) -> None:
-    """Refuse words that are not text in commands that send them; file names may be any bytes."""
-    try:
-        "".join(words if _is_live(words) else []).encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError("an argument is not UTF-8 text") from None
-
-
-def _is_live(words: list[str]) -> bool:
-    return any(word in LIVE for word in words[:3] if not word.startswith("-"))
 
 
 def _safe(sentence: str) -> str:
@@ -260,6 +247,6 @@ def _code(error: TreadleError) -> int:
     """The exit code for an error answer, or for no answer."""
     if isinstance(error, UnreachableError):
         return 110
-    if isinstance(error, UnknownNameError):
+    if isinstance(error, InvalidInputError | UnknownNameError):
         return 2
     return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

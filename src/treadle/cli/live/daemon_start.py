@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from treadle.cli.live.last_state import last_state, note_last_state
-from treadle.cli.live.other_treadle import note_other_treadle
 from treadle.cli.live.saved_options import recall, remember
 from treadle.cli.live.session import Session, note
 from treadle.client.address import default_socket
@@ -74,7 +73,6 @@ def start_daemon(
             found = _await(here, process, log, begins)
             if keep:
                 _keep(folder, words, store)
-            note_other_treadle(words)
             return found
     except OSError as error:
         raise NotStartedError(

@@ -88,40 +88,24 @@ def _meant(here: Session, word: str) -> tuple[str, list[JobView]]:
     found = own_jobs(here, word, ended=True, limit=PAGE)
     if not found:
         raise _unknown(word)
-    active = [view for view in found if not view.state.ended]
-    meant = active or [max(found, key=lambda view: view.submitted_at)]
+    meant = _active_or_newest(found)
     members = [view for view in found if view.array and view.array == meant[0].array]
     if len(members) > 1 and all(view.array == meant[0].array for view in meant):
         return meant[0].array, members
-    if len(active) > 1:
+    if len(meant) > 1:
         # What was read is one page; the server counts all.
         total = here.client.job_page(name=word, user=here.me, limit=1).total
-        raise _several(word, [view.id for view in active], count=total)
+        raise _several(word, [view.id for view in meant], count=total or 0)
     return meant[0].id, []
-
-
-def jobs_before(here: Session, word: str) -> str:
-    """The id of the job or array that another job is to start after."""
-    if is_identity(word):
-        return word
-    found = own_jobs(here, word, ended=True)
-    if not found:
-        raise _unknown(word)
-    active = [view for view in found if not view.state.ended]
-    newest = max(found, key=lambda view: view.submitted_at)
-    meant = list(dict.fromkeys(view.array or view.id for view in active or [newest]))
-    if len(meant) > 1:
-        raise _several(word, meant)
-    return meant[0]
 
 
 def _unknown(word: str) -> NotFoundError:
     return NotFoundError(f"no job has the id or name {plain(word)}; treadle ps -a lists them")
 
 
-def _several(word: str, ids: Sequence[str], *, count: int | None = None) -> InvalidInputError:
+def _several(word: str, ids: Sequence[str], *, count: int) -> InvalidInputError:
     listed = ", ".join(ids[:5]) + (", ..." if len(ids) > 5 else "")
-    jobs = several(max(count or 0, len(ids)), "job")
+    jobs = several(max(count, len(ids)), "job")
     return InvalidInputError(f"{plain(word)} is the name of {jobs} ({listed}); use an id")
 
 
@@ -165,10 +149,15 @@ def many_jobs(here: Session, word: str, *, ended: bool) -> list[JobView]:
     return _newest(found) if ended else found
 
 
+def _active_or_newest(found: Sequence[JobView]) -> list[JobView]:
+    """What a name means: the active jobs that have it, or else the newest."""
+    active = [view for view in found if not view.state.ended]
+    return active or [max(found, key=lambda view: view.submitted_at)]
+
+
 def _newest(found: Sequence[JobView]) -> list[JobView]:
     """The active jobs, or else the newest; of an array all members, in order."""
-    active = [view for view in found if not view.state.ended]
-    meant = active or [max(found, key=lambda view: view.submitted_at)]
+    meant = _active_or_newest(found)
     groups = dict.fromkeys(view.array or view.id for view in meant)
     members = sorted(found, key=lambda view: view.index or 0)
     return [view for group in groups for view in members if (view.array or view.id) == group]

@@ -6,7 +6,7 @@ import click
 
 from treadle.cli.live.job_columns import JOB_COLUMNS, Look, chosen_columns, chosen_order
 from treadle.cli.live.job_rows import job_table
-from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, jobs_before
+from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, job_or_array
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.core.wording import several
 from treadle.wire.jobs import JobPage, JobView, State
@@ -65,7 +65,7 @@ def ps(
 ) -> None:
     """List jobs in scheduling order."""
     here = session()
-    array = jobs_before(here, array) if array else ""  # by its id or its name
+    array = job_or_array(here, array).partition("_")[0] if array else ""
     mine = "" if all_users or everything or array else here.me
     wanted = _states(states)
     look = Look(chosen_columns(columns), *chosen_order(sort))

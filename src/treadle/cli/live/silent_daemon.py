@@ -6,7 +6,6 @@ of one.
 
 import socket
 import struct
-from contextlib import suppress
 from pathlib import Path
 
 from treadle.cli.live.session import Session, remote
@@ -82,11 +81,6 @@ def _silence(path: Path, within_s: float) -> str:
             there.connect(str(path))
             found = there.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             pid = _CREDENTIALS.unpack(found)[0]
-            if _is_stopped(pid):
-                return (
-                    f"the daemon (process {pid}) was stopped by a signal and does not answer: "
-                    f"kill -CONT {pid} lets it go on, kill -9 {pid} ends it; {_RUNS_ON}"
-                )
             there.sendall(_QUESTION)
             there.recv(1)
         except TimeoutError:
@@ -100,12 +94,7 @@ def _hangs(pid: int, within_s: float) -> str:
     who, how = f"the daemon (process {pid})", f"kill -9 {pid} ends it; {_RUNS_ON}"
     if not pid:  # It has not even taken the connection.
         who, how = "a daemon listens and", f"treadle doctor names its process; {_RUNS_ON}"
-    return f"{who} has not answered for {within_s:g} s: it is very busy, or hangs; {how}"
-
-
-def _is_stopped(pid: int) -> bool:
-    with suppress(OSError, IndexError):
-        # The name of a process, in brackets, may contain anything.
-        state = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-        return state in ("T", "t")
-    return False
+    return (
+        f"{who} has not answered for {within_s:g} s: it is very busy, hangs, or was stopped by a "
+        f"signal; {how}"
+    )

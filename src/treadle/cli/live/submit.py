@@ -15,7 +15,7 @@ import click
 
 from treadle.cli.live.exit_codes import FAILED, never_text
 from treadle.cli.live.job_options import draft_of, job_options, present_folder, script_draft
-from treadle.cli.live.job_selection import all_jobs, jobs_before
+from treadle.cli.live.job_selection import all_jobs, job_or_array
 from treadle.cli.live.log_following import Follower, Printer
 from treadle.cli.live.session import Session, echo_json, json_option, note, remote, session
 from treadle.cli.live.wait import until_ended
@@ -147,8 +147,8 @@ def _resolved(here: Session, request: JobRequest) -> JobRequest:
     _reach(here)
     return replace(
         request,
-        after=tuple(jobs_before(here, word) for word in request.after),
-        after_any=tuple(jobs_before(here, word) for word in request.after_any),
+        after=tuple(job_or_array(here, word) for word in request.after),
+        after_any=tuple(job_or_array(here, word) for word in request.after_any),
     )
 
 

@@ -1,10 +1,8 @@
 """`treadle analyze`: the analysis of the Philly study, for any trace or journal."""
 
 import json
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict
-from gzip import GzipFile
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,6 @@ from treadle.study.as_recorded import as_recorded
 from treadle.study.guidelines import JOBS_MAX, Guidelines, assumptions, measured, trials, window
 from treadle.study.record import Record, replayed, simulated
 
-_GZIP = b"\x1f\x8b"
 # Options that apply to a journal as well as to a trace.
 _OUTPUT = {"trace", "report", "as_json", "rules_file", "no_guidelines", "jobs_max"}
 
@@ -148,16 +145,9 @@ def _is_journal(source: str) -> bool:
     """Whether it is a journal, which begins with a JSON object; no trace does."""
     try:
         with Path(source).open("rb") as file:
-            if file.read(2) != _GZIP:
-                file.seek(0)
-                return file.read(1) == b"{"
-            file.seek(0)
-            packed = GzipFile(fileobj=file).read(1) == b"{"
-    except (OSError, EOFError, zlib.error):
+            return file.read(1) == b"{"
+    except OSError:
         return False  # It may be generate:...; if not, the loader reports the error.
-    if packed:
-        raise InvalidInputError(f"{source} is a gzipped journal; unpack it first, with gunzip")
-    return False
 
 
 def _check_alone(context: click.Context, source: str) -> None:
