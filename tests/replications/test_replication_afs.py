@@ -50,12 +50,6 @@ def test_s7_a_policy_of_the_registry_is_run_under_its_own_name(name: str) -> Non
     assert afs.settings(name, {}).policy == name
 
 
-def test_s9_both_kinds_of_max_min_are_compared_and_the_reference_takes_no_turns() -> None:
-    assert {"max-min", "max-min?turns=off"} < set(afs.POLICIES)
-    assert all("max-min" not in ratios for _, ratios in afs.PUBLISHED.values())
-    assert all("max-min?turns=off" in ratios for _, ratios in afs.PUBLISHED.values())
-
-
 def test_the_command_applies_the_settings_to_any_trace() -> None:
     path = trace("afs_vc_e13805.csv.gz")
     words = ["replicate", "afs", "--trace", str(path), "--policies", "srtf,srsf", "--json"]

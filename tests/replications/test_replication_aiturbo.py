@@ -30,7 +30,7 @@ def test_optimus_decides_in_rounds_and_others_at_every_event() -> None:
 
 
 def test_ten_of_the_figures_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiturbo, "JOBS", 10)
+    monkeypatch.setattr(aiturbo, "JOBS", 5)
     monkeypatch.setattr(aiturbo, "SEEDS", (1,))
     found = list(aiturbo.figures(load, cluster(aiturbo.PAPER.cluster)))
     judged = [row for _, row in found if row.at_least or row.at_most]

@@ -17,8 +17,8 @@ def rows() -> dict[str, list[Row]]:
     """The figures of the guidelines and of failures on smaller workloads."""
     mini = cluster("philly-mini")
     found: dict[str, list[Row]] = {}
-    guided = load("generate:philly?jobs=1500&load=0.9&longest=86400", cluster=mini)
-    failing = load("generate:philly?jobs=1500&load=0.7&longest=86400", cluster=mini)
+    guided = load("generate:philly?jobs=800&load=0.9&longest=86400", cluster=mini)
+    failing = load("generate:philly?jobs=800&load=0.7&longest=86400", cluster=mini)
     for title, row in (*philly._guidelines(guided, mini), *philly._failures(failing, mini)):
         found.setdefault(title, []).append(row)
     return found
@@ -44,7 +44,7 @@ def test_classes_and_trials_save_what_failures_waste(rows) -> None:
 
 def test_the_scheduler_is_measured_beside_the_study() -> None:
     machines = cluster("16x8+20x2")
-    workload = load("generate:philly?jobs=800&load=0.9&longest=86400", cluster=machines)
+    workload = load("generate:philly?jobs=400&load=0.9&longest=86400", cluster=machines)
     found = list(philly._scheduler([workload], machines))
     assert [row.published for _, row in found][:3] == [59.4, 74.2, 97.9]
     assert all(row.measured >= 0 for _, row in found)

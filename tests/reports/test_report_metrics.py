@@ -53,19 +53,6 @@ def test_makespan_and_use_of_devices(recorder, run_of):
     assert summary.queue_length_max == 2
 
 
-def test_makespan_starts_at_the_first_submission(run_of):
-    recorder = Recorder()
-    recorder.step(
-        100,
-        [JobSubmitted(job("a", length_s=5, at=100))],
-        [Start(0, "a", Allocation((D0,)))],
-        free=1,
-    )
-    recorder.step(105, [JobFinished("a", 0)], [], free=2)
-    summary = run_of(recorder).summary
-    assert (summary.makespan_s, summary.end_s, summary.utilization) == (5, 105, 0.5)
-
-
 def test_efficiency_is_unknown_without_speedups(run_of):
     recorder = Recorder()
     recorder.step(
@@ -203,17 +190,6 @@ def test_a_run_without_jobs_has_nulls_and_no_nan(run_of):
     assert '"makespan_s": null' in text
 
 
-def test_a_run_in_which_nothing_finished_has_nulls(run_of):
-    recorder = Recorder()
-    recorder.step(
-        0, [JobSubmitted(job("a", length_s=50))], [Start(0, "a", Allocation((D0,)))], free=1
-    )
-    recorder.close(10)
-    summary = run_of(recorder).summary
-    assert (summary.finished, summary.unfinished) == (0, 1)
-    assert summary.jct_p99_s is summary.makespan_s is summary.unfair_share is None
-
-
 def test_disturbance_is_counted(run_of):
     """a is preempted once and loses a node once; each stop costs the work since its checkpoint."""
     recorder = Recorder()
@@ -288,11 +264,6 @@ def test_groups_by_size_are_in_buckets_from_small_to_large(recorder):
     assert (small.name, small.jobs, small.jct_mean_s, small.queue_mean_s) == ("1", 2, 20, 8)
     assert small.gpu_h == pytest.approx(24 / 3600)
     assert (large.name, large.jct_p50_s, large.jct_p99_s) == ("2-4", 10, 10)
-
-
-def test_groups_by_tenant_put_the_largest_user_first(recorder):
-    groups = by_tenant(recorder)
-    assert [(group.name, group.jobs) for group in groups] == [("blue", 2), ("red", 1)]
 
 
 def test_small_tenants_share_one_group(three_jobs):

@@ -88,15 +88,6 @@ def test_one_run_in_readable_lines(recorder, run_of):
     )
 
 
-def test_an_empty_run_still_has_a_text(run_of):
-    assert summary_text(run_of(Recorder()).summary) == (
-        "policy       fifo\n"
-        "jobs         0 of 0 finished\n"
-        "disturbance  none\n"
-        "decisions    7 in 0.25 s of CPU time\n"
-    )
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [

@@ -12,12 +12,6 @@ def test_a_module_comes_after_those_that_it_imports():
     assert text.count('modules["vendor/preact-htm.js"] = ') == 1
 
 
-def test_nothing_of_modules_is_left():
-    text = bundle("report/main.js")
-    assert not re.search(r"^(import|export) ", text, re.MULTILINE)
-    assert "export{" not in text
-
-
 def test_exports_keep_their_names():
     text = bundle("report/main.js")
     assert re.search(r"return \{ .*LineChart: LineChart", text)

@@ -36,69 +36,36 @@ def complaint(path: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("line", "message"),
+    ("line", "named"),
     [
-        ("b,1,0,1,m,,0", "duration is missing; expected seconds above 0"),
-        ("b,1,0,1,m,-5,0", "duration is '-5'; expected seconds above 0"),
-        ("b,1,0,1,m,0,0", "duration is '0'; expected seconds above 0"),
-        ("b,1,0,1,m,nan,0", "duration is 'nan'; expected seconds above 0"),
-        ("b,1,0,1,m,inf,0", "duration is 'inf'; expected seconds above 0"),
-        ("b,1,0,1,m,1e999,0", "duration is '1e999'; expected seconds above 0"),
-        ("b,1,0,1,m,ten,0", "duration is 'ten'; expected seconds above 0"),
-        ("b,1.5,0,1,m,5,0", "num_gpu is '1.5'; expected a whole number from 1"),
-        ("b,0,0,1,m,5,0", "num_gpu is '0'; expected a whole number from 1"),
-        ("b,-2,0,1,m,5,0", "num_gpu is '-2'; expected a whole number from 1"),
-        ("b,,0,1,m,5,0", "num_gpu is missing; expected a whole number from 1"),
-        ("b,1,-1,1,m,5,0", "submit_time is '-1'; expected seconds from 0"),
-        ("b,1,nan,1,m,5,0", "submit_time is 'nan'; expected seconds from 0"),
-        (",1,0,1,m,5,0", "job_id is empty; expected a name"),
-        ("a,1,0,1,m,5,0", "job a was already given on line 2; every job needs its own id"),
-        (
-            "b,1,0,1,m,5",
-            (
-                "6 columns; expected 7 "
-                "(job_id, num_gpu, submit_time, iterations, model_name, duration, interval)"
-            ),
-        ),
+        ("b,1,0,1,m,,0", "duration is missing"),
+        ("b,1,0,1,m,-5,0", "duration is '-5'"),
+        ("b,1,0,1,m,nan,0", "duration is 'nan'"),
+        ("b,1,0,1,m,1e999,0", "duration is '1e999'"),
+        ("b,1,0,1,m,3.3e9,0", "duration is '3.3e9'"),
+        ("b,1.5,0,1,m,5,0", "num_gpu is '1.5'"),
+        ("b,0,0,1,m,5,0", "num_gpu is '0'"),
+        (f"b,{10**30},0,1,m,5,0", "num_gpu is '1000"),
+        ("b,1,-1,1,m,5,0", "submit_time is '-1'"),
+        ("b,1,1e308,1,m,5,0", "submit_time is '1e308'"),
+        (",1,0,1,m,5,0", "job_id is empty"),
+        ("a,1,0,1,m,5,0", "job a was already given on line 2"),
+        ("b,1,0,1,m,5", "6 columns"),
     ],
 )
-def test_a_bad_line_is_named_with_what_was_expected(written, line, message):
-    assert complaint(written(HEADER + GOOD + line + "\n")) == f"trace.csv line 3: {message}"
+def test_a_bad_line_is_named_with_what_was_expected(written, line, named):
+    message = complaint(written(HEADER + GOOD + line + "\n"))
+    assert message.startswith(f"trace.csv line 3: {named}")
+
+
+def test_times_at_the_limit_are_read(written):
+    assert len(load(written(HEADER + GOOD + "b,1,1e12,1,m,3.2e9,0\n")).jobs) == 2
 
 
 def test_messages_name_the_file_as_it_was_typed(written, tmp_path):
     name = written(HEADER + GOOD + "b,1,0,1,m,-5,0\n")
     for typed in (name, f"./{name}", f"{tmp_path}/{name}", f"{tmp_path}/../{tmp_path.name}/{name}"):
         assert complaint(typed) == f"{typed} line 3: duration is '-5'; expected seconds above 0"
-
-
-def test_a_job_is_placed_in_its_file_as_it_was_typed(written):
-    workload = load("./" + written(HEADER + GOOD))
-    assert (workload.name, workload.source) == ("trace.csv", "./trace.csv")
-    assert workload.place("a") == "./trace.csv line 2"
-    assert load("generate:poisson?jobs=1").place("0") == "generate:poisson?jobs=1&seed=0&load=0.9"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("b,1,0,1,m,3.2e9,0", ""),
-        ("b,1,1e12,1,m,5,0", ""),
-        ("b,1,0,1,m,3.3e9,0", "duration is '3.3e9'; expected at most 3.2e+09 seconds"),
-        ("b,1,0,1,m,1e308,0", "duration is '1e308'; expected at most 3.2e+09 seconds"),
-        ("b,1,1e308,1,m,5,0", "submit_time is '1e308'; expected at most 1e+12 seconds"),
-        (
-            f"b,{10**30},0,1,m,5,0",
-            f"num_gpu is '{10**30}'; expected at most 1,000,000,000,000",
-        ),
-    ],
-)
-def test_times_and_counts_have_a_limit(written, line, message):
-    path = written(HEADER + GOOD + line + "\n")
-    if not message:
-        assert len(load(path).jobs) == 2
-    else:
-        assert complaint(path) == f"trace.csv line 3: {message}"
 
 
 def test_an_error_states_the_limit_in_the_unit_of_the_file(written):
@@ -108,13 +75,6 @@ def test_an_error_states_the_limit_in_the_unit_of_the_file(written):
     )
 
 
-@pytest.mark.parametrize("cells", ["1e12,1e6", "3.3e9,1", "1,1e10", "1e15,1e12"])
-def test_iterations_times_their_seconds_have_a_limit(written, cells):
-    message = complaint(written(f"id,submit_s,sizes,iterations,compute_s\na,0,1,{cells}\n"))
-    assert message.startswith("trace.csv line 2: job a would take ")
-    assert message.endswith(" seconds; expected at most 3.2e+09, a hundred years")
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -122,11 +82,8 @@ def test_iterations_times_their_seconds_have_a_limit(written, cells):
         "id,submit_s,sizes,iterations\na,1e308,1,1\n",
         f"id,submit_s,sizes,iterations\na,0,{'9' * 5000},1\n",
         "job_id,submit_s,vc,num_gpus,duration_s,status\n0,0,v,1,1e308,Pass\n",
-        "job_id,submission_time,num_gpu,duration\n0,0,1,1e308\n",
         "app_id,submit_time,service,num_jobs,model_name\n0,0,1e308,1,TransformerModel256\n",
         "name,num_gpu,gpu_milli,creation_time,deletion_time,scheduled_time\np,1,460,1,1e11,2\n",
-        "name,time,application,num_replicas,batch_size\nb,0,cifar10,6," + "9" * 400 + "\n",
-        "A3C\tpython\tx\t--steps\t1\t1e308\t1\t1\t-1\t0\n",
         "A3C\tpython\tx\t--steps\t1\t1e14\t1\t1\t-1\t0\n",
     ],
 )
@@ -136,11 +93,7 @@ def test_no_format_takes_a_length_beyond_all_measure(written, text):
 
 def test_an_unknown_format_lists_the_known_ones(written):
     message = complaint(written("colour,taste\nred,sweet\n"))
-    assert message == (
-        "trace.csv begins with 'colour,taste', which is no known format; expected one of treadle, "
-        "muri, chronus, tiresias, philly, elasticflow, itp, pollux, rubick, openb, afs, gavel, "
-        "shockwave, or Philly's job log in JSON; docs/add-a-trace.md has their columns"
-    )
+    assert all(known.name in message for known in (*FORMATS, *BARE_FORMATS))
     assert len(message) < 300
 
 
@@ -152,17 +105,9 @@ def test_the_page_that_the_message_names_has_every_column():
         assert f"| {bare.name} | {len(bare.columns)} columns" in page
 
 
-def test_an_empty_name_is_no_trace():
-    assert complaint("") == "the name of the file is empty; expected a path"
-
-
 @pytest.mark.parametrize("text", ["", "\n\n", "# only a note\n"])
 def test_an_empty_file_says_so(written, text):
     assert complaint(written(text)) == "trace.csv is empty; expected a header and one job a line"
-
-
-def test_a_header_alone_holds_no_jobs(written):
-    assert complaint(written(HEADER)) == "trace.csv holds no jobs; expected at least one"
 
 
 def test_a_column_given_twice_is_refused(written):
@@ -175,12 +120,6 @@ def test_a_truncated_gzip_says_to_copy_it_again(written):
     assert complaint(written(packed[: len(packed) // 2], "t.gz")) == (
         "t.gz ends in the middle of its gzip data; copy or download it again"
     )
-
-
-def test_damaged_gzip_says_to_copy_it_again(written):
-    packed = bytearray(gzip.compress((HEADER + GOOD * 1000).encode()))
-    packed[20] ^= 0xFF
-    assert "t.gz" in complaint(written(bytes(packed), "t.gz"))
 
 
 def test_bytes_that_are_not_text_are_named_with_their_line(written):
@@ -204,32 +143,9 @@ def test_a_line_too_long_is_refused_before_it_is_read(tmp_path):
     )
 
 
-def test_a_line_at_the_limit_is_read_and_one_byte_more_is_not(written):
-    fits = "b,1,0,1,m,5," + " " * ((1 << 20) - 13) + "0"
-    assert len(fits) == 1 << 20
-    with pytest.raises(InvalidInputError, match="not a line of a table"):  # one field is too wide
-        load(written(HEADER + fits + "\n"))
-    with pytest.raises(InvalidInputError, match="line 2 is longer than"):
-        load(written(HEADER + fits + " \n"))
-
-
-def test_a_directory_is_no_trace(tmp_path):
-    assert complaint(str(tmp_path)) == f"{tmp_path} is a directory; expected a file"
-
-
 def test_a_missing_file_is_named(tmp_path):
     path = tmp_path / "none.csv"
     assert complaint(str(path)) == f"{path} does not exist; check the path"
-
-
-def test_a_file_that_may_not_be_read_says_so(monkeypatch, written):
-    path = written(HEADER + GOOD)
-
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr("pathlib.Path.open", refuse)
-    assert complaint(path) == f"{path} may not be read; check its permissions"
 
 
 def test_more_jobs_than_the_limit_are_refused(written, monkeypatch):
@@ -343,16 +259,6 @@ def test_a_treadle_trace_without_any_stage_time_is_refused(written):
     )
 
 
-def test_a_treadle_trace_checks_its_json(written):
-    header = "id,submit_s,iterations,sizes,plans,command\n"
-    assert complaint(written(header + "a,0,5,1,,nonsense\n")) == (
-        "trace.csv line 2: command is 'nonsense'; expected a JSON list such as [\"python\"]"
-    )
-    assert "expected a JSON list of plans" in complaint(
-        written(header + 'a,0,5,1,"[{""x"":1}]",\n')
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -403,14 +309,3 @@ def test_half_a_character_in_the_official_log_can_be_written_again(written, tmp_
     workload = load(written(json.dumps([job]), "log"))
     write(workload, tmp_path / "again.csv")
     assert load("again.csv").jobs == workload.jobs
-
-
-def test_a_job_of_a_thousand_years_in_the_official_log_is_refused(written):
-    attempt = {
-        "start_time": "1017-10-09 07:00:00",
-        "end_time": "2017-10-09 07:00:09",
-        "detail": [{"ip": "m1", "gpus": ["gpu0"]}],
-    }
-    assert "log line 2: job a would take 3.155699521e+10 seconds" in complaint(
-        written(_log(attempts=[attempt]), "log")
-    )

@@ -7,7 +7,6 @@ import pytest
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
 from treadle.traces.describe import describe, plot, time_text
-from treadle.traces.load import load
 from treadle.traces.workload import Workload
 
 
@@ -90,8 +89,3 @@ def test_a_plot_shows_everything_above_zero():
 )
 def test_times_come_in_the_unit_people_would_use(seconds, text):
     assert time_text(seconds) == text
-
-
-def test_the_load_of_a_generated_trace_is_what_was_asked():
-    grid = Cluster.grid(8, 8)
-    assert describe(load("generate:philly?load=0.7"), grid).load == pytest.approx(0.7, abs=1e-3)

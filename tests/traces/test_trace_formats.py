@@ -299,45 +299,6 @@ def test_empty_cells_of_a_treadle_trace_are_defaults(written):
     assert job == JobSpec("a", 60.0, sizes=(1, 2, 3), submit_at=5.0, profile=profile)
 
 
-def test_a_treadle_trace_with_every_column_of_before_reads_as_before(written):
-    header = (
-        "id,submit_s,sizes,asked,iterations,load_s,prepare_s,compute_s,sync_s,alone_s,"
-        "measured_size,serial,restart_s,memory_gib,model,curve,owner,tenant,guaranteed,priority,"
-        "deadline_s,retries,estimate_s,plans,command,status\n"
-    )
-    row = (
-        "7,9,4 8,4,90,0.5,0,1,0,0,2,0.1,30,8,bert,2:2.5 4:1.3,"
-        'ada,vc1,0,-2,500,1,80,,"[""x""]",killed\n'
-    )
-    job, workload = one(written, header + row)
-    assert job == JobSpec(
-        "7",
-        90.0,
-        sizes=(4, 8),
-        asked=4,
-        profile=Profile(
-            load_s=0.5,
-            size=2,
-            serial=0.1,
-            restart_s=30.0,
-            memory_gib=8.0,
-            model="bert",
-            curve=((2, 2.5), (4, 1.3)),
-        ),
-        submit_at=9.0,
-        owner="ada",
-        tenant="vc1",
-        guaranteed=False,
-        priority=-2,
-        deadline_at=500.0,
-        retries=1,
-        estimate_s=80.0,
-        command=("x",),
-    )
-    assert workload.statuses == {"7": "killed"}
-    assert workload.notes == ()
-
-
 def test_a_column_that_a_treadle_trace_does_not_know_is_named(written):
     _, workload = one(written, "id,submit_s,sizes,iterations,host_memory\na,5,1,60,9\n")
     (note,) = workload.notes

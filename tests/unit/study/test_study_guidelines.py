@@ -85,13 +85,6 @@ def test_the_window_is_where_jobs_waited_and_carries_on_what_ran_then() -> None:
     )
 
 
-def test_few_jobs_are_simulated_all() -> None:
-    found = record(Workload.of("x", [job("a")]))
-    chosen = window(found, 1)
-    assert chosen.workload is found.workload
-    assert chosen.sentence == "Simulated with all jobs."
-
-
 def test_an_effect_is_what_the_simulation_gave() -> None:
     jobs = [job("a", size=2, length_s=10), job("b", size=2, length_s=10)]
     (effect,) = measured(
