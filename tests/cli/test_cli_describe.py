@@ -10,7 +10,6 @@ from treadle.cli.live.describe import _attempt, _changed_lines, _sharing
 from treadle.wire.jobs import (
     AttemptView,
     CompanyView,
-    FailureView,
     JobDetail,
     JobView,
     State,
@@ -87,17 +86,6 @@ def test_ranks_that_were_killed_and_replaced_are_named(capsys: pytest.CaptureFix
 def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
     assert _changed_lines(DIFF) == 3
     assert _changed_lines("") == 0
-
-
-@pytest.mark.parametrize(
-    ("retried", "text"), [(True, "A node was lost; retried"), (False, "A node was lost.")]
-)
-def test_an_attempt_that_was_retried_is_one_sentence(retried: bool, text: str) -> None:
-    lost = FailureView(
-        kind="transient", rule="r", sentence="A node was lost.", evidence="", advice=""
-    )
-    run = AttemptView(number=1, devices=("a:0",), started_at=1.0, ended_at=5.0)
-    assert _attempt(replace(run, failure=replace(lost, retried=retried)), 9.0)[-1] == text
 
 
 def test_an_attempt_on_a_lost_node_is_not_said_to_run() -> None:

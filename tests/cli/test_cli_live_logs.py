@@ -1,6 +1,5 @@
 """Logs: ranks, attempts, tails, following, and what a terminal is spared."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,7 @@ from treadle.cli.live.session import Session
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import cut, log_text, plain, width_of
 from treadle.client.errors import UnreachableError
-from treadle.core.wording import short_span
-from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State
+from treadle.wire.jobs import AttemptView, JobDetail, LogPiece, State, Why
 from treadle.wire.problems import LostOutputError, TooManyError
 
 DONE = replace(running("9", name="big"), state=State.SUCCEEDED)
@@ -71,22 +69,6 @@ def test_all_ranks_are_those_that_wrote_and_not_those_that_are_left(words, capsy
     assert capsys.readouterr().out == "[0] a\n[1] b\n[2] c\n"
 
 
-def test_a_program_gets_the_same_rank(capsys) -> None:
-    client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
-    client.logs = {(1, 0): "a\n", (1, 1): "a\n"}
-    for words, ranks in (((), [0]), (("--rank", "all"), [0, 1])):
-        assert treadle(client, "logs", "9", "--json", *words) == 0
-        assert [piece["rank"] for piece in json.loads(capsys.readouterr().out)] == ranks
-
-
-def test_a_job_that_trains_is_followed_by_its_first_rank(capsys) -> None:
-    client = ValueClient(details={"9": detail(DONE, ranks=2, uses_train=True)})
-    client.logs = {(1, 0): "a\n", (1, 1): "b\n"}
-    session = Session(connect=lambda: client, pause=lambda _: None)
-    Follower(session, "9", Printer(raw=True)).run()
-    assert capsys.readouterr().out == "a\n"
-
-
 def test_several_ranks_have_their_number_before_each_line(capsys) -> None:
     client = ValueClient(details={"9": detail(DONE, ranks=2)})
     client.logs = {(1, 0): "a\nb\n", (1, 1): "c\nlast"}
@@ -132,14 +114,6 @@ def test_output_on_a_lost_node_does_not_hide_what_can_be_read(capsys) -> None:
     assert "attempt 1 of job 9 is on node c, which is lost" in capsys.readouterr().err
 
 
-def test_the_ranks_are_those_of_the_attempt_that_is_shown(capsys) -> None:
-    runs = (replace(attempts(NOW - 100)[0], ranks=2), replace(attempts(None, None)[1], ranks=3))
-    client = ValueClient(details={"9": detail(DONE, attempts=runs, ranks=3, uses_train=True)})
-    client.logs = {(1, 0): "a\n", (2, 0): "b\n"}
-    assert treadle(client, "logs", "9", "--attempt", "1") == 0
-    assert "only rank 0 of 2 is shown" in capsys.readouterr().err
-
-
 def test_a_follower_passes_output_on_a_lost_node_and_says_so_once(capsys) -> None:
     client = lost_client()
     session = Session(connect=lambda: client, pause=lambda _: None)
@@ -167,32 +141,23 @@ def test_attempts_by_number_and_by_time(capsys) -> None:
 
 def test_of_several_attempts_the_newest_is_shown_and_that_is_said(capsys) -> None:
     runs = attempts(NOW - 3000, NOW - 100, None)
-    client = ValueClient(details={"9": detail(running("9"), attempts=runs)})
-    client.logs = {(3, 0): "third\n"}
-    said = "treadle: only attempt 3 is shown, the newest; --attempt 2: the one before\n"
+    client = ValueClient(
+        details={"9": detail(running("9"), attempts=runs)}, logs={(3, 0): "third\n"}
+    )
     assert treadle(client, "logs", "9") == 0
-    assert capsys.readouterr().err == said
+    assert "only attempt 3 is shown" in capsys.readouterr().err
     assert treadle(client, "logs", "9", "--attempt", "3") == 0
     assert capsys.readouterr().err == ""
-    client = ValueClient(details={"9": detail(DONE, attempts=attempts(NOW - 3000, NOW))})
-    client.logs = {(2, 0): "second\n"}
-    assert treadle(client, "logs", "9", "-f") == 0
-    assert "only attempt 2 is shown" in capsys.readouterr().err
 
 
 def test_what_is_not_there_is_said(capsys) -> None:
     client = ValueClient(views=[job("11", because="8 are asked for and 3 are free"), DONE])
     client.logs = {(1, 0): "x"}
     assert treadle(client, "logs", "11") == 0
+    assert "8 are asked for and 3 are free" in capsys.readouterr().err
     assert treadle(client, "logs", "9", "--rank", "3") == 102
     assert treadle(client, "logs", "9", "--rank", "x") == 2
     assert treadle(client, "logs", "9", "--attempt", "1", "--since", "1h") == 2
-    assert capsys.readouterr().err == (
-        "treadle: job 11 has not run yet: 8 are asked for and 3 are free\n"
-        "treadle: attempt 1 of job 9 has no rank 3\n"
-        "treadle: --rank is x; expected a number from 0, or all (see treadle logs --help)\n"
-        "treadle: --attempt and --since cannot be combined (see treadle logs --help)\n"
-    )
 
 
 def test_a_long_log_is_read_in_larger_pieces_and_patiently(capsys) -> None:
@@ -239,11 +204,6 @@ def test_following_goes_over_attempts_and_ends_with_the_job(capsys) -> None:
     assert err == "treadle: attempt 2 of job 9\ntreadle: job 9 (big) succeeded\n"
 
 
-def test_following_one_attempt_ends_with_it(capsys) -> None:
-    assert treadle(Living(), "logs", "9", "-f", "--attempt", "1") == 0
-    assert capsys.readouterr().out == "half a line\n"
-
-
 def test_following_says_why_a_job_has_not_started(capsys) -> None:
     client = Living()
     session = Session(connect=lambda: client, pause=lambda _: None)
@@ -251,46 +211,6 @@ def test_following_says_why_a_job_has_not_started(capsys) -> None:
     assert capsys.readouterr().err.splitlines()[0] == (
         "treadle: job 9 has not started: 3 go before it"
     )
-
-
-def test_a_daemon_that_comes_back_is_followed_on_from_the_same_byte(capsys) -> None:
-    class Restarting(Living):
-        away = 3
-
-        def job(self, identity: str) -> JobDetail:
-            if self.step == 3 and self.away:
-                self.away -= 1
-                raise UnreachableError("no daemon")
-            return super().job(identity)
-
-    assert treadle(Restarting(), "logs", "9", "-f") == 0
-    out, err = capsys.readouterr()
-    assert out == "half a line\nagain\nend\n"
-    assert err.splitlines()[0] == (
-        "treadle: the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)"
-    )
-
-
-def test_it_is_said_that_the_daemon_answers_before_what_it_kept_meanwhile(capsys) -> None:
-    class Restarting(Living):
-        away = True
-
-        def job(self, identity: str) -> JobDetail:
-            if self.step == 2 and self.away:
-                self.away = False
-                raise UnreachableError("no daemon")
-            return super().job(identity)
-
-    class Seen(Printer):
-        def write(self, rank: int, text: str) -> None:
-            written.append((text, capsys.readouterr().err))
-
-    written: list[tuple[str, str]] = []
-    client = Restarting()
-    session = Session(connect=lambda: client, pause=lambda _: None)
-    Follower(session, "9", Seen(raw=True)).run()
-    later = dict(written)[" a line\n"]
-    assert later.endswith("treadle: the daemon answers again\n")
 
 
 def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:
@@ -353,13 +273,6 @@ def test_no_text_reaches_a_terminal_with_an_escape_that_is_no_colour(text) -> No
     assert plain(text).isprintable()
 
 
-def test_lengths_of_time_are_short() -> None:
-    lengths = (0, 59.4, 60, 3599, 3600, 86_399, 86_400, 200_000, None)
-    assert [short_span(each) for each in lengths] == [
-        "0s", "59s", "1m", "59m", "1h00m", "23h59m", "1d00h", "2d07h", "",
-    ]  # fmt: skip
-
-
 @given(st.text(max_size=50), st.integers(2, 60))
 def test_a_cut_text_is_never_wider_than_asked(text, width) -> None:
     assert width_of(cut(plain(text), width)) <= width
@@ -382,3 +295,38 @@ def test_logs_of_a_job_that_printed_nothing_say_how_it_ended(capsys) -> None:
     assert f"failed with exit code 127: {because}; it printed nothing\n" in shown.err
     assert treadle(ValueClient(views=[running("9")], logs={(1, 0): ""}), "logs", "9") == 0
     assert "job 9 has printed nothing yet\n" in capsys.readouterr().err
+
+
+def test_logs_as_json_say_that_they_are_only_the_end(capsys) -> None:
+    long = ValueClient(views=[running("9")], logs={(1, 0): "x" * 3 * 2**16})
+    assert treadle(long, "logs", "9", "--json") == 0
+    assert capsys.readouterr().err == (
+        "treadle: rank 0: only the last 64KiB of 192KiB; without --json all of it is printed\n"
+    )
+    short = ValueClient(views=[running("9")], logs={(1, 0): "x"})
+    assert treadle(short, "logs", "9", "--json") == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_job_that_is_followed_says_that_it_waits_for_its_retry(capsys) -> None:
+    class Retrying(ValueClient):
+        """Backs off for a few looks, and then ends."""
+
+        looks = 0
+
+        def job(self, identity: str) -> JobDetail:
+            self.looks += 1
+            ran = detail(running(identity)).attempts
+            if self.looks > 8:
+                return detail(job(identity, State.SUCCEEDED, code=0), attempts=ran)
+            left = f"it failed once and is tried again in {30 - self.looks} s"
+            return detail(job(identity, cause="backing off", because=left), attempts=ran)
+
+        def why(self, identity: str, *, verbose: bool = False) -> Why:
+            return Why(id=identity, state=State.PENDING, code="backoff")
+
+    client = Retrying(views=[job("9")], logs={(1, 0): "out\n"})
+    assert treadle(client, "logs", "-f", "9") == 0
+    out, err = capsys.readouterr()
+    assert out == "out\n"
+    assert err.count("job 9 waits: it failed once and is tried again in ") == 1

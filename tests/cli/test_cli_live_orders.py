@@ -10,7 +10,7 @@ from treadle.cli.live.exit_codes import exit_code
 from treadle.cli.live.session import Session
 from treadle.cli.main import run
 from treadle.client.errors import NoAnswerError, UnreachableError
-from treadle.wire.jobs import JobDetail, JobView, State
+from treadle.wire.jobs import JobDetail, State
 from treadle.wire.machine import Status
 from treadle.wire.problems import (
     ConflictError,
@@ -33,15 +33,6 @@ def test_one_order_for_a_job_an_array_and_a_name(capsys) -> None:
     assert client.asked == [("cancel", each) for each in ("14", "13", "11", "15")]
 
 
-def test_a_job_that_is_still_stopping_is_said_to_be(capsys) -> None:
-    class Slow(ValueClient):
-        def cancel(self, identity: str) -> tuple[JobView, ...]:
-            return (replace(running(identity), state=State.STOPPING),)
-
-    assert treadle(Slow(views=[running("9")]), "cancel", "9") == 0
-    assert capsys.readouterr().out == "job 9 cancelled, now STOPPING\n"
-
-
 def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
     client = ValueClient(views=[job("11", name="big")])
     assert treadle(client, "hold", "11") == 0
@@ -59,12 +50,6 @@ def test_hold_release_and_priority_say_what_they_did(capsys) -> None:
     assert capsys.readouterr().err == (
         'treadle: priority is "asap"; expected a whole number, or low, normal, high, urgent\n'
     )
-
-
-def test_a_hold_can_be_taken_back_while_the_job_stops_for_it(capsys) -> None:
-    stopping = replace(job("11", State.STOPPING), cause="held", because="its user holds it")
-    assert treadle(ValueClient(views=[stopping]), "release", "11") == 0
-    assert "released" in capsys.readouterr().out
 
 
 def test_a_job_that_is_not_there_does_not_keep_the_others_from_it(capsys) -> None:
@@ -156,26 +141,6 @@ def test_wait_sees_the_end_of_a_job_that_runs(capsys) -> None:
 
     assert treadle(Ending(), "wait", "9") == 0
     assert capsys.readouterr().out == "job 9 succeeded\n"
-
-
-def test_wait_waits_for_a_daemon_that_is_started_again(capsys) -> None:
-    class Restarting(ValueClient):
-        looks = 0
-
-        def job(self, identity: str) -> JobDetail:
-            self.looks += 1
-            if self.looks in (2, 3):
-                raise UnreachableError("no daemon")
-            state = State.SUCCEEDED if self.looks > 3 else State.RUNNING
-            return detail(replace(running(identity), state=state))
-
-    assert treadle(Restarting(), "wait", "9") == 0
-    out, err = capsys.readouterr()
-    assert out == "job 9 succeeded\n"
-    assert err == (
-        "treadle: the daemon does not answer; jobs keep running, waiting for it (Ctrl-C stops)\n"
-        "treadle: the daemon answers again\n"
-    )
 
 
 def test_words_that_are_no_text_are_refused(capsys) -> None:
@@ -279,15 +244,6 @@ def test_a11_down_stops_waiting_after_its_timeout_and_claims_nothing(capsys) -> 
     )
 
 
-def test_a11_jobs_that_are_being_stopped_are_jobs(capsys) -> None:
-    stopping = replace(STOPPED, stopping=2)
-    assert treadle(ValueClient(found=stopping), "down") == 0
-    assert treadle(ValueClient(found=stopping), "status") == 0
-    shown = capsys.readouterr().out
-    assert "jobs remain (2 still running, 0 waiting)" in shown
-    assert "0 running, 2 stopping, 0 waiting" in shown
-
-
 def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.delenv("TREADLE_URL", raising=False)
     client = ValueClient()
@@ -309,31 +265,24 @@ def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    "words",
     [
-        (["--gpus", "0", "--avoid", "1"], "--gpus and --avoid cannot be combined"),
-        (["--devices", "2", "--gpus", "0"], ("--devices is for CPU slots and cannot be "
-                                            "combined with --gpus or --avoid")),
-        (["--listen", "a:1", "--port", "1"], ("--listen includes a port and cannot be "
-                                             "combined with --port")),
+        ["--gpus", "0", "--avoid", "1"],
+        ["--devices", "2", "--gpus", "0"],
+        ["--listen", "a:1", "--port", "1"],
+        ["--listen", "nowhere"],
+        ["--tls-cert", "c.pem"],
+        ["--address", "a:1"],
     ],
-)  # fmt: skip
-def test_up_refuses_what_contradicts_itself(words, sentence, capsys, monkeypatch) -> None:
+)
+def test_up_refuses_what_contradicts_itself(words, monkeypatch) -> None:
     monkeypatch.delenv("TREADLE_URL", raising=False)
     assert treadle(ValueClient(), "up", *words) == 2
-    assert capsys.readouterr().err == f"treadle: {sentence} (see treadle up --help)\n"
 
 
-def test_up_refuses_an_address_that_is_none_and_another_server(capsys, monkeypatch) -> None:
-    monkeypatch.delenv("TREADLE_URL", raising=False)
-    assert treadle(ValueClient(), "up", "--listen", "nowhere") == 2
+def test_up_starts_nothing_where_commands_go_to_another_server(monkeypatch) -> None:
     monkeypatch.setenv("TREADLE_URL", "http://far:1")
     assert treadle(ValueClient(), "up") == 2
-    assert capsys.readouterr().err == (
-        "treadle: --listen is nowhere; expected HOST:PORT, such as 0.0.0.0:8437\n"
-        "treadle: commands talk to another server, http://far:1; to start a daemon here, use "
-        "treadle --context local up\n"
-    )
 
 
 def test_completion_offers_ids_names_and_arrays_and_never_fails(capsys, monkeypatch) -> None:
@@ -364,3 +313,52 @@ def test_a_command_is_interrupted_in_one_line(capsys) -> None:
     session = Session(connect=Interrupted, now=lambda: NOW, stopwatch=Moment().stopwatch)
     assert run(["status"], session) == 130
     assert capsys.readouterr().err == "\ntreadle: interrupted\n"
+
+
+FAILED = job("116", State.FAILED, name="same", code=1, submitted_at=NOW - 900, ended_at=NOW - 800)
+
+
+NEWER = job("117", State.SUCCEEDED, name="same", code=0, submitted_at=NOW - 90, ended_at=NOW - 80)
+
+
+def test_wait_by_name_waits_for_the_newest_job_of_that_name(capsys) -> None:
+    assert treadle(ValueClient(views=[NEWER, FAILED]), "wait", "same") == 0
+    assert "117" in (out := capsys.readouterr().out)
+    assert "116" not in out
+
+
+def test_wait_by_name_waits_for_the_active_jobs_of_that_name(capsys) -> None:
+    both = [running("118", name="same"), running("119", name="same")]
+    client = ValueClient(views=[FAILED, *both, NEWER])
+    assert treadle(client, "wait", "same", "--timeout", "1s") == 101
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "2 jobs not ended yet: 118, 119" in err
+
+
+def test_wait_by_name_includes_all_members_of_an_active_array_in_order(capsys) -> None:
+    """A member that failed before the others ended still counts."""
+    member = {"name": "sweep", "array": "7"}
+    views = [
+        running("7_2", index=2, **member),
+        job("7_1", State.SUCCEEDED, index=1, code=0, ended_at=NOW, **member),
+        job("7_0", State.FAILED, index=0, code=3, ended_at=NOW, **member),
+        replace(FAILED, name="sweep"),
+    ]
+    assert treadle(ValueClient(views=views), "wait", "sweep", "--timeout", "1s") == 3
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in shown] == ["7_0", "7_1"]
+
+
+def test_down_cancel_without_a_terminal_needs_yes(capsys) -> None:
+    client = ValueClient()
+    assert treadle(client, "down", "--cancel") == 2
+    assert client.asked == []
+
+
+@pytest.mark.parametrize("name", ["88", "6_5"])
+@pytest.mark.parametrize("words", [("update", "zz"), ("submit", "--dry-run")])
+def test_a_name_that_looks_like_an_id_is_refused(words, name, capsys) -> None:
+    client = ValueClient(views=[job("1", name="zz")])
+    assert treadle(client, *words, "--name", name, *(["--", "true"] * (words[0] == "submit"))) == 2
+    assert client.requests == []

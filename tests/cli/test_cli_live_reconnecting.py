@@ -11,9 +11,8 @@ from tests.cli.test_cli_live_logs import DONE, Living, attempts
 from tests.control.daemons import Daemon, daemon
 from tests.waiting import until
 
-from treadle.cli.live.log_following import AWAY_MAX_S, PIECE, Follower, Printer
+from treadle.cli.live.log_following import PIECE, Follower, Printer
 from treadle.cli.live.session import Session
-from treadle.cli.main import run
 from treadle.client.errors import LostError, UnreachableError
 from treadle.wire.jobs import JobDetail, JobRequest, LogPiece, State
 from treadle.wire.problems import UnavailableError
@@ -76,26 +75,6 @@ def test_u17_what_was_printed_before_the_connection_broke_is_not_printed_again(c
 
     assert treadle(Breaking(), "logs", "9", "-f") == 0
     assert capsys.readouterr().out == content
-
-
-def test_u17_waiting_for_a_daemon_ends_with_the_timeout(capsys) -> None:
-    moment = Moment()
-
-    class Gone(ValueClient):
-        looks = 0
-
-        def job(self, identity: str) -> JobDetail:
-            self.looks += 1
-            if self.looks > 2:
-                raise UnreachableError("no daemon")
-            return detail(running("9"))
-
-    client = Gone(views=[running("9")])
-    session = Session(
-        connect=lambda: client, stopwatch=moment.stopwatch, pause=moment.pause, user=lambda: "anna"
-    )
-    assert run(["wait", "9", "--timeout", "20m"], session) == 101
-    assert 1200 <= moment.s < 1210 < AWAY_MAX_S
 
 
 def _follow(made: Daemon, *words: str) -> "subprocess.Popen[str]":

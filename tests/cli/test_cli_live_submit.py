@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.live_session import ValueClient, detail, job, running, treadle
 
+from treadle.cli.live.run import several_sizes
 from treadle.client.errors import UnreachableError
 from treadle.wire.jobs import (
     DryRun,
@@ -489,3 +490,15 @@ def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:
     assert treadle(ValueClient(whys={"12": answer}), "submit", "--after", "3", "--", "x") == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "job 12 submitted: starts after job 3 (running), in 5-9 min"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("1", "1 device"),
+        ("1,2,4", "1, 2 or 4 devices"),
+        ("1..4", "1 to 4 devices"),
+    ],
+)
+def test_devices_in_words(given: str, text: str) -> None:
+    assert several_sizes(given) == text

@@ -303,7 +303,6 @@ class Follower:
             offset=self._offsets[rank],
         )
         for piece in pieces:
-            self._patience.answered()  # Before what it has kept for us.
             # Noted piece by piece: the daemon may go away before the next one.
             self._printer.write(rank, piece.text)
             new = new or piece.next > self._offsets[rank]

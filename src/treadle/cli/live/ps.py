@@ -117,7 +117,7 @@ def _text(here: Session, which: "Which", look: Look, *, expand: bool, limit: int
         text += f"\n{more} not counted here; --json lists them"
     elif cut or found.more:
         text += f"\nmore jobs follow; --limit {2 * limit} shows more of them"
-    elif _plain(which) and (others := _others(here, which, len(found.views))):
+    elif _plain(which) and (others := _others(here, len(found.views))):
         text += f"\n{others:,} more of other users; treadle ps -A lists them"
     return text
 
@@ -172,22 +172,15 @@ def _narrowed(which: "Which") -> bool:
     return any(value for key, value in which.items() if key != "user")
 
 
-def _others(here: Session, which: "Which", mine: int) -> int:
-    """The number of active jobs of other users.
-
-    Jobs come and go between two answers. So if there seem to be some, one's own are counted again.
-    """
-    every = here.client.job_page(limit=1).total or 0
-    if every <= mine:
-        return 0
-    again = here.client.job_page(limit=1, user=which["user"]).total or 0
-    return max(0, every - max(mine, again))
+def _others(here: Session, mine: int) -> int:
+    """The number of active jobs of other users; about, since jobs come and go between answers."""
+    return max(0, (here.client.job_page(limit=1).total or 0) - mine)
 
 
 def _nothing(here: Session, which: "Which") -> str:
     if _narrowed(which):
         return "no such jobs"
-    if _plain(which) and (others := _others(here, which, 0)):
+    if _plain(which) and (others := _others(here, 0)):
         return f"no jobs of {which['user']}; {others:,} of others (treadle ps -A)"
     return "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs"
 
