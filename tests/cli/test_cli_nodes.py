@@ -1,6 +1,5 @@
 """`treadle nodes`: which nodes are drained, and orders about them."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -18,35 +17,16 @@ def test_a_node_is_drained_and_used_again(capsys) -> None:
     assert client.asked == [("drain", "box"), ("undrain", "box")]
 
 
-def test_orders_about_nodes_and_devices_are_answered_as_json(capsys) -> None:
-    client = ValueClient()
-    for words in (("nodes", "drain", "box"), ("nodes", "undrain", "box"), ("device", "0", "avoid")):
-        assert json.loads(printed(capsys, client, *words, "--json"))["name"] == "box"
-
-
 def test_nodes_says_which_are_drained(capsys) -> None:
     node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=(), drained=True)
     client = ValueClient(machines=(node,))
     assert "\nit is drained: it takes no new jobs\n" in printed(capsys, client, "nodes")
 
 
-def test_nodes_says_in_which_rack_they_are(capsys) -> None:
-    node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=(), rack="r1")
-    client = ValueClient(machines=(node,))
-    assert printed(capsys, client, "nodes").startswith("box: 0 x gpu, 8 cores, 64 GiB, rack r1\n")
-
-
 def test_nodes_says_what_its_administrator_should_mend(capsys) -> None:
     node = NodeView(name="box", device_type="gpu", cores=8, memory_gib=64, devices=())
     client = ValueClient(machines=(replace(node, warning="2 nodes are called box"),))
     assert "2 nodes are called box" in printed(capsys, client, "nodes").splitlines()
-
-
-def test_nodes_says_that_one_is_not_used(capsys) -> None:
-    node = NodeView(name="e", device_type="", cores=0, memory_gib=0, devices=(), health="unused")
-    said = "node e is not used: other Ray work holds a part of its 2 CPUs"
-    client = ValueClient(machines=(replace(node, warning=said),))
-    assert printed(capsys, client, "nodes") == f"{said}\n"
 
 
 @pytest.mark.parametrize(

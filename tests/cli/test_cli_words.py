@@ -90,14 +90,6 @@ def test_c_a_journal_is_not_taken_for_a_trace(capsys, tmp_path: Path) -> None:
     assert "this is a journal and not a trace; treadle analyze reads it" in capsys.readouterr().err
 
 
-def test_c_a_cancelled_job_that_never_ran_has_no_output(capsys) -> None:
-    client = ValueClient(views=[job("4", State.CANCELLED)])
-    assert treadle(client, "logs", "4") == 0
-    assert capsys.readouterr().err == (
-        "treadle: job 4 was cancelled; it never ran, so it has no output\n"
-    )
-
-
 def test_u14_a_start_that_is_unknown_is_not_announced(capsys) -> None:
     unknown = StartEstimate(earliest_s=None, latest_s=None, runs=0, sentence="job 3 is endless")
     why = Why(

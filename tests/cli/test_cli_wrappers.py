@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from treadle.cli.main import cli
 
-TRACE = "generate:philly?jobs=300&load=0.9&longest=86400&seed=2"
+TRACE = "generate:philly?jobs=120&load=0.9&longest=86400&seed=2"
 
 
 def treadle(*words: str) -> str:

@@ -84,7 +84,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-@settings(deadline=None)  # The first one reads what is loaded late.
+@settings(max_examples=40, deadline=None)  # The first one reads what is loaded late.
 @given(fields=requests())
 @example(fields={"command": ("python", "train.py")})
 def test_the_command_asks_for_the_same_job(fields: dict[str, Any], folder: Path) -> None:
@@ -157,6 +157,7 @@ def _record(request: JobRequest) -> JobRecord:
     return replace(wanted.records[0], code=None if request.code is None else request.code)
 
 
+@settings(max_examples=40)
 @given(word=words)
 @example(word="x\n';exit 3 #")
 @example(word="\x1b\\';exit 3 #")
