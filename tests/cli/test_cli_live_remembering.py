@@ -10,7 +10,7 @@ from treadle.core.errors import InvalidInputError
 
 
 def test_what_was_kept_comes_back_and_only_its_owner_may_read_it(tmp_path) -> None:
-    assert recall(tmp_path) == Remembered()
+    assert recall(tmp_path) == Remembered((), "")
     remember(tmp_path, ["--devices", "4"], "")
     remember(tmp_path, ["--devices", "8"], "postgresql://me:secret@box/treadle")
     assert recall(tmp_path) == Remembered(("--devices", "8"), "postgresql://me:secret@box/treadle")
@@ -35,7 +35,7 @@ def test_a_link_is_neither_followed_nor_written_through(tmp_path) -> None:
 def test_a_file_of_another_user_is_not_used(tmp_path) -> None:
     remember(tmp_path, ["--admin", "eve"], "")
     os.chown(tmp_path / FILE, 65_534, -1)
-    assert recall(tmp_path) == Remembered()
+    assert recall(tmp_path) == Remembered((), "")
 
 
 @pytest.mark.parametrize(

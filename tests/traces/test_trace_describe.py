@@ -6,7 +6,7 @@ import pytest
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec, Profile
-from treadle.traces.describe import describe, plot, time_text
+from treadle.traces.describe import describe, plot
 from treadle.traces.workload import Workload
 
 
@@ -81,11 +81,3 @@ def test_the_dictionary_is_for_programs():
 
 def test_a_plot_shows_everything_above_zero():
     assert plot([0, 1, 100, 50]) == " ▁█▄"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.5, "0.5 s"), (119, "119 s"), (120, "2.0 min"), (7200, "2.0 h"), (200_000, "2.3 d")],
-)
-def test_times_come_in_the_unit_people_would_use(seconds, text):
-    assert time_text(seconds) == text

@@ -7,6 +7,7 @@ from math import log10
 
 from treadle.core.cluster import Cluster
 from treadle.core.job import JobSpec
+from treadle.core.wording import duration
 from treadle.models.scaling import ScalingModel
 from treadle.traces.calibration import BURST_GAP_S
 from treadle.traces.workload import Workload
@@ -106,14 +107,6 @@ def describe(workload: Workload, cluster: Cluster | None = None) -> Description:
     )
 
 
-def time_text(seconds: float) -> str:
-    """Seconds in a readable unit."""
-    for unit_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * unit_s:
-            return f"{seconds / unit_s:.1f} {unit}"
-    return f"{seconds:.3g} s"
-
-
 def _sizes(jobs: Sequence[JobSpec], lasts_s: Sequence[float]) -> tuple[SizeRow, ...]:
     counts: Counter[int] = Counter()
     hours: dict[int, float] = {}
@@ -164,13 +157,13 @@ def plot(counts: Sequence[int]) -> str:
 def _text(shown: Description) -> Iterator[str]:
     span_s = shown.last_submit_s - shown.first_submit_s
     yield f"{shown.name}: {shown.jobs:,} jobs ({shown.format or 'no format'})"
-    yield f"  submitted  over {time_text(span_s)}, from second {shown.first_submit_s:,.0f}"
+    yield f"  submitted  over {duration(span_s)}, from second {shown.first_submit_s:,.0f}"
     yield f"  work       {shown.device_hours:,.1f} device-hours"
     if shown.load is not None:
         yield f"  load       {shown.load:.3f} of {shown.devices:,} devices"
     if shown.larger_than_cluster:
         yield f"  too large  {shown.larger_than_cluster:,} jobs ask for more than the cluster has"
-    lasts = ", ".join(f"{name} {time_text(value)}" for name, value in shown.duration_s.items())
+    lasts = ", ".join(f"{name} {duration(value)}" for name, value in shown.duration_s.items())
     yield f"  durations  {lasts}"
     bursts = shown.bursts
     yield (
@@ -185,9 +178,9 @@ def _text(shown: Description) -> Iterator[str]:
     yield ""
     column_s = span_s / _PLOT_COLUMNS
     yield f"  arrivals   |{plot(shown.arrivals)}|"
-    yield f"             a column is {time_text(column_s)}, at most {max(shown.arrivals):,} jobs"
+    yield f"             a column is {duration(column_s)}, at most {max(shown.arrivals):,} jobs"
     yield f"  durations  |{plot(shown.durations)}|"
-    yield f"             from the shortest to {time_text(shown.duration_s['max'])}, logarithmic"
+    yield f"             from the shortest to {duration(shown.duration_s['max'])}, logarithmic"
     if shown.notes:
         yield ""
         yield from (f"  note: {note}" for note in shown.notes)

@@ -57,73 +57,37 @@ class Application:
         return passes * self.fixed_s + self.example_s * local + extra
 
 
+# Iterations by batch size, then fixed_s, example_s, local_batch_max, one_node_s, many_nodes_s.
+# fmt: off
 APPLICATIONS = {
     "bert": Application(
         {12: 14774, 24: 7427, 48: 3732, 96: 1885, 192: 940, 384: 480},
-        fixed_s=0.2233,
-        example_s=0.05825,
-        local_batch_max=12,
-        one_node_s=0.0372,
-        many_nodes_s=1.0371,
+        0.2233, 0.05825, 12, 0.0372, 1.0371,
     ),
     "cifar10": Application(
         {128: 39062, 256: 20377, 512: 10615, 1024: 5722, 2048: 3178, 4096: 2011},
-        fixed_s=0.02038,
-        example_s=0.0006498,
-        local_batch_max=1024,
-        one_node_s=0.0154,
-        many_nodes_s=0.0896,
+        0.02038, 0.0006498, 1024, 0.0154, 0.0896,
     ),
     "deepspeech2": Application(
         {20: 28536, 40: 14711, 80: 7683, 160: 4041, 320: 2264, 640: 1423},
-        fixed_s=0.1908,
-        example_s=0.02549,
-        local_batch_max=80,
-        one_node_s=0.1037,
-        many_nodes_s=0.4446,
+        0.1908, 0.02549, 80, 0.1037, 0.4446,
     ),
     "imagenet": Application(
-        {
-            200: 576525,
-            400: 292995,
-            800: 150231,
-            1600: 78453,
-            3200: 42123,
-            6400: 23972,
-            12800: 14461,
-        },
-        fixed_s=0.07191,
-        example_s=0.004313,
-        local_batch_max=200,
-        one_node_s=0.0095,
-        many_nodes_s=0.149,
+        {200: 576525, 400: 292995, 800: 150231, 1600: 78453, 3200: 42123, 6400: 23972,
+         12800: 14461},
+        0.07191, 0.004313, 200, 0.0095, 0.149,
     ),
     "ncf": Application(
-        {
-            256: 194174,
-            512: 97094,
-            1024: 48625,
-            2048: 24308,
-            4096: 12172,
-            8192: 6122,
-            16384: 3069,
-            32768: 1548,
-        },
-        fixed_s=0.007511,
-        example_s=4.581e-07,
-        local_batch_max=32768,
-        one_node_s=0.0036,
-        many_nodes_s=0.0197,
+        {256: 194174, 512: 97094, 1024: 48625, 2048: 24308, 4096: 12172, 8192: 6122, 16384: 3069,
+         32768: 1548},
+        0.007511, 4.581e-07, 32768, 0.0036, 0.0197,
     ),
     "yolov3": Application(
         {8: 103444, 16: 52905, 32: 27430, 64: 14577, 128: 8075, 256: 4809, 512: 3143},
-        fixed_s=0.1763,
-        example_s=0.02651,
-        local_batch_max=16,
-        one_node_s=0.1114,
-        many_nodes_s=0.8559,
+        0.1763, 0.02651, 16, 0.1114, 0.8559,
     ),
 }
+# fmt: on
 
 
 def read_pollux(table: Table) -> Workload:

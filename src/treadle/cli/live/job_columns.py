@@ -1,7 +1,7 @@
 """The columns that `treadle ps --columns` shows and `--sort` orders by."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
@@ -21,17 +21,11 @@ from treadle.cli.show.wording import command_text, plain
 from treadle.core.wording import did_you_mean, short_span
 from treadle.wire.jobs import JobView
 
-_Key = tuple[int, float, str]
-
 
 class JobColumn(NamedTuple):
     column: Column
     text: Callable[[JobView, float], str]
     key: Callable[[JobView, float], float | str | None]  # None goes last
-
-
-def _moment(at: float | None, now: float) -> str:
-    return "" if at is None else moment_text(at, now)
 
 
 def _share(view: JobView) -> float | None:
@@ -43,74 +37,70 @@ def _eta(view: JobView) -> float | None:
     return view.end.high_s if view.end and not view.state.ended else None
 
 
-def _waited(view: JobView, now: float) -> float:
-    return waited_s(view, now)
-
-
 def _number(view: JobView) -> float:
     head, _, index = view.id.partition("_")
     return int(head) + (int(index) + 1) / 1e8 if index else float(int(head))
 
 
+def _field(column: Column, name: str) -> JobColumn:
+    """A field of a job, shown as it is."""
+
+    def value(view: JobView, now: float) -> Any:  # noqa: ARG001
+        return getattr(view, name)
+
+    return JobColumn(column, lambda v, now: plain(str(value(v, now))), value)
+
+
+def _at(title: str, name: str) -> JobColumn:
+    """A moment of a job."""
+
+    def text(view: JobView, now: float) -> str:
+        at: float | None = getattr(view, name)
+        return "" if at is None else moment_text(at, now)
+
+    return JobColumn(Column(title), text, lambda v, _: getattr(v, name))
+
+
+def _text(column: Column, text: Callable[[JobView], str]) -> JobColumn:
+    """A text, which it is also ordered by."""
+    return JobColumn(column, lambda v, _: text(v), lambda v, _: text(v))
+
+
 JOB_COLUMNS: dict[str, JobColumn] = {
     "id": JobColumn(Column("ID"), lambda v, _: plain(v.id), lambda v, _: _number(v)),
     "name": JobColumn(Column("NAME", least=12), lambda v, _: name_of(v), lambda v, _: v.name),
-    "user": JobColumn(Column("USER", least=6), lambda v, _: plain(v.user), lambda v, _: v.user),
-    "tenant": JobColumn(Column("TENANT"), lambda v, _: plain(v.tenant), lambda v, _: v.tenant),
-    "state": JobColumn(
-        Column("STATE", colour=state_colour), lambda v, _: v.state.value, lambda v, _: v.state.value
-    ),
+    "user": _field(Column("USER", least=6), "user"),
+    "tenant": _field(Column("TENANT"), "tenant"),
+    "state": _text(Column("STATE", colour=state_colour), lambda v: v.state.value),
     "devices": JobColumn(
         Column("DEVICES"), lambda v, _: devices_text(v), lambda v, _: len(v.devices)
     ),
-    "on": JobColumn(
-        Column("ON", least=8),
-        lambda v, _: plain(", ".join(v.devices)),
-        lambda v, _: ", ".join(v.devices),
-    ),
+    "on": _text(Column("ON", least=8), lambda v: plain(", ".join(v.devices))),
     "plan": JobColumn(Column("PLAN"), lambda v, _: plain(v.plan), lambda v, _: v.plan or None),
-    "priority": JobColumn(
-        Column("PRIORITY", right=True), lambda v, _: str(v.priority), lambda v, _: v.priority
-    ),
+    "priority": _field(Column("PRIORITY", right=True), "priority"),
     "done": JobColumn(
         Column("DONE", right=True), lambda v, _: progress_text(v), lambda v, _: _share(v)
     ),
     "eta": JobColumn(Column("ETA", right=True), lambda v, _: end_text(v), lambda v, _: _eta(v)),
     "wait": JobColumn(
-        Column("WAIT", right=True), lambda v, now: short_span(_waited(v, now)), _waited
+        Column("WAIT", right=True), lambda v, now: short_span(waited_s(v, now)), waited_s
     ),
     "ran": JobColumn(
         Column("RAN", right=True),
         lambda v, _: short_span(v.running_s) if has_run(v) else "",
         lambda v, _: v.running_s,
     ),
-    "submitted": JobColumn(
-        Column("SUBMITTED"),
-        lambda v, now: _moment(v.submitted_at, now),
-        lambda v, _: v.submitted_at,
-    ),
-    "started": JobColumn(
-        Column("STARTED"), lambda v, now: _moment(v.started_at, now), lambda v, _: v.started_at
-    ),
-    "ended": JobColumn(
-        Column("ENDED"), lambda v, now: _moment(v.ended_at, now), lambda v, _: v.ended_at
-    ),
+    "submitted": _at("SUBMITTED", "submitted_at"),
+    "started": _at("STARTED", "started_at"),
+    "ended": _at("ENDED", "ended_at"),
     "exit": JobColumn(
         Column("EXIT", right=True),
         lambda v, _: "" if v.code is None else str(v.code),
         lambda v, _: v.code,
     ),
-    "attempts": JobColumn(
-        Column("ATTEMPTS", right=True), lambda v, _: str(v.attempts), lambda v, _: v.attempts
-    ),
-    "command": JobColumn(
-        Column("COMMAND", least=16),
-        lambda v, _: command_text(v.command),
-        lambda v, _: command_text(v.command),
-    ),
-    "reason": JobColumn(
-        Column("REASON", least=16), lambda v, _: reason_text(v), lambda v, _: reason_text(v)
-    ),
+    "attempts": _field(Column("ATTEMPTS", right=True), "attempts"),
+    "command": _text(Column("COMMAND", least=16), lambda v: command_text(v.command)),
+    "reason": _text(Column("REASON", least=16), reason_text),
 }
 
 

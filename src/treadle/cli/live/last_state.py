@@ -5,16 +5,17 @@ folder, new and empty, on the same socket, and the jobs of DIR would seem to be 
 """
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
+from treadle.cli.live.saved_options import own_content
 from treadle.cli.live.session import note
 from treadle.cli.show.wording import plain
 from treadle.files import replace
 
 FILE = "sockets.json"  # in the default state folder, since those of sockets do not survive a boot
-BYTES_MAX = 1 << 16
 SOCKETS_MAX = 64
 
 
@@ -55,12 +56,7 @@ def note_last_state(folder: Path | None) -> None:
 
 def _known(home: Path) -> dict[str, str]:
     """Folders by socket; none if the file is not there, damaged, or another user's."""
-    with suppress(OSError, ValueError):
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-        descriptor = os.open(home / FILE, flags)
-        with os.fdopen(descriptor, "rb") as file:
-            if os.fstat(descriptor).st_uid == os.geteuid():
-                found = json.loads(file.read(BYTES_MAX))
-                if isinstance(found, dict):
-                    return {str(key): str(value) for key, value in found.items()}
+    with suppress(OSError, msgspec.MsgspecError):
+        if content := own_content(home / FILE):
+            return msgspec.json.decode(content, type=dict[str, str])
     return {}

@@ -9,7 +9,9 @@ import os
 import stat
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated
+
+import msgspec
 
 from treadle.core.errors import InvalidInputError
 from treadle.files import replace
@@ -18,9 +20,12 @@ FILE = "up.json"
 BYTES_MAX = 1 << 16
 
 
-class Remembered(NamedTuple):
-    words: tuple[str, ...] = ()
-    store: str = ""
+_Word = Annotated[str, msgspec.Meta(pattern=r"^[^\0]*$")]
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    words: tuple[_Word, ...]
+    store: _Word
 
 
 def remember(folder: Path, words: Sequence[str], store: str) -> None:
@@ -33,26 +38,27 @@ def recall(folder: Path) -> Remembered:
     """The saved options; none if there is no file, or if another user wrote it."""
     path = folder / FILE
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return Remembered()
+        content = own_content(path)
+        if content is None:
+            return Remembered((), "")
+        return msgspec.json.decode(content, type=Remembered)
     except OSError as error:
         raise _unusable(path, error.strerror or str(error)) from None
+    except msgspec.MsgspecError:
+        raise _unusable(path, "it is damaged") from None
+
+
+def own_content(path: Path) -> bytes | None:
+    """What this user has written there; None if there is no file, or another user's."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-            return Remembered()
-        content = file.read(BYTES_MAX)
-    try:
-        kept = json.loads(content)
-        words, store = kept["words"], kept["store"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise _unusable(path, "it is damaged") from None
-    if not isinstance(store, str) or not isinstance(words, list):
-        raise _unusable(path, "it is damaged")
-    if not all(isinstance(word, str) and "\0" not in word for word in [*words, store]):
-        raise _unusable(path, "it is damaged")
-    return Remembered(tuple(words), store)
+            return None
+        return file.read(BYTES_MAX)
 
 
 def _unusable(path: Path, reason: str) -> InvalidInputError:

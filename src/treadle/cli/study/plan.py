@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from itertools import groupby
 
 import click
@@ -17,6 +18,7 @@ from treadle.models.plans.space import Candidate, candidates, dense
 
 _NODE = 8
 _DEVICES_MAX = 4096
+_ABOVE_0 = Number(min=0, min_open=True)
 _COLUMNS = (
     Column("plan"),
     *(Column(title, right=True) for title in ("s/iter", "samples/s", "GiB", "host GiB")),
@@ -34,26 +36,12 @@ _COLUMNS = (
     metavar="N+N",
     help="Devices on each node, such as 4+4.  [default: nodes of 8]",
 )
+@click.option("--cores", type=_ABOVE_0, default=4.0, show_default=True, help="Cores per device.")
 @click.option(
-    "--cores",
-    type=Number(min=0, min_open=True),
-    default=4.0,
-    show_default=True,
-    help="Cores per device.",
+    "--memory-gib", type=_ABOVE_0, default=80.0, show_default=True, help="Memory of a device."
 )
 @click.option(
-    "--memory-gib",
-    type=Number(min=0, min_open=True),
-    default=80.0,
-    show_default=True,
-    help="Memory of a device.",
-)
-@click.option(
-    "--host-gib",
-    type=Number(min=0, min_open=True),
-    default=200.0,
-    show_default=True,
-    help="Host memory per device.",
+    "--host-gib", type=_ABOVE_0, default=200.0, show_default=True, help="Host memory per device."
 )
 @click.option(
     "--all", "every", is_flag=True, help="List every plan, not only the best of each kind."
@@ -143,13 +131,7 @@ def _row(model: ModelType, candidate: Candidate) -> dict[str, object]:
     plan = candidate.plan
     return {
         "plan": describe(plan),
-        "data": plan.data,
-        "tensor": plan.tensor,
-        "pipeline": plan.pipeline,
-        "shard": plan.shard,
-        "offload": plan.offload,
-        "recompute": plan.recompute,
-        "accumulate": plan.accumulate,
+        **asdict(plan),
         "iteration_s": candidate.iteration_s,
         "samples_per_s": model.facts.batch / candidate.iteration_s,
         "device_gib": candidate.memory.device_gib,
