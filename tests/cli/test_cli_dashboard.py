@@ -1,6 +1,5 @@
 """`treadle dashboard` and the port that the page is at, with a real daemon and a browser."""
 
-import json
 import os
 import re
 import subprocess
@@ -29,12 +28,6 @@ def test_the_link_is_printed_and_said_to_work_once(capsys) -> None:
     printed = capsys.readouterr()
     assert printed.out == "http://127.0.0.1:1/#/login/code\n"
     assert "once, within a minute" in printed.err
-
-
-def test_the_link_as_json(capsys) -> None:
-    assert treadle(ValueClient(), "dashboard", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found == {"url": "http://127.0.0.1:1/#/login/code", "expires_at": 60.0}
 
 
 def dashboard(daemon: Daemon, folder: Path) -> tuple[str, Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.shared import THOROUGH
 
-from treadle.cli.study.demo import _completions, _far_off
+from treadle.cli.study.demo import _completions
 from treadle.cli.study.demo_sharing import (
     SETTLES_S,
     TOGETHER_S,
@@ -81,12 +81,6 @@ def check_sharing(text: str) -> None:
     heads = [line.split() for line in lines if line.startswith("JOB")]
     assert heads == [["JOB", "ALONE", "TOGETHER", "KEEPS"]]
     assert lines[-1].startswith("Together they get ")
-
-
-def test_u11_a_model_that_is_far_off_is_not_compared_with() -> None:
-    assert "No comparison" in _far_off(CLOSE + 0.01)
-    assert "No comparison" in _far_off(error({"a": 1.0}, {}))
-    assert not _far_off(0.02)
 
 
 @pytest.mark.parametrize(

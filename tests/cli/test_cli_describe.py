@@ -75,14 +75,6 @@ def test_describe_says_what_attempts_began_with_and_where_they_ran(capsys) -> No
     assert "  checkpoints  attempt 2: it began anew: those of attempt 1 are lost" in shown
 
 
-def test_ranks_that_were_killed_and_replaced_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "rank 1 was killed by SIGKILL, and another took its place"
-    run = AttemptView(number=2, started_at=0.0, devices=("here:0",), replaced=(said,))
-    client = ValueClient(details={"7": described(running("7"), attempts=(run,))})
-    assert treadle(client, "describe", "7") == 0
-    assert f"  ranks      attempt 2: {said}" in capsys.readouterr().out
-
-
 def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
     assert _changed_lines(DIFF) == 3
     assert _changed_lines("") == 0

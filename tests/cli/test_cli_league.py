@@ -139,13 +139,6 @@ def test_a_page_and_a_file_are_written(place: Path) -> None:
     assert "treadle league" in text
 
 
-def test_a_workload_that_changes_under_its_name_is_run_again(place: Path) -> None:
-    words = ("--policies", "srtf", "--seeds", "1")
-    treadle(place, *words)
-    (place / "tiny.toml").write_text(TINY.replace("jobs=12", "jobs=13"))
-    assert "0 of them from the cache" in treadle(place, *words).stderr
-
-
 def test_an_option_of_every_workload_can_be_overridden(place: Path) -> None:
     words = ("--policies", "srtf", "--seeds", "1", "--json", "-")
     plain = treadle(place, *words)
@@ -188,16 +181,6 @@ def test_the_list_says_what_each_workload_is_for(place: Path) -> None:
     assert listed[0]["name"] == "tiny"
 
 
-def test_a_trace_of_an_added_workload_is_looked_for_from_the_current_folder(place: Path) -> None:
-    text = '[[workload]]\nname = "night"\ntrace = "nowhere.csv"\ncluster = "1x4"\nwhy = "own"\n'
-    (place / "night.toml").write_text(text)
-    result = treadle(place, "--add", str(place / "night.toml"), workloads="night")
-    assert (
-        "workload night is skipped: nowhere.csv does not exist; its path counts from the current "
-        "folder, or from that of --traces if it is {traces}/..."
-    ) in result.stderr
-
-
 def test_a_workload_without_its_trace_is_skipped_by_name(place: Path) -> None:
     result = treadle(
         place,
@@ -232,3 +215,10 @@ def test_what_is_wrong_is_refused_before_anything_runs(
     place: Path, words: tuple[str, ...], message: str
 ) -> None:
     assert message in refused(treadle(place, *words))
+
+
+def test_a_workload_that_changes_under_its_name_is_run_again(place: Path) -> None:
+    words = ("--policies", "srtf", "--seeds", "1")
+    treadle(place, *words)
+    (place / "tiny.toml").write_text(TINY.replace("jobs=12", "jobs=13"))
+    assert "0 of them from the cache" in treadle(place, *words).stderr

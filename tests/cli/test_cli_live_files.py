@@ -23,14 +23,6 @@ def test_files_are_written_whole_and_for_their_owner_alone(capsys, tmp_path: Pat
     assert printed(capsys, client, "snapshot") == '{\n "now": 12.5\n}\n'
 
 
-def test_a_file_that_cannot_be_written_is_named(capsys, tmp_path: Path) -> None:
-    missing = tmp_path / "none" / "x.jsonl"
-    assert treadle(ValueClient(), "journal", "-o", str(missing)) == 2
-    assert capsys.readouterr().err == (
-        f"treadle: {missing} cannot be written: No such file or directory\n"
-    )
-
-
 def test_a_bundle_never_leaves_its_folder(capsys, tmp_path: Path) -> None:
     class Hostile(ValueClient):
         def debug(self) -> dict[str, str]:

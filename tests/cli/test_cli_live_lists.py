@@ -93,18 +93,6 @@ def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> N
     )
 
 
-def test_ps_without_jobs_says_what_to_do(capsys) -> None:
-    empty = ValueClient()
-    assert printed(capsys, empty, "ps", "-A") == (
-        "no jobs; treadle submit -- python train.py submits one, treadle ps -a lists ended jobs\n"
-    )
-    assert printed(capsys, empty, "ps", "--name", "x") == "no such jobs\n"
-    others = ValueClient(views=JOBS)
-    assert printed(capsys, others, "ps", "-u", "carl") == (
-        "no jobs of carl; 24 of others (treadle ps -A)\n"
-    )
-
-
 def test_ps_knows_its_states(capsys) -> None:
     client = ValueClient(views=JOBS)
     assert "14" in printed(capsys, client, "ps", "-A", "--state", "failed,timeout")
@@ -285,14 +273,6 @@ def test_describe_shows_what_the_newest_attempt_used(capsys) -> None:
     assert "27,000 J\n" in shown or "2.7e+04 J\n" in shown
 
 
-def test_device_says_what_became_of_it(capsys) -> None:
-    client = ValueClient()
-    assert printed(capsys, client, "device", "box:3", "avoid") == "device box:3 is avoided\n"
-    assert printed(capsys, client, "device", "box:3", "manage") == "device box:3 is free\n"
-    assert printed(capsys, client, "device", "box:3", "unquarantine") == "device box:3 is free\n"
-    assert client.asked == [("avoid", "box:3"), ("manage", "box:3"), ("manage", "box:3")]
-
-
 USED = (
     UsageRow(
         user="anna", tenant="nlp", jobs=1200, allocated_h=1234.5, used_h=1000.25, failed_h=3.0
@@ -372,3 +352,11 @@ def test_top_is_printed_once_without_a_terminal_or_as_json(capsys) -> None:
     )
     top = json.loads(printed(capsys, client, "top", "--json"))
     assert (top["status"]["free"], top["jobs"][0]["id"], len(top["nodes"])) == (3, "11", 1)
+
+
+def test_device_says_what_became_of_it(capsys) -> None:
+    client = ValueClient()
+    assert printed(capsys, client, "device", "box:3", "avoid") == "device box:3 is avoided\n"
+    assert printed(capsys, client, "device", "box:3", "manage") == "device box:3 is free\n"
+    assert printed(capsys, client, "device", "box:3", "unquarantine") == "device box:3 is free\n"
+    assert client.asked == [("avoid", "box:3"), ("manage", "box:3"), ("manage", "box:3")]

@@ -204,15 +204,6 @@ def test_following_goes_over_attempts_and_ends_with_the_job(capsys) -> None:
     assert err == "treadle: attempt 2 of job 9\ntreadle: job 9 (big) succeeded\n"
 
 
-def test_following_says_why_a_job_has_not_started(capsys) -> None:
-    client = Living()
-    session = Session(connect=lambda: client, pause=lambda _: None)
-    Follower(session, "9", Printer(raw=True)).run()
-    assert capsys.readouterr().err.splitlines()[0] == (
-        "treadle: job 9 has not started: 3 go before it"
-    )
-
-
 def test_a_daemon_that_stays_away_ends_it_after_a_while(capsys) -> None:
     class Gone(ValueClient):
         def job(self, identity: str) -> JobDetail:

@@ -189,11 +189,3 @@ def test_members_that_could_not_be_held_are_named(capsys) -> None:
     assert said.err == (
         "treadle: not held: 13_0; 1 job runs and cannot resume, so holding would lose work\n"
     )
-
-
-def test_an_array_that_only_its_limit_holds_is_not_released(capsys) -> None:
-    limited = [replace(member, state=State.HELD, cause="array") for member in SWEEP]
-    client = ValueClient(views=limited)
-    assert treadle(client, "release", "13") == 0
-    assert capsys.readouterr().out == "none of the 3 jobs of 13 is held\n"
-    assert client.asked == []

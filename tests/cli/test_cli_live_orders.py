@@ -186,19 +186,6 @@ def test_down_says_what_becomes_of_the_jobs(words, shown, capsys) -> None:
     assert capsys.readouterr().out == shown
 
 
-def test_down_without_a_daemon_or_jobs(capsys) -> None:
-    class Gone(ValueClient):
-        def status(self) -> Status:
-            raise UnreachableError("no daemon")
-
-    assert treadle(Gone(), "down") == 0
-    idle = ValueClient(found=replace(STATUS, running=0, waiting=0, held=0))
-    assert treadle(idle, "down") == 0
-    assert capsys.readouterr().out == (
-        "no daemon is running; nothing to stop\nthe daemon stopped; no job was running or waiting\n"
-    )
-
-
 class Leaving(ValueClient):
     """A daemon whose last jobs take a few looks to end."""
 

@@ -24,15 +24,6 @@ def test_tokens_are_listed_made_and_revoked(capsys) -> None:
     assert printed(capsys, client, "token", "revoke", "t1") == "token t1 revoked\n"
 
 
-def test_a_token_shows_where_it_was_used_from(capsys) -> None:
-    client = ValueClient(used_from="192.0.2.7")
-    assert printed(capsys, client, "token", "list") == (
-        "ID  NAME  USER  ROLE  MADE       USED    FROM       EXPIRES\n"
-        "t1  ci    anna  user  1d00h ago  never              never\n"
-        "t2  old   anna  user  1d00h ago  1m ago  192.0.2.7  expired\n"
-    )
-
-
 def test_tokens_are_revoked_one_by_one_or_all_of_a_user(capsys) -> None:
     client = ValueClient()
     assert printed(capsys, client, "token", "revoke", "t1", "t2", "--json") == (

@@ -131,9 +131,3 @@ def test_plain_http_beyond_this_machine_is_refused(tmp_path: Path):
     found = treadle(tmp_path, "login", "http://192.0.2.1:8437", given="treadle_x\n")
     assert found.returncode == 111
     assert "a token sent to http://192.0.2.1:8437 could be read on the way" in found.stderr
-
-
-def test_a_socket_needs_no_login(tmp_path: Path):
-    found = treadle(tmp_path, "login", "unix:/s", given="treadle_x\n")
-    assert found.returncode == 2
-    assert "is a socket of this machine" in found.stderr

@@ -73,16 +73,5 @@ def test_what_cannot_vary_is_refused(text: str) -> None:
     )
 
 
-def test_a_value_that_is_none_is_refused() -> None:
-    result = treadle("--vary", "length-error=0,much")
-    assert result.exit_code == 2
-    assert "'much' is not a valid float range" in result.output
-
-
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
     assert "--figures needs a number in --vary" in refused("--figures", str(tmp_path))
-
-
-@pytest.mark.parametrize("option", ["--policies", "--placements", "--times"])
-def test_a_list_without_a_name_is_refused_by_its_own_option(option: str) -> None:
-    assert refused(option, ",").startswith(f"{option} is empty; expected names such as ")

@@ -62,15 +62,6 @@ def test_simulate_prints_one_json_object_with_the_promised_keys(trace: str) -> N
     assert facts["makespan_s"] == facts["end_s"] == 26
 
 
-def test_the_same_seed_gives_the_same_numbers() -> None:
-    words = ("simulate", "generate:philly?jobs=60&seed=3", "--job-failures", "1", "--retries", "1")
-    one, other = (json.loads(treadle(*words, "--seed", "5", "--json").output) for _ in range(2))
-    changing = {"cpu_s", "decide_cpu_s"}
-    assert {k: v for k, v in one.items() if k not in changing} == {
-        k: v for k, v in other.items() if k not in changing
-    }
-
-
 def test_compare_prints_a_table_and_writes_what_it_was_asked_for(
     trace: str, tmp_path: Path
 ) -> None:
@@ -136,20 +127,6 @@ def test_explain_says_why(trace: str, job: str, at: str, state: str, code: str) 
     assert lines[1].strip() == answer["because"]
 
 
-def test_explain_names_the_nearest_job(trace: str) -> None:
-    assert refused("explain", trace, "--at", "1", "--job", "33") == (
-        f"{trace} has no job '33'; did you mean 3?"
-    )
-
-
-def test_policies_lists_every_policy_with_a_line_and_its_parameters() -> None:
-    lines = treadle("policies").output.splitlines()
-    assert lines[0] == (
-        "fifo        First come, first served; a job that does not fit blocks all behind it."
-    )
-    assert "            tiresias?limits=3250:7200&promote=0&by_arrival=off&as_lists=off" in lines
-
-
 def test_a_journal_replays_to_the_state_at_its_end(trace: str, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     assert treadle("simulate", trace, "--cluster", "1x4", "--journal", str(path)).exit_code == 0
@@ -203,13 +180,6 @@ def test_a_job_that_never_fits_is_reported_and_does_not_hang(trace: str) -> None
     facts = json.loads(result.stdout)
     assert (facts["finished"], facts["never_fit"], facts["unfinished"]) == (3, 1, 0)
     assert result.stderr.startswith("treadle: job 1 never fits: it asks for 4 guaranteed devices")
-
-
-def test_an_unwritable_report_is_refused_before_the_run(trace: str, tmp_path: Path) -> None:
-    nowhere = tmp_path / "absent" / "out.html"
-    assert refused("compare", trace, "--report", str(nowhere)) == (
-        f"cannot write {nowhere}: directory {nowhere.parent} does not exist"
-    )
 
 
 def test_a_real_process_exits_with_2_and_no_traceback(trace: str) -> None:

@@ -47,12 +47,3 @@ def test_fair_share_is_among_the_causes_of_waiting() -> None:
     assert causes["fair share"] > 0
     assert sum(causes.values()) == pytest.approx(1.0)
     assert "fair share" in treadle(*words)
-
-
-def test_retries_by_class_fail_less_often() -> None:
-    words = ("simulate", TRACE, "--cluster", "4x8", "--policy", "backfill", "--oversize", "skip")
-    faults = ("--job-failures", "3", "--retries", "3", "--json")
-    fixed, classified = (
-        json.loads(treadle(*words, *faults, "--retry", rule)) for rule in ("fixed", "classified")
-    )
-    assert classified["failures"] < fixed["failures"]

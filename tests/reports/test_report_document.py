@@ -3,8 +3,6 @@
 import re
 from html.parser import HTMLParser
 
-import pytest
-
 from treadle.reports.document import Cell, Document, Section, Table, Tile
 from treadle.reports.document_page import document_page
 from treadle.reports.document_text import document_text
@@ -91,8 +89,3 @@ def test_nothing_that_was_written_becomes_markup() -> None:
     assert "<script" not in text
     assert text.count("&lt;script&gt;") == 19
     assert not re.findall(r"\{\{\w+\}\}", text)
-
-
-def test_a_ragged_table_is_our_own_mistake() -> None:
-    with pytest.raises(AssertionError, match="Odd: ragged"):
-        Table("Odd", ("a", "b"), [("1",)])

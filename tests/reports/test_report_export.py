@@ -42,13 +42,6 @@ def test_tables_hold_one_row_for_each_policy_and_job(comparison, tmp_path):
     assert [row["busy_devices"] for row in series[:5]] == ["2", "2", "2", "1", "0"]
 
 
-def test_the_json_summary_says_how_to_run_it_again(comparison, tmp_path):
-    write_tables(comparison, tmp_path)
-    value = json.loads((tmp_path / "summary.json").read_text())
-    assert value["command"] == "treadle compare three.csv --cluster 1x2"
-    assert value["runs"][0]["jct_p50_s"] == 12
-
-
 def test_exports_hold_no_infinity(comparison, tmp_path):
     run = comparison.runs[0]
     run.recorder.histories["b"].lost_s = inf
@@ -73,15 +66,6 @@ def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path):
         export._write(path, breaks_off())
     assert path.read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["jobs.csv"]
-
-
-def test_a_missing_directory_is_named(tmp_path):
-    path = tmp_path / "nowhere" / "page.html"
-    with pytest.raises(InvalidInputError) as caught:
-        check_writable(path)
-    assert str(caught.value) == (f"cannot write {path}: directory {path.parent} does not exist")
-    with pytest.raises(InvalidInputError, match="does not exist"):
-        write_text(path, "x")
 
 
 def test_a_file_is_no_directory(tmp_path):

@@ -124,14 +124,6 @@ def test_bins_of_a_part_begin_in_the_middle():
     assert peaks([0, 3, 6], [4, 2, 0], from_at=2, step_s=1, bins=2) == [4, 2]
 
 
-def test_values_that_are_not_finite_do_not_break_the_page(comparison):
-    run = comparison.runs[0]
-    run.recorder.series.useful[0] = float("inf")
-    summary = replace(run.summary, jct_mean_s=float("nan"))
-    text = page(replace(comparison, runs=[replace(run, summary=summary)]))
-    assert json.loads(Reader(text).scripts["data"])["runs"][0]["summary"]["jct_mean_s"] is None
-
-
 def test_a_long_thin_end_is_cut_at_first(with_long_tail):
     shown_first = chart_span(with_long_tail)
     assert 90 < shown_first.length_s < 110
@@ -151,11 +143,6 @@ def test_long_distributions_keep_their_ends():
     assert short["count"] == 5001
     assert len(short["values"]) == 1000
     assert (short["values"][0], short["values"][-1]) == (0, 5000)
-
-
-def test_a_run_without_jobs_still_makes_a_page(run_of):
-    text = page(Comparison("Nothing", "", [], Cluster.grid(1, 2), [run_of(Recorder())]))
-    assert json.loads(Reader(text).scripts["data"])["runs"][0]["jct"]["values"] == []
 
 
 # -- figures ------------------------------------------------------------------------------------

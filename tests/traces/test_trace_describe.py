@@ -1,7 +1,5 @@
 """A workload in figures, for people and for programs."""
 
-import json
-
 import pytest
 
 from treadle.core.cluster import Cluster
@@ -53,12 +51,6 @@ def test_jobs_larger_than_the_cluster_are_counted():
     assert "1 jobs ask for more than the cluster has" in describe(SMALL, Cluster.grid(1, 2)).text()
 
 
-def test_a_trace_of_one_moment_has_no_load():
-    shown = describe(Workload.of("now", [job("a", 1, 5, 7)]), Cluster.grid(1, 1))
-    assert shown.load is None
-    assert "now: 1 jobs" in shown.text()
-
-
 def test_the_text_is_for_people():
     text = describe(SMALL, Cluster.grid(1, 4)).text()
     assert text.splitlines()[:4] == [
@@ -70,13 +62,6 @@ def test_the_text_is_for_people():
     assert "     4        1   25.0%   66.7%" in text
     assert "  red            3" in text
     assert "  note: made up" in text
-
-
-def test_the_dictionary_is_for_programs():
-    shown = json.loads(json.dumps(describe(SMALL).as_dict()))
-    assert shown["load"] is None
-    assert shown["sizes"][0] == {"size": 1, "jobs": 2, "device_hours": 2.0}
-    assert sum(shown["arrivals"]) == sum(shown["durations"]) == 4
 
 
 def test_a_plot_shows_everything_above_zero():

@@ -44,11 +44,6 @@ def test_jobs_are_sorted_by_submission_and_ties_keep_the_order_of_the_file(writt
     assert workload.place("a") == "trace.csv line 2"
 
 
-def test_equal_jobs_share_one_profile(written):
-    workload = load(written(TIRESIAS + "a,2,0,1,m,5,0\nb,2,0,1,m,6,0\n"))
-    assert workload.jobs[0].profile is workload.jobs[1].profile
-
-
 def test_gzip_is_detected_by_its_bytes_and_not_by_its_name(written):
     packed = gzip.compress((TIRESIAS + "a,1,0,1,m,5,0\n").encode())
     job, _ = one(written, packed, "trace.csv")
@@ -284,12 +279,6 @@ def test_afs_recovers_the_duration_from_the_service_and_the_speed_up(written):
     halfway = 1000 * 3.020532 / ((1.659208 + 0.868694) / 2)
     job, _ = one(written, header + f"1,219316.0,{halfway},3,0.0,VggnetModel256\n")
     assert job.iterations == 1000.0
-
-
-def test_a_hand_written_treadle_trace_needs_four_columns(written):
-    job, workload = one(written, "id,submit_s,sizes,iterations\na,5,1 2 4,60\n")
-    assert (job.sizes, job.asked, job.iterations, job.profile.size) == ((1, 2, 4), 4, 60.0, 4)
-    assert workload.format == "treadle"
 
 
 def test_empty_cells_of_a_treadle_trace_are_defaults(written):

@@ -78,14 +78,3 @@ def test_the_gpu_hours_are_the_published_ones(real, name, gpu_hours):
 def test_the_jobs_of_philly_share_their_profiles(real):
     workload = load(real("philly_dev_aug14_oct31.csv.gz"))
     assert len({id(job.profile) for job in workload.jobs}) == 12
-
-
-def test_the_clock_of_the_file_is_kept(real):
-    jobs = load(real("itp_raw_cluster01.csv.gz")).jobs
-    assert jobs[0].submit_at == 1_932_025
-
-
-def test_gavels_longest_job_runs_for_five_hours_as_it_was_drawn(real):
-    jobs = load(real("gavel_phys_minimize_makespan.trace.gz")).jobs
-    longest = max(job.iterations * job.profile.iteration_s for job in jobs)
-    assert longest == pytest.approx(18_000, rel=1e-3)

@@ -121,14 +121,6 @@ def test_a_round_trip_loses_nothing(tmp_path_factory, specs, ends, packed):
     assert again.notes == workload.notes
 
 
-@pytest.mark.parametrize("kind", ["philly", "aiturbo", "poisson"])
-def test_generated_workloads_survive_the_round_trip(tmp_path, kind):
-    drawn = load(f"generate:{kind}?jobs=200")
-    write(drawn, tmp_path / "t.csv")
-    again = load(str(tmp_path / "t.csv"))
-    assert (again.jobs, again.statuses, again.notes) == (drawn.jobs, drawn.statuses, drawn.notes)
-
-
 def test_the_same_workload_is_the_same_bytes(tmp_path):
     drawn = load("generate:poisson?jobs=5")
     write(drawn, tmp_path / "a.csv.gz")

@@ -22,12 +22,6 @@ def test_a_verdict_says_what_happened_where_and_what_to_do() -> None:
     assert verdict.sentence.endswith(".")
 
 
-def test_lines_and_text_are_the_same_log() -> None:
-    lines = ["loading", *KEY.splitlines(), "", ""]
-    assert classify(lines) == classify("\n".join(lines) + "\n")
-    assert classify([line + "\n" for line in lines]) == classify(lines)
-
-
 @pytest.mark.parametrize("log", [NCCL + KEY, KEY + NCCL])
 def test_a_collective_that_timed_out_is_the_echo_of_an_exception(log: str) -> None:
     assert classify(log, Exit.by("SIGABRT")).rule == "missing-key"

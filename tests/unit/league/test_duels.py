@@ -43,14 +43,6 @@ def test_the_interval_of_a_ratio_never_begins_below_nothing() -> None:
     assert found.low * found.high == pytest.approx(0.7 * 1.1), "as far below as above, as factors"
 
 
-def test_one_workload_has_no_interval_over_workloads() -> None:
-    rows = standings([*played("a", 70.0, 110.0), *played("b", 100.0, 100.0)])
-    (table,) = duel_section(rows, "a").tables
-    only, whole = table.rows
-    assert (whole[0], whole[4]) == ("geometric mean", only[4])
-    assert (only[5] is None, whole[5] is None) == (False, True)
-
-
 def test_with_one_seed_it_is_that_of_the_same_jobs_drawn_again() -> None:
     draws = tuple(float(number) for number in range(100, 300))
     cells = [

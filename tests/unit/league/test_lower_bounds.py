@@ -107,10 +107,6 @@ def test_cpu_slots_that_add_speed_are_counted() -> None:
     assert 0 < found.shared_s <= found.alone_s <= mean_s
 
 
-def test_no_jobs_have_no_bound() -> None:
-    assert lower_bounds([], Cluster.grid(1, 1), PLAIN).shared_s == 0
-
-
 def test_groups_keep_to_the_lanes_of_every_resource_within_the_slack() -> None:
     """The utilisation law, on which the bound with sharing rests."""
     random = Random(5)

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.league.test_standings import FIGURES
 from treadle.core.errors import InvalidInputError
 from treadle.league.processes import Outcome
-from treadle.league.result_cache import ResultCache, cell_key, file_digest
+from treadle.league.result_cache import ResultCache, cell_key
 from treadle.league.source_digest import source_digest
 from treadle.sim.settings import Settings
 
@@ -54,14 +54,6 @@ def test_every_part_of_a_cell_is_part_of_its_name() -> None:
     ]
     keys = {cell_key(*each) for each in [parts, *others]}
     assert len(keys) == 1 + len(others)
-
-
-def test_a_file_is_named_by_its_content(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("1")
-    (tmp_path / "b").write_text("1")
-    assert file_digest(tmp_path / "a") == file_digest(tmp_path / "b")
-    with pytest.raises(InvalidInputError, match="cannot be read: no such file"):
-        file_digest(tmp_path / "c")
 
 
 def test_a_digest_follows_imports_and_changes_with_a_file(tmp_path: Path) -> None:

@@ -112,9 +112,3 @@ def test_means_and_intervals_of_nothing_and_of_one() -> None:
     assert geometric_mean([]) == 0
     assert interval([5.0]) == (5.0, 5.0)
     assert geometric_mean([1.0, 4.0]) == pytest.approx(2)
-
-
-def test_a_lower_limit_cuts_off_what_took_longer() -> None:
-    outcome = Outcome(replace(FIGURES, cpu_s=20.0))
-    assert outcome.limited(30.0) is outcome
-    assert outcome.limited(10.0) == Outcome(cut_off_s=10.0)
