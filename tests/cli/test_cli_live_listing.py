@@ -41,6 +41,8 @@ def test_c_ps_sorts_and_shows_the_columns_that_are_asked_for(capsys) -> None:
     )
     text = printed(capsys, client, "ps", "--columns", "id", "--sort", "-priority")
     assert text.split() == ["ID", "2", "9", "10"]
+    text = printed(capsys, client, "ps", "--columns", "id,started", "--sort", "started")
+    assert text.splitlines()[1].startswith("9 ")  # Those that have not started go last.
     shown = json.loads(printed(capsys, client, "ps", "--json", "--sort", "name"))["jobs"]
     assert [view["id"] for view in shown] == ["9", "10", "2"]
     assert treadle(client, "ps", "--sort", "nmae") == 2

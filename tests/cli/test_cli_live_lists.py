@@ -84,6 +84,11 @@ def test_ps_expands_an_array_that_is_asked_for_and_says_that_more_follow(capsys)
     )
 
 
+def test_ps_expands_an_array_of_one_job_by_its_name(capsys) -> None:
+    client = ValueClient(views=[job("5_3", name="one", array="5", index=3)])
+    assert "5_3" in printed(capsys, client, "ps", "--array", "one")
+
+
 def test_ps_of_one_user_leaves_their_name_out_and_counts_the_others(capsys) -> None:
     client = ValueClient(views=[BIG, job("20", name="b", user="bob")])
     assert printed(capsys, client, "ps", "-u", "anna") == (
