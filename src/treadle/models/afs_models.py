@@ -1,15 +1,13 @@
-"""The models of AFS' evaluation: iteration times as measured, and curves fitted to them.
+"""The models of AFS' evaluation: iteration times as measured.
 
 Iteration times were measured by the authors of AFS (Hwang et al., NSDI'21) on nodes of four GPUs
 (repository TuftsNATLab/PCS at 4ed6b2e45b31, simulation/models.py; MIT). The number in a model's
 name is its global batch. A table ends where more GPUs stop helping, or were not tried.
-
-The terms are `fitted.fit` of the times, to five places, each with its largest error.
 """
 
 from collections.abc import Mapping
 
-from treadle.models.fitted import Point, Scaling
+from treadle.models.fitted import Point
 
 COUNTS: tuple[int, ...] = (1, 2, *range(4, 65, 4))
 # model -> seconds of one iteration at each of COUNTS, up to the largest measured
@@ -45,32 +43,7 @@ ITERATION_S: Mapping[str, tuple[float, ...]] = {
 }
 # fmt: on
 
-# The nine models that AFS was evaluated with.
-SCALING: Mapping[str, Scaling] = {
-    "VggnetModel256": Scaling(1.02357, 0.0, several=0.02577),  # 2.4 %
-    "GooglenetModel128": Scaling(1.00241, 0.0, several=0.04685, nodes=0.00483),  # 2.8 %
-    "Inception4Model256": Scaling(0.9708, 0.01024, nodes=0.00031),  # 4.8 %
-    "Resnet50Model128": Scaling(0.9616, 0.03332, across=0.0059, nodes=0.00328),  # 3.5 %
-    "DeepspeechModel64": Scaling(0.5601, 0.4199, across=0.05864),  # 4.3 %
-    "TransformerModel256": Scaling(0.99236, 0.00764, several=0.02821, nodes=0.00135),  # 7.9 %
-    # 5.5 %
-    "DcganModel256": Scaling(0.90901, 0.09099, several=0.00018, across=0.01487, nodes=0.00222),
-    "ChatbotModel256": Scaling(0.55703, 0.43421),  # 1.8 %
-    "VideopredictionModel64": Scaling(0.87538, 0.11961, across=0.03755, nodes=0.00097),  # 3.2 %
-}
-
 
 def measured(model: str) -> tuple[Point, ...]:
     """The measured curve of a model: seconds of one iteration by size."""
     return tuple(zip(COUNTS, ITERATION_S[model], strict=False))
-
-
-def largest(model: str) -> int:
-    """The most devices that a model was measured on."""
-    return measured(model)[-1][0]
-
-
-def fitted(model: str) -> tuple[Point, ...]:
-    """The fitted curve of a model, at every size up to the largest measured."""
-    single_s = ITERATION_S[model][0]
-    return SCALING[model].curve(range(1, largest(model) + 1), single_s)

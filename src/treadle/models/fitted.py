@@ -1,91 +1,19 @@
-"""A scaling curve of five terms, fitted to measured iteration times.
+"""Least squares without negative factors, for curves of few terms.
 
-The time of one iteration on n devices, relative to one device, is modelled as
-
-    shared / n + fixed + several·[n > 1] + across·[n > node] + nodes·max(0, n / node − 1):
-
-parallel work, serial work, the cost of communicating at all, of leaving the node, and of every
-further node. No term can be negative. The problem is small enough for an exhaustive search: the
-optimum is the plain least-squares solution on its positive terms, so it is the best of the 31 sets
-of terms whose solution is all positive.
+The problem is small enough for an exhaustive search: the optimum is the plain least-squares
+solution on its positive factors, so it is the best of all sets of factors whose solution is all
+positive.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import combinations
-
-from treadle.core.errors import InvalidInputError
 
 Point = tuple[int, float]  # size, seconds of one iteration
 
-# A larger set of terms must be better than a smaller one by more than rounding, relative to the
+# A larger set of factors must be better than a smaller one by more than rounding, relative to the
 # squared error; if the error is near zero, relative to the squares of the fitted values.
 _ROUNDING, _NOTHING = 1e-9, 1e-20
 _SINGULAR = 1e-12
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The five terms, as shares of the time on one device."""
-
-    shared: float
-    fixed: float
-    several: float = 0.0
-    across: float = 0.0
-    nodes: float = 0.0
-    node: int = 4  # devices of a node
-
-    def __post_init__(self) -> None:
-        if not (min(self.terms) >= 0 and self.shared + self.fixed > 0):
-            raise InvalidInputError(
-                f"a scaling's terms must be 0 or more, and one device take some time, "
-                f"not {self.terms}"
-            )
-
-    @property
-    def terms(self) -> tuple[float, ...]:
-        return (self.shared, self.fixed, self.several, self.across, self.nodes)
-
-    def ratio(self, size: int) -> float:
-        """Time of one iteration on `size` devices, over the measured time on one."""
-        return sum(t * x for t, x in zip(self.terms, _features(size, self.node), strict=True))
-
-    def speedup(self, size: int) -> float:
-        """Speed on `size` devices over speed on one, both by the curve."""
-        return self.ratio(1) / self.ratio(size)
-
-    def curve(self, sizes: Iterable[int], single_s: float) -> tuple[Point, ...]:
-        """A `Profile.curve`: seconds of one iteration at each of these sizes."""
-        return tuple((size, single_s * self.ratio(size)) for size in sizes)
-
-    def error(self, points: Sequence[Point]) -> float:
-        """The largest error at any of these points, relative to the measurement."""
-        single_s = _single_s(points)
-        return max(abs(single_s * self.ratio(size) - s) / s for size, s in points)
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """A fit and its largest error."""
-
-    scaling: Scaling
-    single_s: float  # the measured time on one device, of which the terms are shares
-    error: float  # at the worst point, relative to the measurement
-
-
-def fit(points: Sequence[Point], *, node: int = 4) -> Fitted:
-    """The scaling with the least squared relative error at the measured points.
-
-    Relative, because a schedule compares speeds: an error of 10 % at 52 devices matters as much as
-    at two. If the points do not determine all terms, the smallest set with the same error is used.
-    """
-    _check(points)
-    single_s = _single_s(points)
-    rows = [[x * single_s / seconds for x in _features(size, node)] for size, seconds in points]
-    shared, fixed, *others = non_negative_least_squares(rows, [1.0] * len(rows))
-    several, across, nodes = others
-    scaling = Scaling(shared, fixed, several, across, nodes, node)
-    return Fitted(scaling, single_s, scaling.error(points))
 
 
 def non_negative_least_squares(
@@ -107,28 +35,6 @@ def non_negative_least_squares(
             if error < best_error * (1.0 - _ROUNDING) - nothing_fitted * _NOTHING:
                 best, best_error = tuple(full), error
     return best
-
-
-def _features(size: int, node: int) -> tuple[float, ...]:
-    return (
-        1.0 / size,
-        1.0,
-        float(size > 1),
-        float(size > node),
-        max(0.0, size / node - 1.0),
-    )
-
-
-def _single_s(points: Sequence[Point]) -> float:
-    return points[0][1]
-
-
-def _check(points: Sequence[Point]) -> None:
-    sizes = [size for size, _ in points]
-    if not points or sizes[0] != 1 or any(seconds <= 0 for _, seconds in points):
-        raise InvalidInputError(
-            f"a scaling is fitted to seconds above 0, the first on one device, not {list(points)}"
-        )
 
 
 def _error(

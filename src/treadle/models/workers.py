@@ -25,12 +25,10 @@ from treadle.core.device_types import is_of
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.ports import PerformanceModel
-from treadle.models.fitted import non_negative_least_squares
 from treadle.models.splitmix import draw_number
 
 SLOT_CORES = 5
 GPU_OVER_CORE = (4.0, 200.0)  # how many cores equal one GPU; varies by family
-CONFIGURATIONS_MIN = 7  # to trust a fit beyond its neighbourhood
 _SAMPLES_PER_DEVICE = 32
 _SLOT_SYNC = 0.005  # of a step on one GPU, for each CPU slot beside others
 _REMEMBERED_MAX = 100_000  # answers
@@ -120,22 +118,6 @@ class Workers:
         if alone_s <= late_s:
             return alone_s
         return (self.batch + early_s * early + late_s * late) / (early + late)
-
-
-def fit_workers(rows: Sequence[tuple[Count, float]], batch: int) -> tuple[Workers, float]:
-    """Workers fitted to steps on GPUs alone and on slots alone, and the worst relative error."""
-    terms: list[tuple[float, ...]] = []
-    for kind in (0, 1):
-        points = [(count[kind], s) for count, s in rows if count[kind] and not count[1 - kind]]
-        if not points:
-            raise InvalidInputError("workers are fitted to steps on GPUs alone and on slots alone")
-        features = [[batch / n / s, 1.0 / s, (n - 1) / s] for n, s in points]
-        terms.append(non_negative_least_squares(features, [1.0] * len(features)))
-    (sample_s, step_s, sync_s), (slot_sample_s, slot_step_s, slot_sync_s) = terms
-    found = Workers(
-        Worker(sample_s, step_s), Worker(slot_sample_s, slot_step_s), batch, sync_s, slot_sync_s
-    )
-    return found, max(abs(found.step_s(count) - s) / s for count, s in rows)
 
 
 def is_cpu_only(spec: JobSpec) -> bool:

@@ -166,7 +166,7 @@ def test_a_planner_answers_for_a_job_on_devices() -> None:
     planner = Planner(KNOWN)
     allocation = Allocation(devices(4, 4))
     assert shape_of(Allocation(devices(1, 3))) == (3, 1)
-    best = planner.best_for(spec("gpt2"), allocation)
+    best = planner.best("gpt2", (4, 4))
     assert best is not None
     assert best.plan == Plan(data=8, shard="gradients")
     own = planner.iteration_s(spec("gpt2"), allocation)
@@ -183,7 +183,6 @@ def test_a_planner_says_why_a_job_cannot_run_its_plan() -> None:
     assert "it needs" in planner.problem(spec("llama7"), Allocation(devices(1)))
     unknown = spec("alexnet")
     assert planner.problem(unknown, Allocation(devices(1))) == ("no model type is called 'alexnet'")
-    assert planner.best_for(unknown, Allocation(devices(1))) is None
     assert planner.iteration_s(unknown, Allocation(devices(1))) is None
 
 

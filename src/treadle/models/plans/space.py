@@ -168,12 +168,6 @@ class Planner:
         listed = self.candidates(model, shape, cores)
         return listed[0] if listed and listed[0].feasible else None
 
-    def best_for(self, spec: JobSpec, allocation: Allocation) -> Candidate | None:
-        """The fastest plan for a job on these devices, whatever plan the allocation names."""
-        if self.type_of(spec) is None:
-            return None
-        return self.best(spec.profile.model, shape_of(allocation), self._cores(allocation))
-
     def iteration_s(self, spec: JobSpec, allocation: Allocation) -> float | None:
         """Seconds of one iteration under the allocation's own plan, or None for unknown models."""
         model = self.type_of(spec)
