@@ -3,43 +3,23 @@
     python benchmarks/regret.py TRACES_FOLDER [--policies afs,muri-l,rubick,aiturbo]
 
 Nothing is known at first. `learned`: speeds, company and lengths come from the learner, and jobs
-report their steps once they run. `silent`: the same for jobs that never report. `old`: what was
-assumed before lengths were learned: an hour for every job, no gain beyond the sizes seen, stage
-times drawn at random.
+report their steps once they run. `silent`: the same for jobs that never report.
 """
 
 import argparse
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
-from treadle.core.job import JobSpec, Profile
-from treadle.core.scheduler import Scheduler
-from treadle.models.fitted import Point
-from treadle.models.learning.belief import Learned, learning
-from treadle.models.learning.curves import SERIAL, Curve
-from treadle.models.learning.knowledge import Pace
-from treadle.models.scaling import interpolate
-from treadle.models.stages import StageTimes
-from treadle.policies.base.placement import placement
-from treadle.policies.registry import policy
-from treadle.reports.metrics import summarise
-from treadle.reports.recorder import Recorder
-from treadle.sim.beliefs import base_model
-from treadle.sim.engine import SimulatedEngine
-from treadle.sim.experiment import fit_to, prepare, recording
-from treadle.sim.run import Simulation
-from treadle.sim.settings import Settings, sharing
+from treadle.sim.experiment import fit_to, prepare
+from treadle.sim.settings import Settings
 from treadle.traces.clusters import cluster
 from treadle.traces.load import load
 from treadle.traces.workload import Workload
 
 POLICIES = ("afs", "muri-l", "rubick", "aiturbo")
 ALLOWED = 1.10
-HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,74 +54,13 @@ def learned(settings: Settings, lengths: str) -> Settings:
     return replace(settings, belief="learned", belief_error=error, lengths=lengths)
 
 
-def old_mean_s(workload: Workload, machines: Cluster, settings: Settings) -> float | None:
-    """With what the live controller assumed before; None where plans set the speeds."""
-    if settings.speeds == "plans":
-        return None
-    truth = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed))
-    assumed = sharing("tokens", base_model(machines, settings), StageTimes(settings.seed + 1))
-    belief = OldBelief(assumed, serial=SERIAL, gated=False)
-    jobs = _elastic(workload, machines, settings)
-    made = policy(settings.policy, placement(settings.placement), belief)
-    scheduler = Scheduler(made, machines)
-    engine = SimulatedEngine(jobs, truth, announced=_an_hour)
-    recorder = Recorder(lambda spec, speed: speed / truth.alone(spec, spec.sizes[0]))
-    watch = recording(recorder, {job.id: job for job in jobs})
-    run = Simulation(scheduler, engine, observers=(watch, learning(belief)))
-    run.run()
-    recorder.close(run.now)
-    return summarise(
-        recorder,
-        policy=settings.policy,
-        devices=machines.device_count,
-        decisions=scheduler.decisions,
-        decide_cpu_s=0.0,
-        never_fit=scheduler.unfit,
-    ).jct_mean_s
-
-
-def _elastic(workload: Workload, machines: Cluster, settings: Settings) -> list[JobSpec]:
-    """The jobs as `prepare` gives them to an engine."""
-    run = prepare(workload, machines, replace(settings, policy="fifo"), stopwatch=process_time)
-    return list(run.jobs)
-
-
-class Flat(NamedTuple):
-    """Speeds as the old defaults had them: on lines between measured sizes, level beyond."""
-
-    points: tuple[Point, ...]
-
-    @property
-    def measured(self) -> tuple[int, ...]:
-        return tuple(size for size, _ in self.points)
-
-    def seconds(self, size: int, asked: int) -> float:  # noqa: ARG002
-        return interpolate(self.points, size)
-
-    def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:  # noqa: ARG002
-        return self.points
-
-
-class OldBelief(Learned):
-    """As the live controller believed before."""
-
-    def curve(self, pace: Pace) -> Curve:
-        return Flat(pace.points)
-
-
-def _an_hour(spec: JobSpec) -> JobSpec:
-    """A job of which nothing is known: it takes an hour, and what it does is drawn."""
-    profile = Profile(size=spec.asked, serial=SERIAL, model="")
-    return replace(spec, iterations=HOUR_S, profile=profile, estimate_s=0.0)
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--policies", default=",".join(POLICIES))
     chosen = parser.parse_args()
     worst = 0.0
-    print(f"{'workload':22}{'policy':10}{'known s':>10}{'learned':>9}{'silent':>8}{'old':>8}")
+    print(f"{'workload':22}{'policy':10}{'known s':>10}{'learned':>9}{'silent':>8}")
     for case in CASES:
         machines = cluster(case.machines)
         whole = load(str(chosen.folder / f"{case.trace}.csv.gz"))
@@ -151,10 +70,8 @@ def main() -> int:
             known = mean_s(workload, machines, settings)
             reporting = mean_s(workload, machines, learned(settings, "steps")) / known
             silent = mean_s(workload, machines, learned(settings, "survival")) / known
-            old = old_mean_s(workload, machines, settings)
             worst = max(worst, reporting)
-            shown = "-" if old is None else f"{old / known:.3f}"
-            row = f"{case.trace:22}{name:10}{known:10,.0f}{reporting:9.3f}{silent:8.3f}{shown:>8}"
+            row = f"{case.trace:22}{name:10}{known:10,.0f}{reporting:9.3f}{silent:8.3f}"
             print(row + ("  MISSED" if reporting > ALLOWED else ""), flush=True)
     print(f"the worst is {worst:.3f}; allowed are {ALLOWED}")
     return 0 if worst <= ALLOWED else 1

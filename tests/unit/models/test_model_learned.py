@@ -10,7 +10,6 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import JobSpec, Profile
 from treadle.models.learning.belief import Learned
-from treadle.models.learning.kinds import by_job, by_model
 from treadle.models.learning.speeds import SIZES_MAX
 from treadle.models.scaling import ScalingModel, speedup
 from treadle.models.stages import StageTimes
@@ -37,8 +36,7 @@ def speeds(belief: Learned, spec: JobSpec) -> list[float]:
 
 
 def test_a_job_of_a_kind_never_seen_is_expected_to_scale_linearly() -> None:
-    belief = Learned(ScalingModel(), nominal_per_s=2.0)
-    assert speeds(belief, of("a")) == [2.0 * size for size in SIZES]
+    assert speeds(Learned(ScalingModel()), of("a")) == pytest.approx(SIZES)
 
 
 def test_one_size_seen_is_continued_with_a_serial_share_of_a_tenth() -> None:
@@ -78,13 +76,6 @@ def test_jobs_of_one_model_and_size_learn_from_each_other_and_others_do_not() ->
     assert belief.alone(of("b", asked=8), 2) == 2.0
     assert belief.alone(of("b", model="bert"), 2) == 2.0
     assert belief.alone(of("b", model=""), 2) == 2.0
-    assert by_model(of("b", model="")) == by_job(of("b"))
-
-
-def test_by_job_every_job_learns_for_itself() -> None:
-    belief = Learned(ScalingModel(), kinds=by_job)
-    belief.observe(of("a"), 2, 5.0)
-    assert (belief.alone(of("a"), 2), belief.alone(of("b"), 2)) == (5.0, 2.0)
 
 
 def test_the_basis_changes_with_the_answers_and_only_then() -> None:

@@ -134,7 +134,7 @@ def test_the_closest_kind_that_was_seen_answers() -> None:
     knowledge.observe(("job a2", "model a"), paced(9.0))
     asked = (("job a1", "model a"), ("job a3", "model a"), ("job b1", "model b"))
     found = [knowledge.pace(kinds) for kinds in asked]
-    assert [pace and pace.curve.seconds(2, 2) for pace in found] == [5.0, 7.0, None]
+    assert [pace and pace.curve.seconds(2) for pace in found] == [5.0, 7.0, None]
 
 
 def test_the_kind_that_changed_longest_ago_is_forgotten_first(

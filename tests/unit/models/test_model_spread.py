@@ -70,7 +70,7 @@ def test_a_slow_placement_does_not_spoil_the_speed_of_a_tight_one() -> None:
         seen(knowledge, 9.0, RACKS)
     pace = knowledge.pace(by_model(SPEC))
     assert pace is not None
-    assert pace.curve.seconds(2, 2) == 1.0
+    assert pace.curve.seconds(2) == 1.0
 
 
 def test_a_kind_that_was_seen_only_apart_is_expected_to_be_faster_in_one_place() -> None:
@@ -78,7 +78,7 @@ def test_a_kind_that_was_seen_only_apart_is_expected_to_be_faster_in_one_place()
     seen(knowledge, 1.0, NODES)
     pace = knowledge.pace(by_model(SPEC))
     assert pace is not None
-    assert pace.curve.seconds(2, 2) == pytest.approx(DOUBT.across_nodes)
+    assert pace.curve.seconds(2) == pytest.approx(DOUBT.across_nodes)
 
 
 def test_the_simulator_learns_it_from_what_runs() -> None:

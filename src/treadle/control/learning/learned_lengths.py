@@ -128,7 +128,7 @@ class Profiles:
         """Seconds of a step alone on that many devices, measured or not; None: of none is known."""
         with self._lock:
             pace = self.knowledge.pace(keys)
-            return None if pace is None else pace.curve.seconds(size, size)
+            return None if pace is None else pace.curve.seconds(size)
 
     def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> list[Kind]:
         """Take in what an attempt taught; `job`: whose, if its ranges are to be compared.

@@ -14,14 +14,12 @@ from treadle.core.events import Event, JobProgressed, JobStarted
 from treadle.core.job import Job, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.models.learning.curves import Curve
 from treadle.models.learning.kinds import Kinds, by_model
-from treadle.models.learning.knowledge import Knowledge, Pace
+from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.models.lengths.indexing import KnownLengths, LengthAware
-from treadle.models.scaling import speedup
 
 SPEEDS_MAX = 100_000
 NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was seen
@@ -30,27 +28,11 @@ NOMINAL_PER_S = 1.0  # iterations on one device, of jobs of which nothing was se
 class Learned(LengthAware):
     """Speeds alone by what was observed; the model says how jobs go together, and only that."""
 
-    def __init__(
-        self,
-        model: InterleavingModel,
-        *,
-        kinds: Kinds = by_model,
-        serial: float = 0.0,
-        nominal_per_s: float = NOMINAL_PER_S,
-        gated: bool = True,
-    ) -> None:
-        """`gated`: the model is asked about company only of jobs whose like was seen alone.
-
-        serial: share of the work that more devices do not speed up, of kinds never seen. None, as
-        in CoDDL (Hwang et al., NSDI'21): "overestimate first, re-adjust later".
-        """
+    def __init__(self, model: InterleavingModel) -> None:
         self.knowledge = Knowledge()
         self.cluster: Cluster | None = None  # as it is now; None: how devices lie is not known
-        self.kinds = kinds
+        self.kinds: Kinds = by_model
         self._model = model
-        self._serial = serial
-        self._nominal_per_s = nominal_per_s
-        self._gated = gated
         self._seen_alone: set[str] = set()  # models, or jobs that name none
         # Answers since something was last measured: policies ask the same several times in a
         # decision. By job, model, asked size and size.
@@ -111,12 +93,9 @@ class Learned(LengthAware):
     def _alone(self, spec: JobSpec, size: int) -> float:
         pace = self.knowledge.pace(self.kinds(spec))
         if pace is None:
-            return self._nominal_per_s * speedup(size, self._serial)
-        return 1.0 / self.curve(pace).seconds(size, spec.asked)
-
-    def curve(self, pace: Pace) -> Curve:
-        """What measured speeds say of other sizes."""
-        return pace.curve
+            # As in CoDDL (Hwang et al., NSDI'21): "overestimate first, re-adjust later".
+            return NOMINAL_PER_S * size
+        return 1.0 / pace.curve.seconds(size)
 
     def iterations_per_s(
         self, spec: JobSpec, allocation: Allocation, ring: Sequence[tuple[JobSpec, Allocation]]
@@ -158,8 +137,6 @@ class Learned(LengthAware):
 
     def _seen(self, specs: Sequence[JobSpec]) -> bool:
         """Whether the like of all was seen alone, at any size; others gain nothing by sharing."""
-        if not self._gated:
-            return True
         return all((spec.profile.model or spec.id) in self._seen_alone for spec in specs)
 
 

@@ -10,32 +10,11 @@ no larger size gains more than its devices, no smaller one loses more.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from treadle.models.fitted import Point, non_negative_least_squares
 from treadle.models.scaling import interpolate
 
 SERIAL = 0.1  # share of the work that more devices do not speed up, where one size was measured
-
-
-class Curve(Protocol):
-    """What measured points say of any size."""
-
-    def seconds(self, size: int, asked: int) -> float:
-        """One unit of work on so many devices, of a job that asks for `asked`."""
-        ...
-
-    @property
-    def measured(self) -> tuple[int, ...]:
-        """The sizes that were measured, ascending."""
-        ...
-
-    def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:
-        """The curve as a job's profile holds it, for a job that may run at these sizes.
-
-        Profiles are read by `models.scaling.interpolate`, on straight lines between points.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +33,21 @@ class FittedCurve:
 
     @property
     def measured(self) -> tuple[int, ...]:
+        """The sizes that were measured, ascending."""
         return tuple(size for size, _ in self.points)
 
-    def seconds(self, size: int, asked: int) -> float:  # noqa: ARG002  # the same for all
+    def seconds(self, size: int) -> float:
+        """One unit of work on so many devices."""
         return _fitted(self.terms, size) * interpolate(self.errors, size)
 
     def carried(self, sizes: Iterable[int]) -> tuple[Point, ...]:
+        """The curve as a job's profile holds it, for a job that may run at these sizes.
+
+        Profiles are read by `models.scaling.interpolate`, on straight lines between points.
+        """
         known = dict(self.points)
         return tuple(
-            (size, known[size] if size in known else self.seconds(size, size))
+            (size, known[size] if size in known else self.seconds(size))
             for size in sorted({*known, *sizes})
         )
 

@@ -5,7 +5,7 @@ follows from what was learned alone, not from when they were asked for: a replay
 """
 
 from treadle.models.fitted import Point
-from treadle.models.learning.curves import Curve, FittedCurve
+from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.even_users import EvenUsers
 from treadle.models.learning.experts import Expert
 from treadle.models.learning.kind_experts import close_experts, far_experts, memory
@@ -64,7 +64,7 @@ class KeptExperts:
                 even.forget(kind)
 
     def of(
-        self, kind: Kind, asked: int, numbers: tuple[float, ...], curve: Curve | None
+        self, kind: Kind, asked: int, numbers: tuple[float, ...], curve: FittedCurve | None
     ) -> list[Expert]:
         """What a kind says by itself."""
         evidence = self.evidence(kind)
@@ -78,7 +78,7 @@ class KeptExperts:
         if all(run.size == asked for run in evidence.runs):
             curve = None  # There is nothing to convert.
         # A curve changes with the kind.
-        points = curve.points if isinstance(curve, FittedCurve) else ()
+        points = () if curve is None else curve.points
         asking: _Asked = (asked, numbers, points)
         if asking not in known:
             if len(known) >= ASKED_MAX:

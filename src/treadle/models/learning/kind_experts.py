@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import inf
 
-from treadle.models.learning.curves import Curve
+from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.even_users import TAIL_DOUBT
 from treadle.models.learning.experts import Blurred, Expert
 from treadle.models.learning.kind_history import HALF_LIVES, Run
@@ -34,7 +34,7 @@ def close_experts(
     runs: Sequence[Run],
     asked: int,
     numbers: tuple[float, ...],
-    curve: Curve | None,
+    curve: FittedCurve | None,
 ) -> list[Expert]:
     """The lengths of a kind, at the asked size, in proportion to a number where that tells."""
     rows = [(run.seconds, run.numbers) for run in runs if run.whole]
@@ -97,7 +97,7 @@ def _factors(
     run: Run,
     asked: int,
     numbers: tuple[float, ...],
-    curve: Curve | None,
+    curve: FittedCurve | None,
     positions: tuple[int, ...],
     without: frozenset[int],
     new: tuple[int, ...],
@@ -109,7 +109,7 @@ def _factors(
     """
     factors: tuple[float, ...] = (1.0,)
     if curve is not None and run.size != asked:
-        faster = curve.seconds(asked, asked) / curve.seconds(run.size, run.size)
+        faster = curve.seconds(asked) / curve.seconds(run.size)
         faster = faster if 0 < faster < inf else 1.0
         # Where either size was never measured, it may as well gain nothing.
         known = asked in curve.measured and run.size in curve.measured

@@ -74,15 +74,11 @@ FAR = (Source.SAME_USER, Source.EVERYTHING)  # other jobs, which have only a use
 def by_model(spec: JobSpec) -> tuple[Kind, ...]:
     """Jobs of one model that ask for as many devices train alike.
 
-    The size is part of it because the batch grows with it, and an iteration with the batch.
+    The size is part of it because the batch grows with it, and an iteration with the batch. A job
+    without a model learns for itself, as CoDDL's jobs do.
     """
     model = spec.profile.model
-    return (f"model {spec.asked} {model}",) if model else by_job(spec)
-
-
-def by_job(spec: JobSpec) -> tuple[Kind, ...]:
-    """Every job learns for itself, as CoDDL's jobs do."""
-    return (f"job {spec.id}",)
+    return (f"model {spec.asked} {model}" if model else f"job {spec.id}",)
 
 
 def by_spec(spec: JobSpec) -> tuple[Kind, ...]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from treadle.models.fitted import Point
 from treadle.models.learning.confirmed import confirmed_by, no_wider
-from treadle.models.learning.curves import Curve, FittedCurve
+from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.expectation import Expectation, around
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, narrowed, rescored, weights
 from treadle.models.learning.kept_experts import KeptExperts
@@ -64,7 +64,7 @@ class Pace(NamedTuple):
     """Seconds of a step by size, of one kind."""
 
     points: tuple[Point, ...]  # that were measured
-    curve: Curve
+    curve: FittedCurve
     version: int  # above 0; changes with the answers, and no two kinds ever have the same
 
 
@@ -253,7 +253,7 @@ class Knowledge:
 
     # -- lengths --------------------------------------------------------------------------------
 
-    def _length(self, question: _Asked, curve: Curve | None) -> tuple[Lengths, Source, int]:
+    def _length(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
         """The same as `_mixed`, once until enough is learned of lengths, or a speed."""
         if (known := self._lengths.get(question)) is None:
             if len(self._lengths) >= LENGTHS_MAX:
@@ -261,7 +261,7 @@ class Knowledge:
             known = self._lengths[question] = self._mixed(question, curve)
         return known
 
-    def _mixed(self, question: _Asked, curve: Curve | None) -> tuple[Lengths, Source, int]:
+    def _mixed(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
         """The mixture of all forecasts; the closest kind that was seen, and its runs."""
         kinds, asked, numbers = question
         source, runs, most = self._closest(kinds)
@@ -297,7 +297,7 @@ class Knowledge:
         kinds: Sequence[Kind],
         asked: int,
         numbers: tuple[float, ...],
-        curve: Curve | None,
+        curve: FittedCurve | None,
     ) -> list[Expert]:
         """What each kind says by itself, with its share before scores: closer ones first."""
         asked_of = with_sizes(kinds, asked)
@@ -427,7 +427,7 @@ class Knowledge:
 
     # -- speed, work, needs ---------------------------------------------------------------------
 
-    def _curve(self, kinds: Sequence[Kind]) -> Curve | None:
+    def _curve(self, kinds: Sequence[Kind]) -> FittedCurve | None:
         """Seconds of a unit of work by size: of a step, else of the same job as a whole.
 
         Whole jobs are compared only within one command: `sleep 10` on one device and `sleep 4` on
@@ -459,7 +459,7 @@ class Knowledge:
 
     def _step_s(self, kinds: Sequence[Kind], asked: int) -> float | None:
         pace = self.pace(kinds)
-        return None if pace is None else pace.curve.seconds(asked, asked)
+        return None if pace is None else pace.curve.seconds(asked)
 
     def _paces_at(self, kinds: Sequence[Kind], asked: int) -> list[float]:
         """Seconds of a step that may be; at a size never measured, also as it was at the nearest.
@@ -471,7 +471,7 @@ class Knowledge:
             return []
         measured = dict(pace.points)
         nearest = min(measured, key=lambda size: (abs(size - asked), size))
-        curve_s = pace.curve.seconds(asked, asked)
+        curve_s = pace.curve.seconds(asked)
         return [curve_s] if nearest == asked else [curve_s, measured[nearest]]
 
     def _telling(self, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, History]]:

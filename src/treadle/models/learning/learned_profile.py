@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from treadle.core.job import Profile
-from treadle.models.learning.curves import SERIAL, Curve
+from treadle.models.learning.curves import SERIAL, FittedCurve
 from treadle.models.learning.kind_history import Needs
 from treadle.models.learning.spread import Apart
 
@@ -11,7 +11,7 @@ from treadle.models.learning.spread import Apart
 def learned_profile(
     needs: Needs,
     apart: Apart,
-    curve: Curve | None,
+    curve: FittedCurve | None,
     *,
     asked: int,
     sizes: Sequence[int],

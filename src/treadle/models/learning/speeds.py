@@ -6,7 +6,7 @@ Measurements vary from one to the next, and one odd run must not move the estima
 from collections.abc import Sequence
 
 from treadle.models.fitted import Point
-from treadle.models.learning.curves import Curve, FittedCurve
+from treadle.models.learning.curves import FittedCurve
 
 REPEATS_MAX = 16  # measurements at one size
 SIZES_MAX = 64
@@ -17,7 +17,7 @@ class Speeds:
 
     def __init__(self) -> None:
         self.by_size: dict[int, list[float]] = {}  # the size that changed last stands last
-        self._curve: Curve | None = None  # of what is measured now; None until it is asked for
+        self._curve: FittedCurve | None = None  # of what is measured; None until asked for
 
     def add(self, size: int, seconds: float) -> None:
         """Take a measurement in."""
@@ -25,7 +25,7 @@ class Speeds:
         self._curve = None
 
     @property
-    def curve(self) -> Curve:
+    def curve(self) -> FittedCurve:
         """What follows for all sizes; something must have been measured."""
         if self._curve is None:
             self._curve = FittedCurve.through(points(self.by_size))
@@ -33,7 +33,7 @@ class Speeds:
 
     def seconds(self, size: int) -> float:
         """One unit of work on so many devices, of a job that asks for as many."""
-        return self.curve.seconds(size, size)
+        return self.curve.seconds(size)
 
 
 def put(table: dict[int, list[float]], size: int, seconds: float) -> None:

@@ -77,7 +77,7 @@ def _ratios(history: History) -> Iterator[tuple[str, list[float]]]:
     """Speeds apart over speeds in a tight placement, by how they were apart."""
     curve = FittedCurve.through(points(history.steps))
     for spread, table in history.apart.items():
-        ratios = [curve.seconds(size, size) / median(table[size]) for size in table]
+        ratios = [curve.seconds(size) / median(table[size]) for size in table]
         if ratios and spread in _DOUBTED:
             yield spread, ratios
 

@@ -45,7 +45,7 @@ def factors(history: History) -> Iterator[tuple[str, float]]:
         return
     curve = FittedCurve.through(points(history.steps))
     for device_type, table in history.elsewhere.items():
-        ratios = [log(curve.seconds(size, size) / median(table[size])) for size in table]
+        ratios = [log(curve.seconds(size) / median(table[size])) for size in table]
         if ratios:
             yield device_type, exp(sum(ratios) / len(ratios))
 
