@@ -30,7 +30,7 @@ class Forecaster(Protocol):
         ...
 
 
-class _Known:
+class Known:
     """The forecaster of jobs that say how long they are."""
 
     def forecast(self, job: Job, now: float) -> Forecast:
@@ -40,7 +40,7 @@ class _Known:
         return job.order_at(now)
 
 
-_KNOWN = _Known()
+_KNOWN = Known()
 
 
 def forecaster(belief: PerformanceModel) -> Forecaster:

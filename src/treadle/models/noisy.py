@@ -1,6 +1,6 @@
 """Errors in beliefs: a constant factor on each job's speed, and on its length."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from math import cos, exp, log, pi, sqrt
@@ -8,6 +8,7 @@ from math import cos, exp, log, pi, sqrt
 from treadle.core.allocation import Allocation
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
+from treadle.models.model_wrapper import ModelWrapper
 
 _EXPONENT_MAX = 20.0  # no error is larger than this power of e, whatever the spread
 
@@ -31,11 +32,11 @@ def misjudged(spec: JobSpec, *, spread: float, seed: int) -> JobSpec:
     return replace(spec, iterations=spec.iterations * error, estimate_s=spec.estimate_s * error)
 
 
-class Noisy:
+class Noisy(ModelWrapper):
     """Another model with a log-normal error, drawn once for each job id and seed."""
 
     def __init__(self, model: InterleavingModel, *, spread: float, seed: int) -> None:
-        self._model = model
+        super().__init__(model)
         self._spread = spread
         self._seed = seed
 
@@ -47,15 +48,9 @@ class Noisy:
     ) -> float:
         return self._model.iterations_per_s(spec, allocation, ring) * self._error(spec)
 
-    def kind(self, spec: JobSpec) -> Hashable:
-        return self._model.kind(spec)
-
     def together(self, specs: Sequence[JobSpec]) -> tuple[float, ...]:
         speeds = self._model.together(specs)
         return tuple(s * self._error(spec) for s, spec in zip(speeds, specs, strict=True))
-
-    def efficiency(self, specs: Sequence[JobSpec]) -> float:
-        return self._model.efficiency(specs)
 
     def basis(self, spec: JobSpec) -> JobId:
         """Each job has its own error, also among jobs of one profile."""

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from treadle.core.job import Job
 from treadle.core.ports import InterleavingModel, PerformanceModel
-from treadle.models.forecasts import Forecast, Forecaster
+from treadle.models.forecasts import Forecast, Forecaster, Known
 from treadle.models.model_wrapper import ModelWrapper
 
 LEFT_MIN_S = 1e-3
@@ -29,7 +29,7 @@ class KnowsLengths(Indexer, Forecaster, Protocol):
     """Both at once: what is known of lengths."""
 
 
-class KnownLengths:
+class KnownLengths(Known):
     """What is known of jobs that say how long they are."""
 
     def __init__(self, belief: PerformanceModel) -> None:
@@ -38,12 +38,6 @@ class KnownLengths:
     def index(self, job: Job, now: float) -> float:
         left_s = job.order_at(now) / self._belief.alone(job.spec, job.spec.asked)
         return 1.0 / max(LEFT_MIN_S, left_s)
-
-    def forecast(self, job: Job, now: float) -> Forecast:
-        return Forecast(job.order_at(now), predictable=True)
-
-    def trusting(self, job: Job, now: float) -> float:
-        return job.order_at(now)
 
 
 class LengthAware:
