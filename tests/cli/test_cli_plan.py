@@ -10,13 +10,13 @@ from treadle.core.errors import InvalidInputError
 GPT2 = """\
 gpt2: 1.56 billion parameters, batch 16, 8 devices on 2 nodes (2x4), 4 cores per device
 
-plan        s/iter  samples/s   GiB  host GiB  fits
-d8 zero-2    0.723       22.1  22.1       2.0  yes
-d4 p2 x4     0.778       20.6  21.4       2.0  yes
-d2 p4 x8     0.803       19.9  14.9       2.0  yes
-d1 p8 x16    0.826       19.4  11.6       2.0  yes
-d8           0.830       19.3  39.9       2.0  yes
-d8 offload   1.374       11.6  21.5       4.9  yes
+plan               s/iter  samples/s   GiB  host GiB  fits
+d8 zero-2           0.723       22.1  22.1       2.0  yes
+d4 p2 x4            0.778       20.6  21.4       2.0  yes
+d2 p4 x8            0.803       19.9  14.9       2.0  yes
+d1 p8 x16           0.826       19.4  11.6       2.0  yes
+d8                  0.830       19.3  39.9       2.0  yes
+d8 zero-2 offload   1.374       11.6  21.5       4.9  yes
 
 the best of each kind out of 36 plans; --all lists all
 """

@@ -14,7 +14,6 @@ from treadle.models.plans.iteration_time import (
     Links,
     ModelFacts,
     ModelType,
-    describe,
     overlap,
 )
 from treadle.models.plans.space import legal_plans
@@ -189,21 +188,6 @@ def test_shards_of_everything_are_gathered_once_more() -> None:
 
 def test_a_measured_forward_takes_the_place_of_the_facts() -> None:
     assert TOY.times(Plan(accumulate=2), (2,), forward_ms=11.0).forward_ms == 22
-
-
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        (Plan(), "d*"),
-        (Plan(2, 3, 4), "d4 t2 p3"),
-        (Plan(data=8, shard="gradients", accumulate=2), "d8 zero-2 x2"),
-        (Plan(data=8, shard="optimizer"), "d8 zero-1"),
-        (Plan(data=8, shard="all"), "d8 zero-3"),
-        (Plan(data=1, shard="gradients", offload=True, recompute=True), "d1 offload recompute"),
-    ],
-)
-def test_plans_have_short_names(plan: Plan, text: str) -> None:
-    assert describe(plan) == text
 
 
 def test_what_cannot_be_is_refused_with_a_sentence() -> None:

@@ -12,7 +12,7 @@ from treadle.cli.show.table import Column, table
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import devices, did_you_mean
 from treadle.models.plans.catalogue import ALIASES, TYPES
-from treadle.models.plans.iteration_time import ModelType, Shape, describe
+from treadle.models.plans.iteration_time import ModelType, Shape
 from treadle.models.plans.memory import Room
 from treadle.models.plans.space import Candidate, candidates, dense
 
@@ -73,7 +73,7 @@ def plan(
         click.echo(f"\nthe best of each kind out of {len(found)} plans; --all lists all")
     unfit = next((candidate for candidate in listed if not candidate.feasible), None)
     if unfit is not None:
-        click.echo(f"{describe(unfit.plan)} does not fit: {unfit.problem}")
+        click.echo(f"{unfit.plan.name} does not fit: {unfit.problem}")
 
 
 plan.epilog = (
@@ -130,7 +130,7 @@ def _best_of_each_kind(found: Iterable[Candidate], room: Room) -> list[Candidate
 def _row(model: ModelType, candidate: Candidate) -> dict[str, object]:
     plan = candidate.plan
     return {
-        "plan": describe(plan),
+        "plan": plan.name,
         **asdict(plan),
         "iteration_s": candidate.iteration_s,
         "samples_per_s": model.facts.batch / candidate.iteration_s,
@@ -165,7 +165,7 @@ def _table(model: ModelType, listed: Sequence[Candidate], room: Room) -> str:
         return f"no plan gives each device the same number of samples; the batch is {batch}"
     rows = [
         (
-            describe(c.plan),
+            c.plan.name,
             f"{c.iteration_s:.3f}",
             f"{model.facts.batch / c.iteration_s:.1f}",
             f"{c.memory.device_gib:.1f}",

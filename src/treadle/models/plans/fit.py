@@ -19,7 +19,7 @@ import numpy as np
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import Plan
-from treadle.models.plans.iteration_time import OVERLAP_MAX, ModelType, Shape, Times, describe
+from treadle.models.plans.iteration_time import OVERLAP_MAX, ModelType, Shape, Times
 from treadle.models.plans.solver import Vector, minimise
 
 OFFLOAD_RUNS_MIN = 3
@@ -42,7 +42,7 @@ class Run:
     def __post_init__(self) -> None:
         if not (self.iteration_ms > 0 and self.shape and self.plan.fits(sum(self.shape))):
             raise InvalidInputError(
-                f"a run of {describe(self.plan)} on {list(self.shape)} devices took "
+                f"a run of {self.plan.name} on {list(self.shape)} devices took "
                 f"{self.iteration_ms:g} ms; expected a plan that fits and a length above 0"
             )
 
@@ -187,7 +187,7 @@ def mended(runs: Sequence[Run]) -> tuple[list[Run], tuple[str, ...]]:
         forward_ms = run.forward_ms * usual / share
         known.append(replace(run, forward_ms=forward_ms))
         said.append(
-            f"the forward of {describe(run.plan)} on {list(run.shape)} devices, "
+            f"the forward of {run.plan.name} on {list(run.shape)} devices, "
             f"{run.forward_ms:g} ms, looks like a slip: the others suggest {forward_ms:.0f} ms"
         )
     return known, tuple(said)

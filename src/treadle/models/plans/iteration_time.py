@@ -167,19 +167,8 @@ def overlap(first: float, second: float, power: float) -> float:
 def data_degree(plan: Plan, size: int) -> int:
     """How many copies of the model a plan keeps on `size` devices."""
     if not plan.fits(size):
-        raise InvalidInputError(f"{describe(plan)} does not fit {size} devices")
+        raise InvalidInputError(f"{plan.name} does not fit {size} devices")
     return size // (plan.tensor * plan.pipeline)
-
-
-def describe(plan: Plan) -> str:
-    """A plan in a few words: `d4 t2`, `d8 zero-2`, `d1 offload recompute x4`."""
-    words = ["d*" if plan.data is None else f"d{plan.data}"]
-    words += [f"t{plan.tensor}"] * (plan.tensor > 1) + [f"p{plan.pipeline}"] * (plan.pipeline > 1)
-    shard = {"none": [], "optimizer": ["zero-1"], "gradients": ["zero-2"], "all": ["zero-3"]}
-    words += ["offload"] if plan.offload else shard[plan.shard]
-    words += ["recompute"] * plan.recompute
-    words += [f"x{plan.accumulate}"] * (plan.accumulate > 1)
-    return " ".join(words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _EXACT = 1e-6  # lower limit for a group's root, which bounds its weight
 _SETTLED = 1e-9  # a round that gains less, relative to the loss, is the last
 _LONGEST = 2.0  # no factor moves further in one round, in logarithms
 _DAMPING_MAX = 1e9
+ROUNDS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,13 @@ def minimise(
     *,
     lower: Sequence[float],
     upper: Sequence[float],
-    rounds: int = 200,
 ) -> Solution:
-    """A local minimum of the loss near the start, after at most `rounds` rounds."""
+    """A local minimum of the loss near the start, after at most ROUNDS_MAX rounds."""
     least, most = np.log(np.asarray(lower)), np.log(np.asarray(upper))
     place = np.clip(np.log(np.asarray(start)), least, most)
     groups = residuals(np.exp(place))
     loss, damping = _loss(groups), 1e-2
-    for _ in range(rounds):
+    for _ in range(ROUNDS_MAX):
         weights = _weights(groups)
         jacobian = _jacobian(residuals, place, groups) * weights[:, None]
         slope = jacobian.T @ (np.concatenate(groups) * weights)
