@@ -40,7 +40,7 @@ EXTRA = (
     "afs+defrag",
     "srtf+locality?share=0.2+dedicated?from=3+try-small?seconds=3",
 )
-EXAMPLES = 8
+EXAMPLES = 5
 POLICIES = [*(name for name in registry.names() if name != "philly"), *EXTRA]
 
 

@@ -192,7 +192,7 @@ def is_not_passed_over(run: LiveRun, now: float) -> None:
 
 @pytest.mark.parametrize("name", [name for name in registry.names() if name != "sjf"])
 @settings(quick(1), phases=STREAMED)
-@example(case=stream(replace(needing("starved", 90.0, at=1.0), iterations=HOUR_S), 1200.0))
+@example(case=stream(replace(needing("starved", 90.0, at=1.0), iterations=HOUR_S), HOUR_S))
 @given(case=streams())
 def test_no_job_is_passed_over_for_longer_than_the_rule_says(name: str, case: LiveCase) -> None:
     LiveRun(name, case, look=is_not_passed_over).to_the_end()

@@ -59,14 +59,14 @@ def answers(knowledge: Knowledge) -> list[object]:
     ]
 
 
-@settings(max_examples=40, deadline=None)  # The first fit of a curve takes long: numpy loads.
+@settings(max_examples=12, deadline=None)  # The first fit of a curve takes long: numpy loads.
 @given(_outcomes)
 def test_the_same_outcomes_teach_the_same(outcomes: list[Seen]) -> None:
     first, second = (teach(Knowledge(), outcomes) for _ in range(2))
     assert answers(first) == answers(second)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(_outcomes, _outcomes)
 def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
     outcomes: list[Seen], later: list[Seen]
@@ -77,7 +77,7 @@ def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
     assert answers(teach(second, later)) == answers(teach(first, later))
 
 
-@settings(deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(_outcomes)
 def test_a_range_is_a_range_and_unknown_is_said(outcomes: list[Seen]) -> None:
     knowledge = teach(Knowledge(), outcomes)

@@ -65,7 +65,7 @@ class Variant(PolicyContract):
 
 
 @pytest.mark.parametrize("text", VARIANTS)
-@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 @given(
     cluster=clusters(),
     jobs=workloads(),

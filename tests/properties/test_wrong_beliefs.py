@@ -20,7 +20,7 @@ from treadle.testing.strategies import clusters, workloads
 from treadle.traces.workload import Workload
 
 _quick = settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
 )
 _spreads = st.one_of(st.just(0.0), st.floats(0.0, 3.0), st.floats(0.0, 1e9))
 
