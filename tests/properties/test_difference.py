@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.core.actions import Start, Stop
+from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.difference import difference
@@ -56,40 +56,29 @@ def tenants(held: Holdings) -> dict[Device, dict[int, str]]:
 def test_applied_to_one_it_gives_the_other_and_no_prefix_double_books(
     current: Holdings, target: Holdings
 ) -> None:
-    changes = {name: target.get(name) for name in NAMES if current.get(name) != target.get(name)}
+    """What stays is not ordered, and who must let go first is named."""
+    changes = {name: target.get(name) for name in NAMES}
     held = dict(current)
-    for action in difference(rows(current), tenants(current), changes, 10):
+    actions = difference(rows(current), tenants(current), changes, 10)
+    assert [action.id for action in actions] == list(range(10, 10 + len(actions)))
+    for action in actions:
+        assert current.get(action.job) != target.get(action.job), f"{action} changes nothing"
         if isinstance(action, Stop):
             del held[action.job]
         else:
             assert (action.job not in held) == isinstance(action, Start)
+            assert _holders(current, action) <= set(action.after)
             held[action.job] = action.allocation
         claims = [(d, a.turn) for a in held.values() for d in a.devices]
         assert len(claims) == len(set(claims)), f"booked twice after {action}"
     assert held == target
 
 
-@given(current=holdings(), target=holdings())
-def test_after_names_every_job_that_must_let_go_first(current: Holdings, target: Holdings) -> None:
-    changes = {name: target.get(name) for name in NAMES if current.get(name) != target.get(name)}
-    for action in difference(rows(current), tenants(current), changes, 0):
-        if isinstance(action, Stop):
-            continue
-        wanted = {(device, action.allocation.turn) for device in action.allocation.devices}
-        holders = {
-            name
-            for name, allocation in current.items()
-            if name != action.job and wanted & {(d, allocation.turn) for d in allocation.devices}
-        }
-        assert holders <= set(action.after)
-
-
-@given(current=holdings(), target=holdings())
-def test_ids_count_up_and_nothing_is_ordered_that_stays(
-    current: Holdings, target: Holdings
-) -> None:
-    changes = {name: target.get(name) for name in NAMES}
-    actions = difference(rows(current), tenants(current), changes, 10)
-    assert [action.id for action in actions] == list(range(10, 10 + len(actions)))
-    same = {name for name in NAMES if current.get(name) == target.get(name)}
-    assert not same & {action.job for action in actions}
+def _holders(current: Holdings, action: Start | Change) -> set[str]:
+    """The other jobs that hold what it is given."""
+    wanted = {(device, action.allocation.turn) for device in action.allocation.devices}
+    return {
+        name
+        for name, allocation in current.items()
+        if name != action.job and wanted & {(d, allocation.turn) for d in allocation.devices}
+    }

@@ -84,7 +84,7 @@ def orders(text: str, jobs: Sequence[JobSpec], cluster: Cluster, *, all_tries: b
 
 
 @given(tenants_jobs(), clusters(), parameters())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_tries_that_are_left_out_would_have_failed(
     jobs: list[JobSpec], cluster: Cluster, chosen: str
 ) -> None:

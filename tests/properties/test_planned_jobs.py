@@ -32,7 +32,7 @@ POLICIES = [
     "afs",
 ]
 _quick = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.differing_executors]
 )
 
 

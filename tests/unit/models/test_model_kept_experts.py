@@ -54,12 +54,12 @@ def test_what_is_learned_does_not_depend_on_who_asks_when() -> None:
     draw = Random(5)
     silent, asked = Knowledge(), Knowledge()
     stored: dict[str, History] = {}
-    for number in range(200):
+    for number in range(80):
         kinds = KINDS if draw.random() < 0.8 else OTHER
         seconds, size = draw.lognormvariate(3.0, 1.0), draw.choice((1, 1, 2))
         whole, begins = draw.random() < 0.7, draw.random() < 0.3
         outcome = Outcome(size, seconds, whole=whole, cut_off=not whole, numbers=(1.0,))
-        if number == 120:  # A new controller reads what was stored; a replay has it in memory.
+        if number == 50:  # A new controller reads what was stored; a replay has it in memory.
             silent.forget_all()
             asked = Knowledge(stored.items())
             asked.forget_all()

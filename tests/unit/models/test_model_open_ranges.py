@@ -28,7 +28,7 @@ def compared(knowledge: Knowledge) -> int:
     return 0 if history is None else sum(level.compared for level in history.levels or PLAIN)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(STARTS, st.lists(st.floats(0.0, 20_000.0), max_size=20))
 def test_how_often_one_looks_at_the_clock_makes_no_difference(
     starts: list[tuple[float, float]], looks: list[float]

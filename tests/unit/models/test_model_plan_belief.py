@@ -16,9 +16,6 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.rubick.curves import Curves
-from treadle.sim.experiment import prepare
-from treadle.sim.settings import Settings
-from treadle.traces.workload import Workload
 
 TRUTH = standard()
 
@@ -111,26 +108,3 @@ def test_curves_follow_the_belief_once_it_changes():
         believes.observe(other, speed)
     curves.on(Cluster.grid(1, 8))
     assert curves.of(job.spec) != before
-
-
-@pytest.mark.slow
-def test_a_run_says_how_often_it_learned():
-    jobs = tuple(
-        JobSpec(
-            f"{model}-{number}",
-            2000.0,
-            sizes=(size,),
-            profile=Profile(size=size, model=model),
-            plans=(Plan(data=size, shard="gradients", offload=number < 8), DATA_PARALLEL),
-            submit_at=100.0 * number,
-        )
-        for number, size in enumerate((1, 2, 4, 8) * 4)
-        for model in ("bert", "roberta")
-    )
-    workload = Workload("test", tuple(sorted(jobs, key=lambda job: job.submit_at)), "here")
-    settings = Settings(policy="rubick-n", speeds="plans", belief="learned", belief_error=0.7)
-    experiment = prepare(workload, Cluster.grid(2, 8), settings, stopwatch=lambda: 0.0)
-    assert experiment.finish().finished == len(jobs)
-    assert experiment.plans is not None
-    assert experiment.plans.version >= 1
-    assert "fitted again" in experiment.notes()[-1]

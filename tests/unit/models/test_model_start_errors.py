@@ -65,8 +65,8 @@ def test_where_simulations_say_nothing_the_waits_of_before_count() -> None:
 def test_coverage_holds_though_errors_change_in_the_middle() -> None:
     errors, random = StartErrors(), Random(5)
     held = []
-    for number in range(600):
-        factor = (1.0 if number < 300 else 3.0) * random.lognormvariate(0.0, 0.4)
+    for number in range(300):
+        factor = (1.0 if number < 150 else 3.0) * random.lognormvariate(0.0, 0.4)
         held.append(
             waited(
                 errors, [500.0 + 5.0 * place for place in range(10)], 520.0 * factor, 1e6 * number

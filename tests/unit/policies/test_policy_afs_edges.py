@@ -92,7 +92,7 @@ def test_fragmentation_gives_no_size_that_is_slower_than_a_smaller_one(make: Mak
     devices=st.integers(1, 12),
     name=st.sampled_from(["afs", "afs-p", "altruistic"]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_no_job_ever_holds_a_size_that_is_no_faster_than_a_smaller_one(
     curves: list[list[float]], devices: int, name: str
 ) -> None:
@@ -114,7 +114,7 @@ def test_no_job_ever_holds_a_size_that_is_no_faster_than_a_smaller_one(
 # -- lengths that nobody knows -------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(jobs=workloads(jobs_max=8), cluster=clusters(), factors=st.lists(st.integers(1, 50)))
 def test_afs_p_gives_the_same_orders_whatever_the_lengths(
     jobs: list[JobSpec], cluster: Cluster, factors: list[int]
@@ -182,7 +182,7 @@ def orders(policy: Policy, cluster: Cluster, jobs: Sequence[JobSpec]) -> list[tu
 
 
 @pytest.mark.parametrize(("short", "thorough"), PAIRS, ids=["afs", "afs-p", "altruistic"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(cluster=clusters(), jobs=workloads(), place=st.sampled_from(sorted(PLACEMENTS)))
 def test_with_room_for_all_the_short_path_gives_the_same_orders(
     short: Make, thorough: Make, cluster: Cluster, jobs: list[JobSpec], place: str

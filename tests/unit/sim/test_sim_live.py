@@ -20,7 +20,7 @@ CLUSTER = Cluster.grid(2, 4)
 
 
 def ready(settings: Settings, *jobs, cluster: Cluster = CLUSTER) -> Experiment:
-    made = Workload.of("made", jobs) if jobs else load("generate:poisson?jobs=60&seed=3")
+    made = Workload.of("made", jobs) if jobs else load("generate:poisson?jobs=25&seed=3")
     return prepare(made, cluster, settings)
 
 

@@ -68,11 +68,6 @@ def test_an_elastic_job_grows_back_as_soon_as_the_short_one_has_ended(name: str)
 
 # -- a job that is about to end ------------------------------------------------------------------
 
-STOPS_TOO_EARLY = {
-    *("srtf", "srsf", "las", "gittins", "altruistic", "aiturbo", "afs", "muri-s", "muri-l"),
-    "weave",
-}
-
 
 def newcomer(
     name: str, *, left_s: float, run_s: float, cost_s: float, priority: int = 0
@@ -88,11 +83,6 @@ def newcomer(
 
 def stops(run: LiveRun, identity: str) -> int:
     return sum(isinstance(action, Stop) and action.job == identity for _, action in run.orders)
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_a_job_with_eight_seconds_left_is_not_stopped_for_one_of_two(name: str) -> None:
-    assert stops(newcomer(name, left_s=8.0, run_s=2.0, cost_s=30.0), "old") == 0
 
 
 @pytest.mark.parametrize("name", registry.names())

@@ -69,7 +69,7 @@ JOBS = st.lists(st.tuples(BUSY, st.integers(0, 1)), min_size=1, max_size=6)
 
 
 @given(JOBS, JOBS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_each_job_joins_what_it_would_if_every_group_was_tried(
     running: list[tuple[float, int]], waiting: list[tuple[float, int]]
 ) -> None:

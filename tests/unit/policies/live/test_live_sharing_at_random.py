@@ -167,9 +167,9 @@ def _about(fact: Event) -> JobId:
 )
 def test_every_join_keeps_memory_cores_floors_priorities_and_exclusive_jobs(policy: str) -> None:
     joins = 0
-    for seed in range(25):
+    for seed in range(10):
         world = World(policy, seed)
         for _ in range(80):
             world.step()
         joins += world.joins
-    assert joins >= 50, "what is checked has happened"
+    assert joins >= 20, "what is checked has happened"
