@@ -87,47 +87,34 @@ def test_growing_over_its_own_devices_waits_for_no_job() -> None:
     assert World(a=on(0)).to(a=on(0, 1)) == [Change(10, "a", on(0, 1))]
 
 
-@pytest.mark.parametrize("changes", [{"b": on(1, 2)}, {"b": on(1, 2), "a": on(1)}])
-def test_a_device_that_its_holder_keeps_cannot_be_given_away(
-    changes: dict[str, Allocation],
-) -> None:
-    with pytest.raises(DoubleBookingError) as refusal:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"b": on(1, 2)},
+        {"b": on(1, 2), "a": on(1)},
+        {"a": None, "b": on(0, 1), "c": on(1, 2)},
+    ],
+)
+def test_a_device_cannot_be_given_to_two(changes: dict[str, Allocation | None]) -> None:
+    with pytest.raises(DoubleBookingError, match="n0:1 turn 0"):
         World(a=on(0, 1)).to(**changes)
-    assert str(refusal.value) == ("device n0:1 turn 0 is held by job a and was also given to job b")
 
 
-def test_a_device_cannot_be_given_to_two() -> None:
-    with pytest.raises(DoubleBookingError) as refusal:
-        World().to(a=on(0, 1), b=on(1, 2))
-    assert str(refusal.value) == ("device n0:1 turn 0 is held by job a and was also given to job b")
-
-
-def test_an_unknown_job_is_refused() -> None:
-    with pytest.raises(PolicyError) as refusal:
-        World().to(z=on(0))
-    assert str(refusal.value) == "job z is not known and cannot be scheduled"
-
-
-@pytest.mark.parametrize("wish", [None, on(0)])
-def test_a_job_on_its_way_out_is_refused(wish: Allocation | None) -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"z": on(0)},  # a job that is not known
+        {"d": None},  # on its way out
+        {"d": on(0)},
+        {"a": on(0, 1, 2)},  # a size that it does not offer
+        {"a": Allocation(on(0, 1).devices, Plan(tensor=2))},  # and a plan
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Allocation | None]) -> None:
     world = World()
-    world.jobs["a"] = world.jobs["a"]._replace(phase=Phase.STOPPING)
-    with pytest.raises(PolicyError) as refusal:
-        world.to(a=wish)
-    assert str(refusal.value) == "job a is stopping and cannot be scheduled"
-
-
-def test_a_size_the_job_does_not_offer_is_refused() -> None:
-    with pytest.raises(PolicyError) as refusal:
-        World().to(a=on(0, 1, 2))
-    assert str(refusal.value) == "job a was given 3 devices; it runs on (1, 2, 4)"
-
-
-def test_a_plan_the_job_does_not_offer_is_refused() -> None:
-    plan = Plan(tensor=2)
-    with pytest.raises(PolicyError) as refusal:
-        World().to(a=Allocation((Device("n0", 0), Device("n0", 1)), plan))
-    assert str(refusal.value) == f"job a was given {plan}, which it does not offer"
+    world.jobs["d"] = world.jobs["d"]._replace(phase=Phase.STOPPING)
+    with pytest.raises(PolicyError, match=f"^job {next(iter(changes))} "):
+        world.to(**changes)
 
 
 def test_another_plan_on_the_same_devices_is_a_change() -> None:

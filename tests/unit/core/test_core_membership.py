@@ -168,20 +168,6 @@ def test_a_newer_target_that_wants_what_is_there_cancels_and_is_reached() -> Non
     assert story.machine.phase is Phase.RUNNING
 
 
-def test_a_target_during_a_switch_comes_after_it() -> None:
-    story = Story().started("ab")
-    story.order(2, "a")
-    assert story.order(3, "abc") == []
-    story.says("m0", At(2, 5))
-    story.says("m1", At(2, 5))
-    story.says("m0", Arrived(2, 6))
-    outputs = story.says("m0", Switched(2, 6))
-    assert [out for out in outputs if isinstance(out, Launch)] == [
-        Launch("m2", ("b",), joins=True),
-        Launch("m3", ("c",), joins=True),
-    ]
-
-
 def test_old_orders_and_old_answers_are_ignored() -> None:
     story = Story().started("ab")
     story.order(3, "a")
@@ -284,15 +270,6 @@ def test_a_move_is_given_up_if_a_newcomer_is_lost() -> None:
         Refused(2, "newcomer m2 ended before it trained", "m2"),
     ]
     assert story.machine.group == ("m0", "m1")
-
-
-def test_a_newcomer_lost_before_the_halt_cancels_it() -> None:
-    story = Story().started("a")
-    story.order(2, "ab")
-    story.says("m1", Ready())
-    outputs = story.gone("m1")
-    assert sent(outputs) == [("m0", Cancelled(2))]
-    assert outputs[-1] == Refused(2, "newcomer m1 ended before it trained", "m1")
 
 
 def test_a_member_that_does_not_answer_makes_the_job_rigid_and_is_not_killed() -> None:

@@ -94,38 +94,12 @@ def test_of_equals_on_one_line_the_latest_comer_is_last_unless_they_fall(
     assert " ".join(found) == (f"{back} other" if beside else back)
 
 
-@pytest.mark.parametrize("slope", [1.0, 0.0, -1.0])
-def test_equals_that_come_at_one_moment_keep_their_order(slope: float) -> None:
-    board = Board()
-    for name in "abc":
-        board.runs(name, 1.0, slope)
-    assert [name for _, _, name in board.ranking.from_the_back(0.0)] == ["c", "b", "a"]
-
-
 def test_the_same_line_again_keeps_its_place() -> None:
     board = Board()
     board.runs("a", 1.0, 1.0)
     board.runs("b", 1.0, 1.0)
     board.runs("a", 6.0, 1.0, now=5.0)
     assert board.back(5.0) == "b=6 a=6", "a would stand behind b had it been put anew"
-
-
-def test_a_job_that_starts_leaves_the_queue_and_one_that_stops_joins_it() -> None:
-    board = Board()
-    board.waits("a", 1.0)
-    board.runs("a", 1.0)
-    assert (board.queue(), board.back(0.0)) == ("", "a=1")
-    board.waits("a", 1.0)
-    assert (board.queue(), board.back(0.0)) == ("a", "")
-
-
-def test_dropping_is_for_jobs_known_and_unknown() -> None:
-    board = Board()
-    board.waits("a", 1.0)
-    board.runs("b", 1.0)
-    for name in ("a", "b", "b", "never"):
-        board.ranking.drop(name)
-    assert (board.queue(), board.back(0.0)) == ("", "")
 
 
 def test_a_rank_that_runs_out_is_named_once_at_its_moment() -> None:

@@ -1,10 +1,9 @@
 """What jobs get done together: the predictor, the live belief, and what became of company."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from benchmarks.company import by, left_out, mean_error, read, try_pairs
+from benchmarks.company import by, left_out, mean_error, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -231,23 +230,3 @@ def test_cores_are_learned_beside_each_device() -> None:
 
 
 # -- pairs that others measured -----------------------------------------------------------------
-
-
-def test_the_predictor_can_be_tried_on_pairs_in_the_form_of_published_tables(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The busy shares are in the pairs, or in a table of the jobs alone: both say the same."""
-    alone, joined, whole = (tmp_path / name for name in ("alone.csv", "joined.csv", "whole.csv"))
-    alone.write_text("model,batch,speed,gpu_util\nvgg,32,900,50\nlstm,64,400,100\n")
-    joined.write_text(
-        "model1,batch1,speed1,model2,batch2,speed2,gpu_util\n"
-        "vgg,32,0.9,lstm,64,0.8,99\nvgg,32,1.0,vgg,32,1.1,80\n"
-    )
-    whole.write_text("speed1,speed2,gpu_util1,gpu_util2\n0.9,0.8,50,100\n1.0,1.1,50,50\n")
-    try_pairs(joined, alone)
-    first = capsys.readouterr().out
-    try_pairs(whole, None)
-    assert capsys.readouterr().out == first
-    by_hand = [sum(shares(busy, TIME_SLICED)) for busy in ((0.5, 1.0), (0.5, 0.5))]
-    off = [abs(by_hand[0] / 1.7 - 1.0), abs(by_hand[1] / 2.1 - 1.0)]
-    assert f"ours: mean error {sum(off) / 2:.1%}, worst {max(off):.1%}" in first

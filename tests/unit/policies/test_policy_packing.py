@@ -95,19 +95,6 @@ def test_no_job_moves_for_a_job_that_fits_beside_the_others(
     assert before.items() <= where(story).items()
 
 
-def test_small_jobs_move_together_to_make_a_whole_node() -> None:
-    """a and c are left alone on two nodes of two; b needs a whole one."""
-    story = Story(Packed(), "2x2")
-    story.tell(0.0, *(JobSubmitted(job(name)) for name in "axcy"))
-    story.runs(0.0, *"axcy")
-    for name in "xy":
-        story.tell(1.0, JobFinished(name, story.scheduler.jobs[name].action))
-    assert story.free() == "n0:1 n1:1"
-    story.tell(2.0, JobSubmitted(job("b", size=2)))
-    assert all(where(story).values())
-    assert not crossing(story)
-
-
 def test_what_another_policy_left_scattered_is_put_together() -> None:
     """Two jobs of four lie across the same two nodes of four."""
     scattered = {
@@ -124,14 +111,3 @@ def test_what_another_policy_left_scattered_is_put_together() -> None:
 def test_a_job_none_of_whose_sizes_tiles_a_node_keeps_them_all() -> None:
     assert legal((3, 5), 4) == (3, 5)
     assert legal((1, 2, 3, 4, 6, 8), 4) == (1, 2, 4, 8)
-
-
-def test_rigid_jobs_that_tile_no_node_are_packed_while_there_is_room() -> None:
-    """Two of three leave one device on each node of four; one of six leaves two on one."""
-    story = Story(Packed(), "2x4")
-    story.tell(0.0, *(JobSubmitted(job(name, size=3)) for name in "ab"))
-    story.tell(1.0, JobSubmitted(job("c", size=2)))
-    assert where(story)["c"] is None
-    story = Story(Packed(), "2x4")
-    story.tell(0.0, JobSubmitted(job("a", size=6)), JobSubmitted(job("b", size=3)))
-    assert where(story)["b"] is None

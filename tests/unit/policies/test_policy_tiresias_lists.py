@@ -47,25 +47,6 @@ def test_a_preempted_job_waits_at_the_head() -> None:
     ]
 
 
-def test_a_job_that_kept_its_devices_when_it_fell_keeps_them_from_its_equals() -> None:
-    """1. big falls on 4, and waits in the second queue when a falls on 14.
-    2. It cannot use a's device then, because of b; so a runs on.
-    3. b ends on 30. Now a's device is all that big lacks, but a stands before it.
-    """
-    jobs = [
-        job("big", size=3, length_s=50),
-        job("a", length_s=90, at=1),
-        job("b", size=2, length_s=26, at=1),
-    ]
-    assert orders(jobs, "1x3")[-1] == "94 start big n0:0,1,2"
-
-
-def test_a_limit_is_looked_at_after_whole_seconds_of_running() -> None:
-    """10 device-seconds on 3 devices are passed after 3.3 s, and looked at after 4."""
-    jobs = [job("a", size=3, length_s=20), job("b", size=3, length_s=20)]
-    assert orders(jobs, "1x3")[1] == "4 stop a"
-
-
 @pytest.mark.parametrize("other", ["by_arrival=on", "promote=2"])
 def test_lists_go_with_no_other_order(other: str) -> None:
     with pytest.raises(InvalidInputError, match="neither by_arrival nor promote"):

@@ -10,6 +10,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.events import JobFinished, JobStarted, JobSubmitted, TrainingEnded
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
+from treadle.policies import registry
 from treadle.policies.live.eligibility import OVER_S
 from treadle.testing.builders import job, policy
 
@@ -51,7 +52,7 @@ def test_a_job_is_stopped_only_if_that_gains_four_times_what_it_costs(
     assert (f"{at:g} stop a" in play("srtf+live", [a, b], "1x1")) is stopped
 
 
-@pytest.mark.parametrize("text", ["srtf", "afs", "las", "weave-l", "max-min", "fifo"])
+@pytest.mark.parametrize("text", registry.names())
 @pytest.mark.parametrize("priority", [0, 5])
 def test_a_job_that_cannot_resume_is_never_stopped(text: str, priority: int) -> None:
     told = Story(f"{text}+live", "1x1")
@@ -102,3 +103,15 @@ def test_an_order_says_for_whom_a_job_is_stopped_or_shrunk() -> None:
     stop, start = told.tell(500.0, JobSubmitted(job("b", length_s=5.0)))
     assert isinstance(stop, Stop)
     assert (stop.job, stop.for_job, start.job) == ("a", "b", "b")
+
+
+@pytest.mark.parametrize("name", ["weave-l", "srtf", "fifo", "afs"])
+def test_an_urgent_job_that_comes_while_another_starts_has_its_device_once_it_runs(
+    name: str,
+) -> None:
+    told = Story(f"{name}+live", "1x1")
+    (begun,) = told.tell(0.0, JobSubmitted(job("low", length_s=20_000.0)))
+    urgent = replace(job("urgent", length_s=8.0), priority=5)
+    assert told.tell(10.0, JobSubmitted(urgent)) == []
+    found = told.tell(30.0, JobStarted("low", begun.id, 0.0, 1.0))
+    assert [(type(action), action.job) for action in found] == [(Stop, "low"), (Start, "urgent")]

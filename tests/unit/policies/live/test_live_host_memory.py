@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import JobSubmitted
 from treadle.core.job import JobSpec
@@ -13,7 +11,6 @@ from treadle.core.scheduler import Scheduler
 from treadle.testing.builders import job, policy
 
 HOST = Cluster((Node("n0", 4, cores=8, memory_gib=64.0),))
-POLICIES = ("fifo", "backfill", "srtf", "afs", "las", "weave-l", "muri-l", "rubick")
 
 
 def asking(name: str, memory_gib: float = 0.0, cores: float = 0.0, **details: Any) -> JobSpec:
@@ -24,26 +21,6 @@ def begun(text: str, cluster: Cluster, *jobs: JobSpec) -> tuple[Scheduler, list[
     scheduler = Scheduler(policy(f"{text}+live"), cluster)
     scheduler.step([JobSubmitted(spec) for spec in jobs], 0.0)
     return scheduler, [name for name, row in scheduler.jobs.items() if row.allocation is not None]
-
-
-def test_jobs_start_only_where_their_host_memory_and_cores_fit() -> None:
-    jobs = [asking("a", 40.0), asking("b", 40.0), asking("c", 24.0, 8.0), asking("d", 0.0, 1.0)]
-    scheduler, running = begun("backfill", HOST, *jobs, job("e"))
-    assert running == ["a", "c", "e"]
-    left = ("n0", 0.0, 0.0, 64.0, 8.0, 1, 4)
-    found = Reason("host", {"memory_gib": 40.0, "cores": 0.0, "nodes": (left,)})
-    assert scheduler.why("b", 0.0) == found
-    assert scheduler.why("d", 0.0).code == "host"
-
-
-@pytest.mark.parametrize("text", POLICIES)
-def test_a_job_that_fits_another_node_starts_there(text: str) -> None:
-    """n0 is fuller, so that a placement that packs would choose it."""
-    nodes = (Node("n0", 2, memory_gib=100.0), Node("n1", 2, memory_gib=100.0))
-    scheduler, running = begun(text, Cluster(nodes), asking("x", 90.0), asking("y", 50.0))
-    assert running == ["x", "y"]
-    where = {row.allocation.nodes() for row in scheduler.jobs.values() if row.allocation}
-    assert where == {("n0",), ("n1",)}
 
 
 def test_devices_are_on_one_node_and_memory_on_another() -> None:

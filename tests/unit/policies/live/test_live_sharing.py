@@ -3,15 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.unit.stories import Told
 from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.company import needed_gib
 from treadle.core.errors import PolicyError
 from treadle.core.events import (
     JobCancelled,
@@ -24,16 +21,8 @@ from treadle.core.events import (
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.models.company.belief import CompanyBelief
-from treadle.models.scaling import ScalingModel
-from treadle.models.stages import StageTimes
-from treadle.models.tokens import TokenModel
-from treadle.policies import registry
-from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
 from treadle.policies.live.patience import WAIT_S
-from treadle.sim.engine import SimulatedEngine
-from treadle.sim.run import Simulation
 
 DEVICE = Device("n0", 0)
 
@@ -139,21 +128,6 @@ def test_two_jobs_of_somewhat_more_than_a_core_each_share_a_machine_of_two(polic
     assert order.allocation == Allocation((DEVICE,), turn=1)
 
 
-def test_what_too_few_cores_cost_is_in_the_sum() -> None:
-    """Alone on cores enough these would get 1.22 done."""
-    scheduler = live("afs", gpus(1, cores=2))
-    told(scheduler, 0.0, using("a", 1.1, busy=0.85))
-    assert told(scheduler, 1.0, using("b", 1.1, busy=0.85)) == []
-
-
-def test_jobs_on_other_devices_are_not_slowed_by_a_join() -> None:
-    """Two run on a device each of a node with 4 cores. A third would make it 4.3: beside one of
-    them it would slow the other, which gains nothing by that."""
-    scheduler = live("fifo", gpus(2, cores=4))
-    told(scheduler, 0.0, using("a", 1.5), using("b", 1.3))
-    assert told(scheduler, 1.0, using("c", 1.5, sizes=(1,))) == []
-
-
 def test_cores_of_a_group_are_those_beside_each_of_its_devices() -> None:
     """Jobs on both devices of a node with 4 cores have 2 for each."""
     scheduler = live("fifo", gpus(2, cores=4))
@@ -246,60 +220,6 @@ def test_the_core_refuses_company_for_an_exclusive_job() -> None:
     scheduler = Scheduler(Told(Schedule(both)), gpus(1))
     with pytest.raises(PolicyError, match="job b is exclusive"):
         scheduler.step([JobSubmitted(seen("a")), JobSubmitted(seen("b", exclusive=True))], 0.0)
-
-
-@st.composite
-def workloads_with_memory(draw: st.DrawFn) -> list[JobSpec]:
-    jobs = []
-    for number in range(draw(st.integers(2, 10))):
-        known = draw(st.booleans())
-        jobs.append(
-            replace(
-                seen(
-                    f"j{number}",
-                    busy=draw(st.sampled_from([None, 0.05, 0.3, 0.6])),
-                    gib=float(draw(st.integers(1, 12))) if known else 0.0,
-                ),
-                iterations=float(draw(st.integers(1, 20))),
-                sizes=(draw(st.integers(1, 2)),),
-                asked=0,
-                resumable=draw(st.booleans()),
-                guaranteed=draw(st.booleans()),
-                exclusive=draw(st.integers(0, 4)) == 0,
-                submit_at=float(draw(st.integers(0, 15))),
-            )
-        )
-    return sorted(jobs, key=lambda spec: spec.submit_at)
-
-
-@pytest.mark.parametrize("name", registry.BUILT_IN)
-@pytest.mark.parametrize("measured", [False, True], ids=["assumed", "measured"])
-@settings(max_examples=8, deadline=None)
-@given(data=st.data())
-def test_s5_no_policy_gives_a_device_more_than_its_memory(
-    name: str, measured: bool, data: st.DataObject
-) -> None:
-    """Under every policy, with the simulator's belief and with the live one."""
-    jobs = data.draw(workloads_with_memory())
-    cluster = gpus(2, gib=16.0)
-    truth = TokenModel(ScalingModel.on(cluster), StageTimes())
-    belief = CompanyBelief(ScalingModel.on(cluster), cluster) if measured else truth
-    text = f"{name}+live" if measured else name
-    scheduler = Scheduler(registry.policy(text, placement("count"), belief), cluster)
-    shared = []
-
-    def watch(now: float, _e: object, _a: object, scheduler: Scheduler) -> None:
-        for turns in scheduler.tenancy.tenants.values():
-            specs = [scheduler.jobs[job].spec for job in turns.values()]
-            if len(specs) > 1:
-                shared.append(specs)
-                assert sum(map(needed_gib, specs)) <= 16.0 * 0.95 - 1.0
-                assert not any(spec.exclusive for spec in specs)
-                if measured:
-                    assert all(s.profile.busy is not None and needed_gib(s) for s in specs)
-
-    Simulation(scheduler, SimulatedEngine(jobs, truth), observers=(watch,)).run(until=1e5)
-    assert not set(scheduler.jobs) - set(scheduler.unfit), "all that can run have run"
 
 
 def test_no_job_joins_while_devices_are_reserved() -> None:

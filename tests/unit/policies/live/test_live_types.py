@@ -16,14 +16,12 @@ from treadle.core.events import (
     AttemptEnded,
     JobFinished,
     JobSubmitted,
-    NodeDrained,
     NodeJoined,
     NodeLost,
 )
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
-from treadle.policies.live.decide import remembered
 from treadle.testing.builders import job, policy
 
 POLICY = "fifo+live"
@@ -161,13 +159,6 @@ def test_a_job_of_no_type_leaves_alone_what_others_need() -> None:
     }
 
 
-def test_devices_that_no_job_names_are_used_by_others() -> None:
-    told = mixed(POLICY, (H200, 2), (A100, 2))
-    events = [typed(f"h{n}", "h200", length_s=1000.0) for n in range(4)]
-    told.tell(0.0, *events)
-    assert places(told.tell(1.0, typed("a"), typed("b"))) == {"a": "n1", "b": "n1"}
-
-
 def test_a_policy_preempts_only_on_the_type_of_the_job() -> None:
     """srtf: the short job that needs an H200 stops the long one there, and not that on the A100."""
     told = mixed("srtf+live", (A100, 1), (H200, 1))
@@ -200,40 +191,6 @@ def test_aiturbo_lends_slots_only_to_jobs_that_say_so() -> None:
         assert ("n1" in allocation.nodes()) is lent, words
 
 
-def test_a_gang_of_a_type_is_overtaken_only_so_often_on_its_type() -> None:
-    """Jobs on the other type do not overtake it; those on its own do, twice for each device."""
-    text = "backfill+live"
-    told = mixed(text, (A100, 2), (H200, 2))
-    told.tell(0.0, typed("h", "h200", length_s=50.0))
-    told.tell(0.0, typed("gang", "h200", size=2, length_s=1000.0))
-    told.runs(0.0, "h")
-    for number in range(40):
-        now = 1.0 + number
-        told.tell(now, typed(f"a{number}", "a100", length_s=1.0))
-        told.tell(now, typed(f"h{number}", "h200", length_s=1.0))
-        for row in list(told.scheduler.jobs.values()):
-            if row.allocation is not None and row.id not in ("gang", "h"):
-                told.runs(now, row.id)
-                told.tell(now + 0.5, JobFinished(row.id, told.scheduler.jobs[row.id].action))
-    (entry,) = remembered(told.scheduler.state.memory).patience.reserved
-    assert entry.job == "gang"
-    assert {device.node for device in entry.devices} == {"n1"}
-    row = told.scheduler.jobs["h"]
-    actions = told.tell(100.0, JobFinished("h", row.action))
-    assert "gang" in places(actions)
-
-
-def test_host_memory_is_that_of_nodes_that_the_job_may_use() -> None:
-    small = Node("n0", 1, device_type=H200, memory_gib=16.0)
-    large = Node("n1", 1, device_type=A100, memory_gib=64.0)
-    told = mixed("fifo+live", (H200, 1))
-    told.scheduler = Scheduler(policy("fifo+live"), Cluster((small, large)))
-    told.tell(0.0, JobSubmitted(replace(job("a"), device_types=("h200",), host_memory_gib=32.0)))
-    assert told.scheduler.unfit["a"] == (
-        "it asks for 32 GiB of host memory of one node, and the largest has 16 GiB and 0 cores"
-    )
-
-
 def test_a_size_that_no_type_has_never_fits_a_policy_that_gives_what_is_asked_for() -> None:
     """It could start on one device, and under such a policy it would wait for five for ever."""
     told = mixed("backfill+live", (A100, 3), (H200, 3), place="count")
@@ -253,23 +210,6 @@ def test_a_job_with_a_choice_is_made_way_for_in_any_of_its_types() -> None:
     told.runs(0.0, "short", "long")
     told.tell(1.0, typed("new", "gpu", length_s=60.0))
     assert told.scheduler.jobs["long"].phase is Phase.STOPPING
-
-
-def test_what_runs_on_drained_nodes_is_no_supply_of_others() -> None:
-    told = mixed("max-min+live", (A100, 4), (A100, 4), (H200, 4))
-    held = replace(job("held", size=4, length_s=1e6), device_types=("a100",))
-    told.tell(0.0, JobSubmitted(held))
-    told.runs(0.0, "held")
-    row = told.scheduler.jobs["held"]
-    assert row.allocation is not None
-    told.tell(1.0, NodeDrained(row.allocation.nodes()[0]))
-    elastic = [
-        replace(job(f"e{n}", sizes=(1, 2, 3, 4), size=1, length_s=1e6), device_types=("a100",))
-        for n in range(4)
-    ]
-    told.tell(2.0, *(JobSubmitted(each) for each in elastic))
-    sizes = [told.scheduler.jobs[each.id].size for each in elastic]
-    assert sizes == [1, 1, 1, 1]
 
 
 def test_a_job_that_is_preempted_goes_on_with_another_type_if_one_is_free() -> None:
