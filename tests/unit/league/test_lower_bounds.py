@@ -111,7 +111,7 @@ def test_groups_keep_to_the_lanes_of_every_resource_within_the_slack() -> None:
     """The utilisation law, on which the bound with sharing rests."""
     random = Random(5)
     most = 0.0
-    for _ in range(300):
+    for _ in range(150):
         kinds = [_drawn(random) for _ in range(random.randint(1, 5))]
         group = [random.choice(kinds) for _ in range(random.randint(2, 6))]
         times = iteration_times(group, lanes=LANES, turn_s=TURN_S)
@@ -134,7 +134,7 @@ def _drawn(random: Random) -> Stages:
 @pytest.mark.parametrize("policy", names())
 def test_no_policy_beats_the_bound(policy: str) -> None:
     """Small clusters full of jobs with drawn stages; what does not share keeps to both bounds."""
-    for seed in range(6):
+    for seed in range(3):
         random = Random(f"{policy}/{seed}")
         on = Cluster.grid(random.randint(1, 2), random.choice((1, 2, 4)))
         jobs = [_drawn_job(random, f"j{place}", on) for place in range(random.randint(2, 12))]

@@ -91,16 +91,6 @@ class World:
         return events
 
 
-def test_jobs_are_announced_when_they_arrive() -> None:
-    engine = SimulatedEngine([job("a"), job("b", at=3.0)], ScalingModel())
-    assert engine.next_at == 0.0
-    assert engine.due(0.0) == [JobSubmitted(job("a"))]
-    assert engine.next_at == 3.0
-    assert engine.due(2.0) == []
-    assert engine.due(3.0) == [JobSubmitted(job("b", at=3.0))]
-    assert engine.next_at == inf
-
-
 def test_a_jobs_end_is_exact() -> None:
     world = World(job("a", length_s=10.0))
     assert world.order(0.5, Start(0, "a", on(0))) == [JobStarted("a", 0, 0.0, 1.0)]
@@ -170,15 +160,6 @@ def test_moving_away_from_a_shared_device_frees_both() -> None:
     ]
 
 
-def test_a_job_that_restarts_beside_another_says_nothing_until_it_runs() -> None:
-    world = World(job("a"), job("b"), effects=Effects(shared=0.5), cost_s=5.0)
-    world.order(0.0, Start(0, "a", on(0)), Start(1, "b", on(1)))
-    world.order(2.0, Stop(2, "b"))
-    assert world.order(2.0, Start(3, "b", on(0, turn=1))) == [JobProgressed("a", 0, 2.0, 0.5)]
-    assert world.order(3.0, Stop(4, "a")) == [JobStopped("a", 4, 2.5)]
-    assert world.until(7.0) == [JobStarted("b", 3, 2.0, 1.0)]
-
-
 def test_a_job_that_fails_falls_back_to_its_checkpoint_and_can_be_tried_again() -> None:
     """Fails 8 s into its first attempt; checkpoints lie 5 s apart; the second goes through."""
     faults = Fated(fails_after_s=(8.0,))
@@ -214,13 +195,6 @@ def test_a_job_on_a_lost_node_falls_back_to_its_checkpoint_and_stands_still() ->
     world.order(14.0, Start(3, "a", on(1, node="n1")))
     assert world.until(20.0) == [JobFinished("b", 1)]
     assert world.until(24.0) == [JobFinished("a", 3)]
-
-
-def test_without_checkpoints_everything_is_lost() -> None:
-    faults = Fated(nodes=((12.0, NodeLost("n0")),), checkpoint_every_s=inf)
-    world = World(job("a", length_s=20.0), faults=faults)
-    world.order(0.0, Start(0, "a", on(0)))
-    assert world.order(12.0, Stop(1, "a"))[-1] == JobStopped("a", 1, 0.0)
 
 
 def test_with_nothing_to_run_only_a_node_that_returns_is_worth_waiting_for() -> None:

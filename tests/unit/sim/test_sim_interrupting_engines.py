@@ -47,22 +47,11 @@ def test_every_interval_pays_and_the_predicted_end_ignores_the_interval_to_come(
     assert progress == [(10.0, "a", 8.0), (15.0, "a", 11.0)]
 
 
-def test_a_job_that_nothing_interrupts_pays_nothing() -> None:
-    finished, _ = ends(job("a", length_s=20.0), cost_s=2.0, cluster=Cluster.grid(1, 2))
-    assert finished == {"a": 20.0}
-
-
 def test_an_interval_shorter_than_the_cost_brings_no_progress() -> None:
     jobs = job("a", length_s=20.0), job("b", length_s=5.0, at=1.0)
     finished, progress = ends(*jobs, cost_s=3.0, cluster=Cluster.grid(1, 2))
     assert progress[0] == (1.0, "a", 0.0)
     assert finished == {"b": 6.0, "a": 6.0 + 20.0 - 2.0}
-
-
-def test_without_a_cost_it_is_the_ordinary_engine() -> None:
-    jobs = job("a", length_s=20.0), job("b", length_s=5.0, at=10.0)
-    finished, _ = ends(*jobs, cost_s=0.0, cluster=Cluster.grid(1, 2))
-    assert finished == {"a": 20.0, "b": 15.0}
 
 
 def test_a_lost_node_is_survived() -> None:

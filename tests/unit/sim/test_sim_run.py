@@ -69,12 +69,6 @@ def test_in_rounds_they_are_seen_at_the_end_of_the_round() -> None:
     ]
 
 
-def test_what_happens_at_the_end_of_a_round_is_seen_at_once() -> None:
-    run, log = simulation(job("a", length_s=300.0, at=300.0), look=rounds(300.0))
-    run.run()
-    assert log.lines == ["300 submitted a", "300 started a", "600 finished a"]
-
-
 def test_a_run_stops_at_a_moment_and_goes_on_from_there() -> None:
     run, log = simulation(job("a", length_s=10.0), job("b", length_s=10.0))
     run.run(until=10.0)
@@ -97,15 +91,6 @@ def test_a_fork_goes_its_own_way_and_is_watched_by_others() -> None:
     assert run.now == 1.0, "the last moment at which something happened"
     run.run()
     assert log.lines[-3:] == ["10 finished a", "10 started b", "14 finished b"]
-
-
-def test_an_observer_may_be_added_later() -> None:
-    run, log = simulation(job("a", length_s=10.0), job("b", length_s=4.0, at=1.0))
-    run.run(until=5.0)
-    late = Log()
-    run.observe(late)
-    run.run()
-    assert late.lines == log.lines[-3:]
 
 
 def test_the_run_ends_when_a_policy_asks_again_and_nothing_could_ever_change() -> None:

@@ -88,11 +88,6 @@ def test_a_job_that_backs_off_waits_for_no_end() -> None:
     assert begins(scheduler, "b", now=2.0) == Begin(29.0, 0)
 
 
-def test_what_a_world_assumes_by_default_cannot_be_changed_for_all() -> None:
-    with pytest.raises(TypeError):
-        World().left_s["a"] = 1.0  # type: ignore[index]
-
-
 @pytest.mark.parametrize("phase", ["starting", "running"])
 def test_what_is_left_of_a_job_is_of_the_devices_that_it_has(phase: str) -> None:
     """1. `a` holds a fast and a slow device, in two racks. 2. By its own steps 30 s of it are left.

@@ -88,15 +88,6 @@ def test_orders_for_devices_that_simulated_jobs_still_hold_wait_in_turn(tmp_path
     assert ends == {"a": 30.0, "b": 60.0, "c": 60.0, "d": 63.75}
 
 
-def test_another_policy_gives_the_same_result_as_its_own_run(tmp_path: Path) -> None:
-    journal = recorded(tmp_path / "j", "fifo", RIGID)
-    other = recorded(tmp_path / "k", "backfill", RIGID)
-    found = simulated(journal, "backfill")
-    assert found.keys() == lives_of(other).keys()
-    for name, lived in lives_of(other).items():
-        assert found[name] == pytest.approx(lived)
-
-
 def test_lengths_by_size_and_the_cost_of_a_start_are_read_off_an_elastic_job(
     tmp_path: Path,
 ) -> None:
