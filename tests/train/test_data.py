@@ -50,11 +50,6 @@ def test_shares_cover_a_batch_once_and_weigh_1(
     assert weight == pytest.approx(1.0)
 
 
-def test_a_rank_without_a_sample_takes_one_that_does_not_count() -> None:
-    (share,) = shares([5], rank=0, size=2, micro_batch=4)
-    assert (share.indices, share.counted, share.weight) == ((5,), (), 0.0)
-
-
 def test_epochs_have_orders_of_their_own_and_seeds_too() -> None:
     orders = {tuple(permutation(20, seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(orders) == 9
@@ -280,8 +275,3 @@ def test_to_announce_a_model_draws_no_random_number() -> None:
     torch.manual_seed(0)
     assert _data(Augmented()).sequence() == 1
     assert torch.rand(1).item() == expected
-
-
-def test_a_batch_is_what_the_dataset_gives() -> None:
-    (share,) = shares([0], rank=0, size=1, micro_batch=1)
-    assert list(Batch([1, 2], share)) == [1, 2]
