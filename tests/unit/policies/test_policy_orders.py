@@ -3,8 +3,7 @@
 import pytest
 
 from tests.unit.stories import play
-from treadle.core.errors import InvalidInputError
-from treadle.testing.builders import job, policy
+from treadle.testing.builders import job
 
 # On four devices: a leaves room for c and not for b.
 BLOCKED = [
@@ -122,20 +121,6 @@ def test_las_preempts_only_for_a_job_that_has_run_less_than_a_share() -> None:
         "7 stop a",
         "7 start b n0:0,1,2,3",
     ]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("las?margin_s=-1", "las?quantum_s=0", "gittins?keep=0.5", "afs-p?quantum_s=0"),
-        *("tiresias?limits=5:5", "tiresias?limits=0", "tiresias?promote=-1"),
-        *("max-min?quantum_s=0", "themis?lease_s=-3"),
-    ],
-)
-def test_a_parameter_that_makes_no_sense_is_refused(text: str) -> None:
-    name, _, parameter = text.partition("=")[0].partition("?")
-    with pytest.raises(InvalidInputError, match=rf"^{name} {parameter} must "):
-        policy(text)
 
 
 # -- tiresias ------------------------------------------------------------------------------------

@@ -1,17 +1,14 @@
 """Philly's scheduler in small stories: shares, tries, locality, and what is taken back."""
 
-import pytest
-
 from tests.unit.stories import Story, play
 from treadle.core.cluster import Cluster, Node
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobFailed, JobSubmitted
 from treadle.core.free import FreeDevices
 from treadle.core.job import JobSpec
 from treadle.core.reasons import Reason
 from treadle.policies.base.placement import Consolidate
 from treadle.policies.simple.philly import PHILLY_NODES, Places
-from treadle.testing.builders import job, policy
+from treadle.testing.builders import job
 
 
 def started(text: str, jobs: list[JobSpec], cluster: str = "2x4") -> list[str]:
@@ -130,25 +127,6 @@ def test_a_job_that_failed_joins_the_end_of_its_queue() -> None:
     story.runs(0.0, "a")
     actions = story.tell(5.0, JobFailed("a", story.scheduler.jobs["a"].action, 1.0))
     assert [action.job for action in actions] == ["b"]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "quotas=a",
-        "quotas=a:x",
-        "quotas=a:0",
-        "r1=5&r2=2",
-        "tick_s=0",
-        "granted=0",
-        "granted=inf",
-        "most=0.5",
-        "most=nan",
-    ],
-)
-def test_parameters_without_sense_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInputError, match="philly"):
-        policy(f"philly?{text}")
 
 
 def test_quotas_of_the_study_are_known() -> None:

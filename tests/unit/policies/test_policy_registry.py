@@ -106,6 +106,29 @@ def test_a_value_of_the_wrong_kind_names_the_right_kind(text: str, sentence: str
     assert refusal(text) == sentence
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("las?margin_s=-1", "las?quantum_s=0", "gittins?keep=0.5", "afs-p?quantum_s=0"),
+        *("tiresias?limits=5:5", "tiresias?limits=0", "tiresias?promote=-1"),
+        *("max-min?quantum_s=0", "themis?lease_s=-3", "synergy?restart_s=-1"),
+        *("sia?power=1", "sia?idle=0", "sia?restart_s=-1"),
+        *("rubick?gate=2", "rubick?knee=-1", "rubick?restart_s=-1", "rubick?quotas=a"),
+        *("philly?quotas=a:0", "philly?r1=5&r2=2", "philly?tick_s=0", "philly?granted=0"),
+        *("philly?most=0.5", "antman?quotas=a:x"),
+        *("aiturbo?fidelity=x", "aiturbo?every_s=0", "aiturbo?limits=5:5", "aiturbo?restart_s=-1"),
+        *("weave?group=9", "weave?power=-3", "weave?least=0", "weave?restart_s=-1"),
+        *("weave-l?deadline=-1", "fifo+locality?share=-1", "fifo+overtaking?limit=-1"),
+        *("fifo+dedicated?from=0", "fifo+defrag?cooldown_s=-1", "fifo+try-small?seconds=0"),
+    ],
+)
+def test_a_value_out_of_range_names_the_policy_and_the_parameter(text: str) -> None:
+    name, _, parameter = text.rpartition("+")[2].partition("=")[0].partition("?")
+    said = refusal(text)
+    assert said.startswith(f"{name} ")
+    assert parameter in said
+
+
 def test_a_whole_number_is_asked_for_where_the_default_is_one(third_party: None) -> None:
     assert refusal("latest?rounds=2.5") == (
         "policy latest parameter rounds takes a whole number, not '2.5'"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
 from treadle.core.cluster import Cluster, Node
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobSubmitted, NodeDrained
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.scheduler import Scheduler
@@ -153,20 +152,6 @@ def test_a_decision_rests_on_the_jobs_and_not_on_what_was_decided_before(
     belief = TokenModel(ScalingModel(), StageTimes())
     fresh = policy("weave", placement("consolidate"), belief)
     assert world.scheduler.policy.decide(snapshot) == fresh.decide(snapshot)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *("weave?group=9", "weave?power=-3", "weave?least=0"),
-        *("weave-l?deadline=-1", "weave?restart_s=-1"),
-    ],
-)
-def test_parameters_without_a_meaning_are_refused(text: str) -> None:
-    belief = TokenModel(ScalingModel(), StageTimes())
-    name, _, parameter = text.partition("=")[0].partition("?")
-    with pytest.raises(InvalidInputError, match=rf"^{name} {parameter} must be"):
-        policy(text, placement("consolidate"), belief)
 
 
 @pytest.mark.parametrize(
