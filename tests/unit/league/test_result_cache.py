@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.unit.league.test_standings import FIGURES
-from treadle.core.errors import InvalidInputError
 from treadle.league.processes import Outcome
 from treadle.league.result_cache import ResultCache, cell_key
 from treadle.league.source_digest import source_digest
