@@ -359,6 +359,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         except Exception as error:  # a third party's policy may raise anything
             raise ConflictError(f"the policy fails on it: {error}") from None
     context.condition.orders.rest()
+    there = replace(context, scheduler=twin)
     starts = row.phase is Phase.STARTING
     waits = not (unfit or starts or USER in gates)
     spec: dict[str, object] = msgspec.to_builtins(first)
@@ -369,7 +370,7 @@ def _tried(context: Context, wanted: Submission, gates: Sequence[str]) -> DryRun
         never_fits=never,
         because=waits_for,
         beside=sharers(twin, row),
-        estimate=forecast(context, first.id, twin, wanted.records).start if waits else None,
+        estimate=forecast(there, first.id, wanted.records).start if waits else None,
         length=length_of(wanted.expectation, first, wanted.records[0].time_limit_s),
         spec=spec,
         notes=wanted.notes,

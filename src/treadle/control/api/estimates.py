@@ -24,7 +24,6 @@ from treadle.control.jobs import JobRecord, question_about
 from treadle.control.learning import Question
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
-from treadle.core.scheduler import Scheduler
 from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.models.learning.start_errors import as_simulated, quantile
@@ -65,36 +64,31 @@ class Forecast(NamedTuple):
         return () if self.typical is None else tuple(self.typical.freed_by)
 
 
-def forecast(
-    context: Context,
-    job: JobId,
-    scheduler: Scheduler | None = None,
-    tried: Sequence[JobRecord] = (),
-) -> Forecast:
+def forecast(context: Context, job: JobId, tried: Sequence[JobRecord] = ()) -> Forecast:
     """A range, with the sentence that says what it is based on, and what has to happen before.
 
-    scheduler, tried: with jobs that were not submitted, and their records.
+    tried: of jobs that were not submitted and are only in this context's scheduler.
     """
-    shown, scheduler = scheduler is None, scheduler or context.scheduler
+    scheduler = context.scheduler
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
         return Forecast(_unknown(f"{place - 1:,} jobs are ahead of it"))
-    ahead = _ahead(context, scheduler, job)
+    ahead = _ahead(context, job)
     now = context.clock.now()
 
     def ask(run: int, effort: Effort) -> Begin | NotYet:
         context.condition.orders.rest()
-        gates = GatesAhead(context, scheduler, tried)
+        gates = GatesAhead(context, tried)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
         return starts_in(scheduler, context.belief, job, now=now, effort=effort, world=world)
 
     answers = simulated(steps, ask)
     begun = [answer for answer in answers if isinstance(answer, Begin)]
     moments = [answer.in_s if isinstance(answer, Begin) else answer for answer in answers]
-    start, compared = _start(context, scheduler, ahead, job, moments)
-    if shown and compared:
+    start, compared = _start(context, ahead, job, moments)
+    if compared and not tried:
         context.learner.starts.promise(job, compared, now)
     queued = in_queue(scheduler, job)  # Others have no place in the order of those that wait.
     if after := sorted(answer.after for answer in begun) if queued else []:
@@ -112,32 +106,31 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     """
     scheduler, now = context.scheduler, context.clock.now()
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
-    ahead = _ahead(context, scheduler, "")
+    ahead = _ahead(context, "")
 
     def ask(run: int, effort: Effort) -> dict[JobId, float | NotYet]:
         context.condition.orders.rest()
-        world = World(drawn(ahead, run), ahead.lasting, GatesAhead(context, scheduler).after)
+        world = World(drawn(ahead, run), ahead.lasting, GatesAhead(context).after)
         return all_starts_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
 
     answers = simulated(steps, ask)
     found: dict[JobId, StartEstimate] = {}
     for job in jobs:
         moments = [answer if isinstance(answer, NotYet) else answer[job] for answer in answers]
-        found[job], _ = _start(context, scheduler, ahead, job, moments)
+        found[job], _ = _start(context, ahead, job, moments)
     return found
 
 
 def _start(
     context: Context,
-    scheduler: Scheduler,
     ahead: Ahead,
     job: JobId,
     moments: Sequence[float | NotYet],
 ) -> tuple[StartEstimate, Sequence[float]]:
     """What simulations say of a start, and those of their moments that can be compared with it."""
-    sooner = _sooner(scheduler, job, ahead)
+    sooner = _sooner(context, job, ahead)
     compared = [] if sooner or ahead.limited else comparable(moments)
-    found = _found(context, scheduler, ahead, moments, sooner=sooner)
+    found = _found(context, ahead, moments, sooner=sooner)
     found = _corrected(context, found, compared, context.clock.now())
     begun = not all(isinstance(moment, NotYet) for moment in moments)
     start = StartEstimate(
@@ -157,19 +150,19 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
     steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
     if len(jobs) > steps * context.cluster.device_count:
         return Estimate(because=f"{len(jobs):,} jobs are too many to look ahead")
-    ahead = _ahead(context, scheduler, "")
+    ahead = _ahead(context, "")
     if unknown := [name for name in ahead.endless if name in jobs]:
         return Estimate(because=_not_known(context, unknown))
 
     def ask(run: int, effort: Effort) -> float | NotYet:
         context.condition.orders.rest()
-        gates = GatesAhead(context, scheduler)
+        gates = GatesAhead(context)
         world = World(drawn(ahead, run), ahead.lasting, gates.after)
         return ends_in(scheduler, context.belief, jobs, now=now, effort=effort, world=world)
 
     answers = simulated(steps, ask)
-    sooner = _sooner(scheduler, "", ahead)
-    found = _found(context, scheduler, ahead, answers, sooner=sooner)
+    sooner = _sooner(context, "", ahead)
+    found = _found(context, ahead, answers, sooner=sooner)
     if found.high_s is None:
         return Estimate(because=found.sentence)
     high_s = round(found.high_s, 1)
@@ -186,7 +179,6 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
 
 def _found(
     context: Context,
-    scheduler: Scheduler,
     ahead: Ahead,
     answers: Sequence[float | NotYet],
     *,
@@ -199,7 +191,7 @@ def _found(
     known = sorted(answer for answer in answers if not isinstance(answer, NotYet))
     if not known and ahead.endless:
         # The default length would give figures, and they would be invented.
-        jobs = tuple(_first(scheduler, ahead.endless))
+        jobs = tuple(_first(context, ahead.endless))
         return Found(None, None, sure=False, sentence=_not_known(context, jobs), unknown=jobs)
     if not known:
         return Found(None, None, sure=False, sentence="too far ahead to say")
@@ -236,11 +228,12 @@ def _not_known(context: Context, jobs: Sequence[JobId]) -> str:
     return f"nothing is known about the lengths of {names}"
 
 
-def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
+def _sooner(context: Context, job: JobId, ahead: Ahead) -> list[str]:
     """What the simulations leave out and may let it start earlier, or at once.
 
     job: empty if it is about the ends of several.
     """
+    scheduler = context.scheduler
     spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
     found = ["a job of unknown length ends"] if ahead.endless or ahead.unread else []
     if spec is not None and scheduler.policy.shares and not spec.exclusive:
@@ -248,14 +241,14 @@ def _sooner(scheduler: Scheduler, job: JobId, ahead: Ahead) -> list[str]:
     return found
 
 
-def _ahead(context: Context, scheduler: Scheduler, job: JobId) -> Ahead:
+def _ahead(context: Context, job: JobId) -> Ahead:
     lengths: dict[JobId, Left] = {}
     limited: dict[JobId, float] = {}
     endless: list[JobId] = []
     unread: list[JobId] = []
     kinds: dict[Hashable, Left | None] = {}
     questions: dict[Hashable, Question] = {}
-    for name, row in scheduler.jobs.items():
+    for name, row in context.scheduler.jobs.items():
         record = context.jobs.records.get(name)
         if name == job or record is None or row.phase is Phase.CANCELLING:
             continue  # What is cancelled ends within its grace, however long it was.
@@ -303,9 +296,10 @@ def _typical(begun: Sequence[Begin]) -> Begin:
     return alike[len(alike) // 2]._replace(in_s=in_s)
 
 
-def _first(scheduler: Scheduler, endless: Sequence[JobId]) -> list[JobId]:
+def _first(context: Context, endless: Sequence[JobId]) -> list[JobId]:
     """Of jobs of unknown length, those that hold devices; else those that wait."""
-    holding = [name for name in endless if scheduler.jobs[name].allocation is not None]
+    jobs = context.scheduler.jobs
+    holding = [name for name in endless if jobs[name].allocation is not None]
     return holding or list(endless)
 
 

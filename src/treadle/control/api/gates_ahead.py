@@ -11,29 +11,26 @@ from treadle.control.api.context import Context
 from treadle.control.jobs import ARRAY, DEPENDENCY, JobRecord
 from treadle.core.events import Event, JobReleased
 from treadle.core.job import JobId
-from treadle.core.scheduler import Scheduler
 
 
 class GatesAhead:
     """The blocked jobs of one simulation."""
 
-    def __init__(
-        self, context: Context, scheduler: Scheduler, tried: Sequence[JobRecord] = ()
-    ) -> None:
+    def __init__(self, context: Context, tried: Sequence[JobRecord] = ()) -> None:
         """tried: jobs that are in the scheduler only, to see what would become of them."""
         self._open: dict[JobId, set[JobId]] = {}  # waiter -> jobs that it waits for
         self._waiters: dict[JobId, list[JobId]] = defaultdict(list)
         self._limited: dict[str, deque[JobId]] = defaultdict(deque)  # array -> its next members
         self._array_of: dict[JobId, str] = {}
         records = ChainMap({record.id: record for record in tried}, context.jobs.records)
-        for name, reasons in list(scheduler.blocked.items()):
+        for name, reasons in list(context.scheduler.blocked.items()):
             record = records.get(name)
             if record is None or record.broken:
                 continue
             if ARRAY in reasons:
                 self._limited[record.array].append(name)
             if DEPENDENCY in reasons:
-                self._open[name] = _waited_for(context, scheduler, record)
+                self._open[name] = _waited_for(context, record)
                 for other in self._open[name]:
                     self._waiters[other].append(name)
         for array, names in self._limited.items():
@@ -54,9 +51,9 @@ class GatesAhead:
         return facts
 
 
-def _waited_for(context: Context, scheduler: Scheduler, record: JobRecord) -> set[JobId]:
+def _waited_for(context: Context, record: JobRecord) -> set[JobId]:
     """The jobs that have not ended and that a job depends on, members of arrays one by one."""
     found: set[JobId] = set()
     for name in (*record.after, *record.after_any):
         found.update(list(context.jobs.arrays.get(name, ())) or [name])
-    return {name for name in found if name in scheduler.jobs}
+    return {name for name in found if name in context.scheduler.jobs}
