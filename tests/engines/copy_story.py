@@ -31,6 +31,19 @@ async def runs(bench: FleetStory, order: int, attempt: int, *nodes: str) -> None
     await bench.until(lambda: all(path.exists() for path in wrote))
 
 
+async def ran(bench: FleetStory, node: str) -> None:
+    """The first attempt of a job has written there, and was stopped."""
+    bench.job("a", "sh", "-c", WRITES)
+    await runs(bench, 0, 1, node)
+    await stop(bench, 1)
+
+
+def often(bench: FleetStory) -> None:
+    """Copies are made all the time."""
+    bench.copy_every_s = 0.02
+    bench.fresh_engine()
+
+
 async def stop(bench: FleetStory, order: int) -> None:
     await bench.order(Stop(order, "a"))
     await bench.ended("a", order)

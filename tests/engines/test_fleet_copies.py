@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from tests.engines.copy_story import WRITES, folder, found, runs, stop
+from tests.engines.copy_story import WRITES, folder, found, often, ran, runs, stop
 from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
@@ -54,9 +54,7 @@ def test_what_all_nodes_of_a_job_wrote_is_brought_to_all_nodes_of_the_next_attem
 
 def test_checkpoints_above_the_limit_stay_and_the_job_with_them(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n0")
-        await stop(bench, 1)
+        await ran(bench, "n0")
         folder(bench, "n0").joinpath("weights").write_bytes(bytes(2 << 20))
         await bench.order(Start(2, "a", spread("n1")))
         refused = await bench.ended("a", 2)
@@ -74,9 +72,7 @@ def test_checkpoints_above_the_limit_stay_and_the_job_with_them(tmp_path):
 
 def test_what_cannot_be_copied_says_why(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n0")
-        await stop(bench, 1)
+        await ran(bench, "n0")
         folder(bench, "n0").joinpath("out").symlink_to("/etc")
         await bench.order(Start(2, "a", spread("n1")))
         refused = await bench.ended("a", 2)
@@ -88,8 +84,7 @@ def test_what_cannot_be_copied_says_why(tmp_path):
 
 def test_a_job_goes_on_from_the_second_copy_when_its_node_is_lost(tmp_path, caplog):
     async def story(bench: FleetStory) -> None:
-        bench.copy_every_s = 0.02
-        bench.fresh_engine()
+        often(bench)
         bench.job("a", "sh", "-c", WRITES)
         await runs(bench, 0, 1, "n1")
         await bench.until(lambda: folder(bench, "n2").joinpath("1-0").exists())
@@ -150,8 +145,7 @@ def test_an_attempt_that_wrote_nothing_takes_nothing_away_from_a_node_that_retur
 
 def test_a_job_whose_large_checkpoints_are_lost_with_its_node_waits_for_it(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.copy_every_s = 0.02
-        bench.fresh_engine()
+        often(bench)
         bench.job("a", "sh", "-c", WRITES)
         await runs(bench, 0, 1, "n1")
         folder(bench, "n1").joinpath("weights").write_bytes(bytes(2 << 20))
@@ -166,9 +160,7 @@ def test_a_job_whose_large_checkpoints_are_lost_with_its_node_waits_for_it(tmp_p
 
 def test_a_copy_survives_answers_that_are_lost_and_agents_that_die(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n0")
-        await stop(bench, 1)
+        await ran(bench, "n0")
         folder(bench, "n0").joinpath("weights").write_bytes(bytes(3 << 20))
         target = bench.world.links["n1"]
         for verb in ("copy-expect", "copy-write", "copy-commit"):
@@ -190,9 +182,7 @@ def test_a_copy_survives_answers_that_are_lost_and_agents_that_die(tmp_path):
 
 def test_an_order_that_is_withdrawn_while_its_files_are_copied_is_not_launched(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n0")
-        await stop(bench, 1)
+        await ran(bench, "n0")
         bench.world.links["n1"].refused.add("copy-commit")
         await bench.order(Start(2, "a", spread("n1")))
         await bench.until(lambda: "a" in bench.engine.copies.doing)
@@ -209,9 +199,7 @@ def test_an_order_that_is_withdrawn_while_its_files_are_copied_is_not_launched(t
 
 def test_a_controller_that_died_while_it_copied_is_followed_by_one_that_copies(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n0")
-        await stop(bench, 1)
+        await ran(bench, "n0")
         bench.world.links["n1"].refused.add("copy-commit")
         await bench.order(Start(2, "a", spread("n1")))
         await bench.until(lambda: "a" in bench.engine.copies.doing)
@@ -338,8 +326,7 @@ def test_a_script_that_one_node_has_binds_the_job_to_it(tmp_path):
 
 def test_copies_are_removed_when_the_job_has_ended_and_what_it_wrote_stays(tmp_path):
     async def story(bench: FleetStory) -> None:
-        bench.copy_every_s = 0.02
-        bench.fresh_engine()
+        often(bench)
         bench.job("a", "sh", "-c", WRITES)
         await runs(bench, 0, 1, "n0")
         await bench.until(lambda: folder(bench, "n1").joinpath("1-0").exists())

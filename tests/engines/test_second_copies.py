@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 import pytest
-from tests.engines.copy_story import WRITES, folder, found, runs, stop
+from tests.engines.copy_story import WRITES, folder, found, often, runs, stop
 from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
@@ -16,13 +16,6 @@ from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
 from treadle.engines.fleet.copies.second_copies import RESTLESS, keep_second
 from treadle.engines.fleet.gang import Gang, Seat
-
-
-def often(bench: FleetStory) -> None:
-    """Copies are made all the time."""
-    bench.copy_every_s = 0.02
-    bench.fresh_engine()
-
 
 # -- what they are worth --------------------------------------------------------------------------
 

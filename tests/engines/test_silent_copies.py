@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tests.engines.copy_story import WRITES, runs, stop
+from tests.engines.copy_story import ran
 from tests.engines.fleet_story import FleetStory, spread, tell
 
 from treadle.core.actions import Start
@@ -42,9 +42,7 @@ def test_a_copy_that_a_silent_node_breaks_off_is_no_fault_of_the_machine(tmp_pat
     """1. Checkpoints are copied to one node of two. 2. The agent of the other hangs."""
 
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n2")
-        await stop(bench, 1)
+        await ran(bench, "n2")
         link, writing, go = bench.world.links["n0"], asyncio.Event(), asyncio.Event()
         call = link.call
 
@@ -96,9 +94,7 @@ def test_a_job_does_not_wait_for_an_agent_of_which_nobody_has_taken_charge(tmp_p
     """1. The agent of a node is another one, and hangs. 2. A job is ordered there at once."""
 
     async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES)
-        await runs(bench, 0, 1, "n2")
-        await stop(bench, 1)
+        await ran(bench, "n2")
         bench.world.links["n1"].awake.clear()
         bench.world.tell(bench.world.joined("n1"))
         await bench.order(Start(2, "a", spread("n1")))
