@@ -20,7 +20,7 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId
 from treadle.core.job_report import JobReport
-from treadle.core.launch import Launch
+from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import Leftovers
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
@@ -84,8 +84,7 @@ class Agent:
         self._doubts = LeaseDoubts(node_name)
         self.epoch = self._read_epoch()
         self.session: Session | None = None
-        # Parts of one `TakeCharge` that is to come: its name, and the batches by number.
-        self._announced: tuple[str, dict[int, tuple[messages.Wanted, ...]]] = ("", {})
+        self._announced: dict[AttemptId, messages.Wanted] = {}  # for the next `TakeCharge`
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
@@ -219,19 +218,15 @@ class Agent:
 
     async def _announce(self, asked: messages.Announce) -> messages.Announced:
         self._refuse_older(asked.epoch)
-        if self._announced[0] != asked.named:
-            self._announced = (asked.named, {})
-        self._announced[1][asked.batch] = asked.wanted
+        self._announced |= {each.attempt: each for each in asked.wanted}
         return messages.Announced()
 
     def _wanted_of(self, asked: messages.TakeCharge) -> tuple[messages.Wanted, ...]:
         """All that it brings, also what was announced."""
-        named, batches = self._announced
-        if not asked.batches:
-            return asked.wanted
-        if named != asked.named or len(batches) != asked.batches:  # By an agent before this one.
+        announced, self._announced = self._announced, {}
+        if len(announced) != asked.announced:  # To an agent before this one, or by another call.
             raise EngineError(f"node {self.node.name} lacks a part of its orders", retryable=True)
-        return (*(each for batch in batches.values() for each in batch), *asked.wanted)
+        return (*announced.values(), *asked.wanted)
 
     async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
@@ -253,7 +248,7 @@ class Agent:
             except BaseException:
                 await session.machine.close()
                 raise
-            self.session, self._announced = session, ("", {})
+            self.session = session
             self._sweep(session)
             upto, root = session.outbox.upto, str(session.checkpoints)
             return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)

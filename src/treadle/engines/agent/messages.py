@@ -91,9 +91,7 @@ class TakeCharge:
     wanted: tuple[Wanted, ...] = ()
     over: tuple[AttemptId, ...] = ()  # the controller has not seen their ends
     closed: tuple[DeviceClosed, ...] = ()
-    # More is wanted, which was sent before in this many batches under this name (`Announce`).
-    batches: int = 0
-    named: str = ""
+    announced: int = 0  # so many more are wanted, which were sent before (`Announce`)
     # A file that the controller wrote, and what is in it: an agent that reads the same shares the
     # controller's folder of checkpoints.
     shared: str = ""
@@ -105,8 +103,6 @@ class Announce:
     """A part of a `TakeCharge` that follows: more than one message holds (batches.py)."""
 
     epoch: int
-    named: str
-    batch: int  # from 0; one that comes again replaces itself
     wanted: tuple[Wanted, ...]
 
 

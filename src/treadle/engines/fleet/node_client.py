@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from uuid import uuid4
 
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
@@ -295,13 +294,10 @@ class NodeClient:
     async def _charged(self, charge: messages.TakeCharge) -> messages.Charged:
         """Take charge, in as many messages as that needs."""
         *before, last = batches(charge.wanted, self._link.bytes_max)
-        named = uuid4().hex if before else ""
-        for number, wanted in enumerate(before):
-            announce = messages.Announce(
-                epoch=charge.epoch, named=named, batch=number, wanted=wanted
-            )
+        for wanted in before:
+            announce = messages.Announce(epoch=charge.epoch, wanted=wanted)
             await self.ask("announce", announce, messages.Announced)
-        charge = replace(charge, wanted=last, batches=len(before), named=named)
+        charge = replace(charge, wanted=last, announced=sum(map(len, before)))
         return await self.ask("take-charge", charge, messages.Charged)
 
     async def _work(self) -> None:
