@@ -12,8 +12,7 @@ from fastapi.routing import APIRoute
 from tests.cli.live_session import ValueClient
 
 from treadle.client import Client, calls
-from treadle.client.answer_types import Named
-from treadle.client.calls import Call, Which
+from treadle.client.calls import Call, Named, Which
 from treadle.core.job_report import Report
 from treadle.server.app import ROUTERS
 from treadle.server.routes import PREFIX

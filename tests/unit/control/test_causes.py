@@ -7,9 +7,9 @@ import pytest
 
 from tests.store.made import attempt
 from tests.unit.control.memory import ME, Bench, play, play_on
-from treadle.control.api import decisions_on_disk, usage_sums
+from treadle.control.api import decisions, usage_sums
 from treadle.control.api.decision_causes import Happened, cause, happened, swaps_of
-from treadle.control.api.decisions_on_disk import KeptDecisions, read, text_of
+from treadle.control.api.decisions import KeptDecisions, read, text_of
 from treadle.control.api.spells import Now
 from treadle.control.api.usage_days import days_of
 from treadle.control.api.usage_sums import UsageSums
@@ -98,7 +98,7 @@ def test_the_reason_of_a_start_is_known_to_the_next_daemon(tmp_path: Path) -> No
 
 def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -> None:
     one = len(text_of(KeptDecisions(0.0, 1, 0, (decision(1),))))
-    monkeypatch.setattr(decisions_on_disk, "BYTES_MAX", 3 * one)
+    monkeypatch.setattr(decisions, "BYTES_MAX", 3 * one)
     made = tuple(decision(number) for number in range(1, 10))
     found = read(text_of(KeptDecisions(0.5, 9, 4, made)), 100.0)
     assert 2 <= len(found.decisions) <= 4

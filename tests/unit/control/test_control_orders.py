@@ -11,7 +11,7 @@ from tests.unit.control.memory import ME, Bench, play
 from treadle.control.jobs import JobRecord, UnwrittenCancels
 from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.control.loop import commit, controller
-from treadle.control.loop.orders_first import PASSED, REST_S, OrdersUnderWay
+from treadle.control.loop.condition import PASSED, REST_S, OrdersUnderWay
 from treadle.core.events import JobCancelled
 from treadle.store.rows import Batch
 from treadle.wire.jobs import JobRequest, State

@@ -1,6 +1,7 @@
 """What was decided lately: the differences, what led to each (decision_causes.py), CPU time.
 
-Only decisions that changed something are kept, the newest of them, and the others are counted.
+Only decisions that changed something are kept, the newest of them, and the others are counted. They
+are one setting of the store, written now and then, so that reasons outlive the daemon.
 """
 
 from collections import deque
@@ -11,7 +12,6 @@ import msgspec
 
 from treadle.control.api.context import Context
 from treadle.control.api.decision_causes import ENDS, Happened, cause, happened, swaps_of
-from treadle.control.api.decisions_on_disk import DECISIONS, KeptDecisions, read, text_of
 from treadle.control.api.history import sentence
 from treadle.control.api.queue_order import free_devices, waiting_jobs
 from treadle.control.api.sentences import Said
@@ -32,6 +32,39 @@ from treadle.wire.decisions import Decision, DecisionChange, DecisionPage
 KEPT = 500
 EVENTS_KEPT = 12  # of those that caused a decision; the others are counted
 CHANGES_MAX = 200  # of one decision that are kept
+DECISIONS = "decisions"  # the setting
+BYTES_MAX = 512 * 1024
+
+
+class KeptDecisions(msgspec.Struct):
+    """What the next daemon goes on with."""
+
+    since_at: float  # from when on they are known
+    last_id: int = 0
+    others: int = 0
+    decisions: tuple[Decision, ...] = ()
+
+
+_decoder = msgspec.json.Decoder(KeptDecisions)
+
+
+def read(text: str | None, now_at: float) -> KeptDecisions:
+    """What was kept; nothing if it cannot be read, as after a change of its format."""
+    try:
+        return _decoder.decode(text) if text else KeptDecisions(now_at)
+    except msgspec.MsgspecError:
+        return KeptDecisions(now_at)
+
+
+def text_of(kept: KeptDecisions) -> str:
+    """As many of the newest as there is room for."""
+    room, first = BYTES_MAX, len(kept.decisions)
+    while first and (room := room - len(msgspec.json.encode(kept.decisions[first - 1]))) > 0:
+        first -= 1
+    since_at = kept.decisions[first].at if 0 < first < len(kept.decisions) else kept.since_at
+    shown: Sequence[Decision] = kept.decisions[first:]
+    found = msgspec.structs.replace(kept, decisions=tuple(shown), since_at=since_at)
+    return msgspec.json.encode(found).decode()
 
 
 class Decisions:

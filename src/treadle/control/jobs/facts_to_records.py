@@ -5,7 +5,6 @@ moments that the journal has. It reads no clock and no file, so both give the sa
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import inf
 
 from treadle.control.jobs.attempts import (
@@ -25,8 +24,14 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import kinds_of, numbers_in
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
-from treadle.control.jobs.preemptions import note_preemption
-from treadle.control.jobs.records import JobRecord, progress_of, records_from, state_of_phase
+from treadle.control.jobs.records import (
+    JobRecord,
+    note_preemption,
+    progress_of,
+    records_from,
+    state_of_phase,
+    to_build_on,
+)
 from treadle.control.jobs.refusals import MACHINE
 from treadle.control.learning import (
     Attempted,
@@ -68,7 +73,7 @@ from treadle.journal.facts import (
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import FailureView, Progress, State
+from treadle.wire.jobs import FailureView, State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
 
@@ -215,7 +220,7 @@ class Reducer:
                 self._predict(record, len(attempt.devices))
             if fact.fallback is not None and not fact.fallback.copy_on:
                 record.safe, record.checkpoint = 0.0, None
-            record.progress = _to_build_on(record.progress, record.safe)
+            record.progress = to_build_on(record.progress, record.safe)
             attempt = started(attempt, fact, started_at)
             self._jobs.put_attempt(attempt)
             self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
@@ -459,17 +464,6 @@ def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:
     if because := why_alone(fact):
         record.alone_because, record.mps_failed = because, server_failed(fact)
         record.memory_failed = out_of_memory(fact)
-
-
-def _to_build_on(said: Progress | None, safe: float) -> Progress | None:
-    """What a new attempt has of the progress of the one before, until it speaks for itself.
-
-    One that begins from scratch has none of it. One that is started again after its last step
-    may begin anywhere: that it is done would be wrong.
-    """
-    if said is None or not 0.0 < safe < 1.0:
-        return None
-    return said if not said.total else replace(said, step=min(said.step, safe * said.total))
 
 
 def _metered(fact: JobProgressed) -> bool:

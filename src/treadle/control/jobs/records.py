@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from treadle.core.actions import Action, Change, Stop
 from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
@@ -206,6 +207,17 @@ def progress_of(said: LastProgress) -> Progress:
     )
 
 
+def to_build_on(said: Progress | None, safe: float) -> Progress | None:
+    """What a new attempt has of the progress of the one before, until it speaks for itself.
+
+    One that begins from scratch has none of it. One that is started again after its last step
+    may begin anywhere: that it is done would be wrong.
+    """
+    if said is None or not 0.0 < safe < 1.0:
+        return None
+    return said if not said.total else replace(said, step=min(said.step, safe * said.total))
+
+
 def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
     """What people call the phase of a job."""
     match job.phase:
@@ -217,3 +229,15 @@ def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
             return State.RUNNING
         case _:
             return State.STOPPING
+
+
+def note_preemption(record: JobRecord, action: Action, at: float, *, asked: bool) -> None:
+    """For whom a job was stopped or shrunk, until it has devices again.
+
+    at: seconds since 1970. asked: its user stopped it, or it was blocked otherwise.
+    """
+    record.preempted_at, record.preempted_for, record.shrunk_for = None, "", ""
+    if isinstance(action, Stop) and not asked:
+        record.preempted_at, record.preempted_for = at, action.for_job
+    elif isinstance(action, Change) and len(action.allocation.devices) < record.size:
+        record.shrunk_for = action.for_job

@@ -16,9 +16,8 @@ from treadle.control.learning.learned_lengths import (
     numbers_of,
 )
 from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
-from treadle.control.learning.outcomes import Attempted, of_end, of_pace, of_sight
+from treadle.control.learning.outcomes import Attempted, learn_plans, of_end, of_pace, of_sight
 from treadle.control.learning.output_tail import output_tail
-from treadle.control.learning.plan_lessons import learn_plans
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of
 

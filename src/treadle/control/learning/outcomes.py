@@ -1,11 +1,14 @@
 """What an attempt taught, made of facts alone, so that replaying the journal teaches the same."""
 
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from treadle.core.attempt import How, LastProgress
-from treadle.core.events import AttemptEnded
+from treadle.core.events import AttemptEnded, JobProgressed, JobStarted
+from treadle.core.job import Job, JobId
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import Outcome
+from treadle.models.plans.live_plans import LivePlans
 
 MEASURED_MIN_S = 5.0  # a speed counts if it was measured for so long
 SHARED_MIN = 0.1  # sharing for more than this share of its time, its times are not its own
@@ -95,3 +98,23 @@ def _total(said: LastProgress) -> float | None:
 
 def _shared(seen: Sighting | None) -> bool:
     return seen is not None and seen.shared_s > SHARED_MIN * (seen.alone_s + seen.shared_s)
+
+
+def learn_plans(plans: LivePlans, facts: Iterable[object], jobs: Mapping[JobId, Job]) -> None:
+    """Take in what jobs say of their models and how fast they are.
+
+    jobs: the scheduler's, once it has taken these facts. It must come before the next decision,
+    which goes by what was learned.
+    """
+    for fact in facts:
+        match fact:
+            case JobStarted() if (row := jobs.get(fact.job)) is not None:
+                plans.meet(row.spec, fact.changes)
+            case JobProgressed() if (row := jobs.get(fact.job)) is not None:
+                said = fact.progress
+                if said is None or not said.alone or fact.action != row.action:
+                    continue
+                if (seconds := step_s(said)) is not None:
+                    plans.observe(row, 1.0 / seconds)
+            case _:
+                pass

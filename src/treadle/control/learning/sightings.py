@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from treadle.control.learning.load_history import History
-from treadle.control.learning.so_far import SoFar, Spell, Tally
+from treadle.control.learning.load_history import History, SoFar, Spell, Tally
 from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId
 from treadle.core.machine import Measurement
