@@ -2,11 +2,9 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,24 +30,6 @@ def treadle(daemon: Daemon, *words: str) -> "subprocess.CompletedProcess[str]":
     home = daemon.state.parent / "home"
     env = {**os.environ, "TREADLE_SOCKET": str(daemon.socket), "XDG_STATE_HOME": str(home)}
     return ran(*words, env=env)
-
-
-def test_a_stopped_daemon_is_named_by_down_status_and_up(daemon: Daemon) -> None:
-    os.kill(daemon.pid, signal.SIGSTOP)
-    expected = (
-        f"treadle: the daemon (process {daemon.pid}) was stopped by a signal and does not answer: "
-        f"kill -CONT {daemon.pid} lets it go on, kill -9 {daemon.pid} ends it; its jobs run on, "
-        "and the next treadle up takes them over\n"
-    )
-    try:
-        for words in (["down"], ["status"], ["up", "--state", str(daemon.state)]):
-            begun_s = time.monotonic()
-            done = treadle(daemon, *words)
-            assert (done.returncode, done.stderr) == (1, expected), words
-            assert time.monotonic() - begun_s < 9
-    finally:
-        os.kill(daemon.pid, signal.SIGCONT)
-    assert treadle(daemon, "status").returncode == 0
 
 
 def test_a_daemon_that_holds_the_folder_and_listens_elsewhere_is_named(
