@@ -116,9 +116,7 @@ class ValueClient(Client):
     would: DryRun | None = None
     asked: list[tuple[object, ...]] = field(default_factory=list)
     requests: list[JobsOrder] = field(default_factory=list)
-    pruned_before: int = 0
     pages: int = 0  # of lists of jobs that were asked for
-    used_from: str = ""  # of a token
 
     def submit(self, request: JobRequest, *, key: str | None = None) -> Submitted:
         self.asked.append(("submit", request))
@@ -292,11 +290,7 @@ class ValueClient(Client):
 
     def events(self, *, after: int = 0, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if event.id > after]
-        return EventPage(
-            events=tuple(kept[:limit]),
-            next=after + len(kept[:limit]),
-            pruned_before=self.pruned_before,
-        )
+        return EventPage(events=tuple(kept[:limit]), next=after + len(kept[:limit]))
 
     def events_last(self, *, job: str = "", limit: int = 100) -> EventPage:
         kept = [event for event in self.happened if not job or event.job == job]
@@ -342,7 +336,7 @@ class ValueClient(Client):
     def tokens(self, *, user: str = "") -> tuple[TokenView, ...]:
         ci = TokenView(id="t1", name="ci", user="anna", role=Role.USER, created_at=NOW - 86_400)
         old = replace(ci, id="t2", name="old", used_at=NOW - 60, expires_at=NOW - 1)
-        return (ci, replace(old, used_from=self.used_from))
+        return (ci, old)
 
     def close(self) -> None:
         self.asked.append(("close",))

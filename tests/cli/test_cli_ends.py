@@ -63,7 +63,7 @@ def test_no_command_shows_the_help_and_is_a_usage_error(
 def test_an_interrupt_ends_with_130_and_leaves_nothing(tmp_path: Path) -> None:
     """A big enough run in a real process, interrupted as soon as it has begun to write."""
     journal = tmp_path / "run.jsonl"
-    words = ["simulate", "generate:poisson?jobs=200000", "--journal", str(journal)]
+    words = ["simulate", "generate:poisson?jobs=50000", "--journal", str(journal)]
     process = subprocess.Popen(
         [sys.executable, "-m", "treadle", *words],
         stdout=subprocess.PIPE,

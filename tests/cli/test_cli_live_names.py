@@ -133,10 +133,9 @@ def test_output_that_cannot_be_written_is_one_sentence() -> None:
     )
 
 
-def test_an_empty_name_is_refused(capsys) -> None:
+def test_an_empty_name_is_refused() -> None:
     client = ValueClient(views=[job("11")])
-    for verb in ("why", "cancel", "wait"):
-        assert treadle(client, verb, "") == 2
+    assert {treadle(client, verb, "") for verb in ("why", "cancel", "wait")} == {2}
     assert client.asked == []
 
 

