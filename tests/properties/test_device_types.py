@@ -171,7 +171,7 @@ def test_jobs_get_what_they_may_use_and_all_that_can_run_end(
         )
         world.scheduler.take([JobSubmitted(typed)], world.now)
         row = world.scheduler.jobs[spec.id]
-        world.scheduler.state.rows[spec.id] = row._replace(only_on=nodes)
+        world.scheduler.rows[spec.id] = row._replace(only_on=nodes)
         world.happens()
     while world.away:
         world.step(NodeJoined(world.away.pop()))

@@ -59,9 +59,8 @@ class World(RuleBasedStateMachine):
     def begin(self, name: str) -> None:
         self.cluster = Cluster.grid(3, 2)
         self.scheduler = Scheduler(policy(name), self.cluster)
-        state = self.scheduler.state
-        state.rows = Rows()
-        state.jobs = MappingProxyType(state.rows)
+        self.scheduler.rows = Rows()
+        self.scheduler.jobs = MappingProxyType(self.scheduler.rows)
         self.replayed = Scheduler(policy(name), self.cluster)
         self.now = 0.0
         self.count = 0

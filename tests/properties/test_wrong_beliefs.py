@@ -31,7 +31,7 @@ def checked(scheduler: Scheduler) -> None:
     for identity, job in scheduler.jobs.items():
         assert job.remaining_at(job.observed_at) >= 0.0
         if job.iterations_done > job.spec.iterations:
-            twin.state.rows[identity] = job._replace(iterations_done=job.spec.iterations)
+            twin.rows[identity] = job._replace(iterations_done=job.spec.iterations)
     check(twin)
 
 

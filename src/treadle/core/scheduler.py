@@ -12,118 +12,28 @@ either, unless a decision was taken in between that could not see the job.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
-from typing import Self
 
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.apply import apply
-from treadle.core.cluster import Cluster, Device, Node
+from treadle.core.cluster import Device
 from treadle.core.company import impossible
 from treadle.core.device_types import may_use
 from treadle.core.difference import difference
 from treadle.core.errors import PolicyError
 from treadle.core.events import Event
 from treadle.core.job import Job, JobId
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
 from treadle.core.reasons import Reason
-from treadle.core.retry import RetryRule, fixed
 from treadle.core.snapshot import Snapshot
-from treadle.core.state import Counters, Kept, SchedulerState
-from treadle.core.tenancy import Tenancy
+from treadle.core.state import SchedulerState
 
 _Leavers = dict[Device, list[tuple[JobId, Allocation]]]  # that are still on a device
 
 
-class Scheduler:
-    """Turns facts into orders by asking a policy; all that it knows is in `state`."""
-
-    def __init__(self, policy: Policy, cluster: Cluster, *, retry: RetryRule = fixed) -> None:
-        self.state = SchedulerState(policy, cluster, retry)
-
-    # -- reading the state ----------------------------------------------------------------------
-
-    @property
-    def jobs(self) -> Mapping[JobId, Job]:
-        """Every job that has not ended."""
-        return self.state.jobs
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.state.cluster
-
-    @property
-    def tenancy(self) -> Tenancy:
-        return self.state.tenancy
-
-    @property
-    def ranking(self) -> Ranking:
-        return self.state.ranking
-
-    @property
-    def unfit(self) -> Mapping[JobId, str]:
-        """Jobs that could not even run on the empty cluster, with the reason."""
-        return self.state.unfit
-
-    @property
-    def blocked(self) -> Mapping[JobId, tuple[str, ...]]:
-        """Jobs that may not start, with every reason."""
-        return self.state.blocked
-
-    @property
-    def ended(self) -> Mapping[JobId, Phase]:
-        """Jobs that ended by the facts taken last, with their final phase."""
-        return self.state.ended
-
-    @property
-    def closed(self) -> Mapping[Device, str]:
-        """Devices that take no new work, with the reason."""
-        return self.state.closed
-
-    @property
-    def drained(self) -> Mapping[str, Node]:
-        """Nodes that take no new work, by name; they are not in the cluster meanwhile."""
-        return self.state.drained
-
-    @property
-    def decisions(self) -> int:
-        """How often the policy was asked."""
-        return self.state.decisions
-
-    @property
-    def counters(self) -> Counters:
-        return self.state.counters
-
-    @property
-    def policy(self) -> Policy:
-        return self.state.policy
-
-    @policy.setter
-    def policy(self, policy: Policy) -> None:
-        """Put a policy with the same ranks in its place; `set_policy` is for any other."""
-        self.state.policy = policy
-
-    @property
-    def retry(self) -> RetryRule:
-        return self.state.retry
-
-    @retry.setter
-    def retry(self, rule: RetryRule) -> None:
-        self.state.retry = rule
-
-    @property
-    def wake_at(self) -> float:
-        """When to ask the policy again, even if nothing happens."""
-        return self.state.wake_at
-
-    @wake_at.setter
-    def wake_at(self, moment: float) -> None:
-        self.state.wake_at = moment
-
-    def kept(self, identity: JobId) -> Kept:
-        """What must be stored of a job for `restore`."""
-        return self.state.kept(identity)
+class Scheduler(SchedulerState):
+    """Turns facts into orders by asking a policy."""
 
     # -- the loop's side ------------------------------------------------------------------------
 
@@ -136,19 +46,17 @@ class Scheduler:
 
     def take(self, events: Iterable[Event], now: float) -> list[Action]:
         """Apply facts. The orders are those that need no policy: stop what must stop."""
-        state = self.state
-        apply(state, events, now)
-        return state.stop_those_that_must(now) if state.must_stop else []
+        apply(self, events, now)
+        return self.stop_those_that_must(now) if self.must_stop else []
 
     def is_due(self, now: float) -> bool:
         """Whether the policy has not seen everything, or wanted to be asked again by now."""
-        return self.state.stale or now >= self.state.wake_at
+        return self.stale or now >= self.wake_at
 
     def decide(self, now: float) -> list[Action]:
         """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
         self._refresh(now)
-        state = self.state
-        schedule = state.policy.decide(self.snapshot(now))
+        schedule = self.policy.decide(self.snapshot(now))
         if not schedule.valid_until > now:
             raise PolicyError(
                 f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
@@ -158,36 +66,35 @@ class Scheduler:
         if schedule.changes:
             self._check_not_held(schedule.changes)
             actions = difference(
-                state.rows, state.tenancy.tenants, schedule.changes, state.next_action
+                self.rows, self.tenancy.tenants, schedule.changes, self.next_action
             )
             self._check_devices(actions)
             self._check_company(actions)
             # In the order of the actions: the order of a set differs from process to process.
             stopped = dict.fromkeys(action.job for action in actions if isinstance(action, Stop))
-            if state.leaving or stopped:
+            if self.leaving or stopped:
                 leavers = self._leavers_by_device(stopped)
                 actions = [self._behind(action, leavers) for action in actions]
             if schedule.for_whom:
                 actions = [_for_whom(action, schedule.for_whom) for action in actions]
-            state.order(actions, now)
-        state.memory, state.once_running = schedule.memory, schedule.once_running
-        state.wake_at = schedule.valid_until
-        if state.ranking.queue:  # If no job waits, a rank that expires changes nothing.
-            state.wake_at = min(state.wake_at, state.ranking.next_expiry_at)
+            self.order(actions, now)
+        self.memory, self.once_running = schedule.memory, schedule.once_running
+        self.wake_at = schedule.valid_until
+        if self.ranking.queue:  # If no job waits, a rank that expires changes nothing.
+            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:
         """What the policy may know now."""
-        state = self.state
-        free, tenants = state.tenancy.free, state.tenancy.tenants
-        if state.leaving:
+        free, tenants = self.tenancy.free, self.tenancy.tenants
+        if self.leaving:
             free = free.leaving(self._being_left())
-        jobs: Mapping[JobId, Job] = state.jobs
-        if state.blocked:  # A policy is not to name one, so it sees none.
-            blocked = state.blocked
-            jobs = {name: job for name, job in state.rows.items() if _in_sight(job, blocked)}
-        seen = Snapshot(now, state.cluster, jobs, free, tenants, state.ranking, state.memory)
-        return self._without_closed(seen) if state.closed else seen
+        jobs: Mapping[JobId, Job] = self.jobs
+        if self.blocked:  # A policy is not to name one, so it sees none.
+            blocked = self.blocked
+            jobs = {name: job for name, job in self.rows.items() if _in_sight(job, blocked)}
+        seen = Snapshot(now, self.cluster, jobs, free, tenants, self.ranking, self.memory)
+        return self._without_closed(seen) if self.closed else seen
 
     def why(self, identity: JobId, now: float) -> Reason:
         """Why a job waits or holds what it holds."""
@@ -199,48 +106,27 @@ class Scheduler:
 
     def in_the_way(self, identity: JobId) -> list[JobId]:
         """Jobs that were ordered off devices this job has been given, and are still on them."""
-        allocation = self.state.rows[identity].allocation
+        allocation = self.rows[identity].allocation
         if allocation is None:
             return []
         return self._in_the_way(identity, allocation, self._leavers_by_device(()))
 
-    def fork(self) -> Self:
-        """An independent copy in the same state."""
-        twin = type(self).__new__(type(self))
-        twin.state = self.state.copy()
-        return twin
-
     def set_policy(self, policy: Policy, now: float) -> None:
         """Decide by another policy from now on. Running jobs keep running until it stops them."""
-        state = self.state
-        state.policy = policy
-        state.memory = policy.take_over(state.memory)
-        state.ranking = Ranking(policy.rank)
-        state.unfit.clear()
-        for job in state.rows.values():
-            state.rank(job, now)
-        state.stale = True
-        state.wake_at = now
+        self.policy = policy
+        self.memory = policy.take_over(self.memory)
+        self.ranking = Ranking(policy.rank)
+        self.unfit.clear()
+        for job in self.rows.values():
+            self.rank(job, now)
+        self.stale = True
+        self.wake_at = now
 
     # -- after a crash --------------------------------------------------------------------------
 
     def remember(self, memory: object) -> None:
         """Hand the policy what another remembered, or what was found out of it."""
-        self.state.memory = self.state.policy.take_over(memory)
-
-    def restore(
-        self,
-        kept: Iterable[Kept],
-        closed: Mapping[Device, str],
-        counters: Counters,
-        now: float,
-        drained: Iterable[Node] = (),
-    ) -> None:
-        """Fill a new scheduler from what was stored; the policy is asked at the next occasion.
-
-        drained: nodes that are not in the cluster, on which jobs may still be.
-        """
-        self.state.restore(kept, closed, counters, now, drained)
+        self.memory = self.policy.take_over(memory)
 
     def replay(
         self,
@@ -254,38 +140,36 @@ class Scheduler:
 
         `wake_at` is what the policy's answer said, or None where the policy was not asked.
         """
-        state = self.state
-        apply(state, events, now)
+        apply(self, events, now)
         # First the orders that needed no policy, as it was then: the number of decisions before a
         # job was ordered to stop says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
-        must_stop = set(state.must_stop)
+        must_stop = set(self.must_stop)
         actions = list(actions)
         forced = [a for a in actions if isinstance(a, Stop) and a.job in must_stop]
-        state.order(forced, now)
-        state.must_stop = [identity for identity in state.must_stop if state.holds(identity)]
+        self.order(forced, now)
+        self.must_stop = [identity for identity in self.must_stop if self.holds(identity)]
         if wake_at is not None:
             self._refresh(now)
-            state.wake_at = wake_at
-        state.order([a for a in actions if a not in forced], now)
+            self.wake_at = wake_at
+        self.order([a for a in actions if a not in forced], now)
 
     # -- decisions ------------------------------------------------------------------------------
 
     def _refresh(self, now: float) -> None:
         """Begin a decision: rank again the jobs whose rank has expired."""
-        state = self.state
-        if state.ranking.next_expiry_at <= now:
-            for identity in state.ranking.expired(now):
-                state.ranking.put(state.rows[identity], now)
-        state.decisions += 1
-        state.wake_at = inf
-        state.stale = False
+        if self.ranking.next_expiry_at <= now:
+            for identity in self.ranking.expired(now):
+                self.ranking.put(self.rows[identity], now)
+        self.decisions += 1
+        self.wake_at = inf
+        self.stale = False
 
     def _without_closed(self, seen: Snapshot) -> Snapshot:
         """What a policy may give away: no closed device, and no job that runs on one."""
         closed = [device for device in self.closed if self.tenancy.free.knows((device,))]
         on_them = {job for device in closed for job in seen.tenants.get(device, {}).values()}
-        kept = seen.keeping([self.state.rows[identity] for identity in sorted(on_them)])
+        kept = seen.keeping([self.rows[identity] for identity in sorted(on_them)])
         return kept.withholding([device for device in closed if device not in seen.tenants])
 
     def _check_not_held(self, changes: Mapping[JobId, Allocation | None]) -> None:
@@ -331,7 +215,7 @@ class Scheduler:
                     given.setdefault(device, []).append(action.job)
         if not shares:
             return
-        rows, moved = self.state.rows, {action.job for action in actions}
+        rows, moved = self.rows, {action.job for action in actions}
         nodes = {node.name: node.device_memory_gib for node in self.cluster.nodes}
         tenants = self.tenancy.tenants
         for device, newcomers in given.items():
@@ -350,7 +234,7 @@ class Scheduler:
         """Devices that a job was ordered off and has not reported to have left."""
         return [
             device
-            for leaving in self.state.leaving.values()
+            for leaving in self.leaving.values()
             for allocation in leaving.allocations
             for device in allocation.devices
         ]
@@ -358,9 +242,8 @@ class Scheduler:
     def _leavers_by_device(self, stopped: Collection[JobId]) -> _Leavers:
         """Where jobs still are that were ordered off, or are now (`stopped`)."""
         found: _Leavers = {}
-        state = self.state
-        old = [(name, each) for name, left in state.leaving.items() for each in left.allocations]
-        now = [(name, state.rows[name].allocation) for name in stopped]
+        old = [(name, each) for name, left in self.leaving.items() for each in left.allocations]
+        now = [(name, self.rows[name].allocation) for name in stopped]
         for name, allocation in (*old, *now):
             for device in () if allocation is None else allocation.devices:
                 assert allocation is not None, "it has devices"
@@ -385,14 +268,14 @@ class Scheduler:
                     old.turn == allocation.turn or self._apart(job, other, old, device.node)
                 ):
                     found[other] = None
-        spec = self.state.rows[job].spec
+        spec = self.rows[job].spec
         if spec.host_memory_gib or spec.host_cores:
             found |= dict.fromkeys(self._on_hosts(job, allocation, leavers))
         return list(found)
 
     def _on_hosts(self, job: JobId, allocation: Allocation, leavers: _Leavers) -> list[JobId]:
         """Jobs that are leaving a node of which this one asks memory or cores, as they do."""
-        nodes, rows = set(allocation.nodes()), self.state.rows
+        nodes, rows = set(allocation.nodes()), self.rows
         return [
             other
             for device, leaving in leavers.items()
@@ -410,8 +293,8 @@ class Scheduler:
         What the leaver needs of a device's memory is taken until it is gone, and is counted no
         more; and an exclusive job has no company, not even for a moment.
         """
-        rows = self.state.rows
-        if self.state.holds(leaver) and rows[leaver].allocation != old:
+        rows = self.rows
+        if self.holds(leaver) and rows[leaver].allocation != old:
             return False  # It moves, perhaps behind this one: they would wait for each other.
         specs = [rows[name].spec for name in (job, leaver) if name in rows]
         limited = any(n.name == node and n.device_memory_gib for n in self.cluster.nodes)

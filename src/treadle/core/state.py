@@ -17,7 +17,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import TRANSITIONS, Phase
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
-from treadle.core.retry import RetryRule
+from treadle.core.retry import RetryRule, fixed
 from treadle.core.tenancy import Tenancy
 
 
@@ -45,8 +45,8 @@ class Counters(NamedTuple):
 class SchedulerState:
     """What a scheduler knows. Its methods are the changes that several facts and orders share."""
 
-    def __init__(self, policy: Policy, cluster: Cluster, retry: RetryRule) -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy, cluster: Cluster, *, retry: RetryRule = fixed) -> None:
+        self.policy = policy  # One with the same ranks may take its place; else `set_policy`.
         self.cluster = cluster
         self.retry = retry
         self.tenancy = Tenancy(cluster)
@@ -64,7 +64,7 @@ class SchedulerState:
         self.must_stop: list[JobId] = []  # jobs to stop whatever the policy decides
         self.next_arrival = 0
         self.next_action = 0
-        self.decisions = 0
+        self.decisions = 0  # how often the policy was asked
         self.stale = False  # a fact came in that the policy has not seen
         self.wake_at = inf  # ask the policy again then, even if nothing happens
         self.once_running: frozenset[JobId] = frozenset()  # and when one of these runs
@@ -114,8 +114,8 @@ class SchedulerState:
                 self.must_stop.append(job.id)  # The order to stop may not have been stored.
         self.stale = True
 
-    def copy(self) -> Self:
-        """An independent twin; it shares the policy, which is pure."""
+    def fork(self) -> Self:
+        """An independent copy in the same state; it shares the policy, which is pure."""
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.rows = self.rows.copy()

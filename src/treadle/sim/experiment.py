@@ -266,9 +266,8 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
             events = [_as_it_is(event, jobs) for event in events]
         held_back = _NO_JOBS
         # A snapshot at every step costs 1 % of a run; most policies hold no job back.
-        state = scheduler.state
-        asked = state.policy.held_back
-        if state.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
+        asked = scheduler.policy.held_back
+        if scheduler.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
             held_back = asked(scheduler.snapshot(now))
         record_step(recorder, now, events, actions, scheduler, held_back)
 
@@ -284,13 +283,12 @@ def record_step(
     held_back: Mapping[int, int],
 ) -> None:
     """Feed a recorder one step, with the scheduler as it is after it."""
-    state = scheduler.state  # Read directly: this runs at every step.
-    jobs, head, unfit = state.rows, None, _NO_JOBS
-    if state.policy.in_order and state.ranking.queue:
-        head = jobs[state.ranking.queue[0][2]].spec.asked
-    free = state.tenancy.free
-    if state.unfit:
-        unfit = Counter(jobs[identity].spec.asked for identity in state.unfit)
+    jobs, head, unfit = scheduler.rows, None, _NO_JOBS
+    if scheduler.policy.in_order and scheduler.ranking.queue:
+        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
+    free = scheduler.tenancy.free
+    if scheduler.unfit:
+        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
     recorder.step(
         now,
         events,
@@ -301,7 +299,7 @@ def record_step(
         held_back=held_back,
         unfit=unfit,
     )
-    recorder.settle(state.ended, now)
+    recorder.settle(scheduler.ended, now)
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:

@@ -64,9 +64,8 @@ class Simulation:
     def run(self, until: float = inf) -> None:
         """Run until no event is left, or up to and including a moment."""
         scheduler, engine, look = self.scheduler, self.engine, self._look
-        state = scheduler.state
         idle = 0
-        while (now := look(min(engine.next_at, state.wake_at))) <= until and now < inf:
+        while (now := look(min(engine.next_at, scheduler.wake_at))) <= until and now < inf:
             events = engine.due(now)
             actions = scheduler.step(events, now)
             engine.carry_out(actions, now)
@@ -74,7 +73,7 @@ class Simulation:
             for observe in self._observers:
                 observe(now, events, actions, scheduler)
             idle = 0 if events or actions or engine.next_at < inf else idle + 1
-            if idle > WAKES_MAX * len(state.ranking.queue):
+            if idle > WAKES_MAX * len(scheduler.ranking.queue):
                 break  # The policy keeps waking up and nothing changes.
 
     def observe(self, observer: Observer) -> None:

@@ -196,7 +196,7 @@ def overtakes(here: Bench, job: str) -> object:
     """How many later jobs have started, as the next reservation counts them."""
     context = here.live.context
     scheduler = context.scheduler
-    last, snapshot = remembered(scheduler.state.memory), scheduler.snapshot(context.clock.now())
+    last, snapshot = remembered(scheduler.memory), scheduler.snapshot(context.clock.now())
     found = patience_of(context.belief, last, snapshot, scheduler.jobs[job])
     return found.numbers["overtakes"]
 

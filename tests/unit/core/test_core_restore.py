@@ -46,20 +46,19 @@ def restored(story: Story, now: float, decider: Policy | None = None) -> Story:
 
 def facts(scheduler: Scheduler) -> tuple[object, ...]:
     """All that can be seen from outside, as values."""
-    state = scheduler.state
     return (
-        dict(state.rows),
-        dict(state.unfit),
-        dict(state.blocked),
-        dict(state.closed),
-        dict(state.drained),
-        dict(state.leaving),
-        list(state.must_stop),
-        state.counters,
-        [identity for _, _, identity in state.ranking.queue],
-        [identity for _, _, identity in state.ranking.from_the_back(9.0)],
-        list(state.tenancy.free),
-        {device: dict(turns) for device, turns in state.tenancy.tenants.items()},
+        dict(scheduler.rows),
+        dict(scheduler.unfit),
+        dict(scheduler.blocked),
+        dict(scheduler.closed),
+        dict(scheduler.drained),
+        dict(scheduler.leaving),
+        list(scheduler.must_stop),
+        scheduler.counters,
+        [identity for _, _, identity in scheduler.ranking.queue],
+        [identity for _, _, identity in scheduler.ranking.from_the_back(9.0)],
+        list(scheduler.tenancy.free),
+        {device: dict(turns) for device, turns in scheduler.tenancy.tenants.items()},
     )
 
 
@@ -106,7 +105,7 @@ def test_a_stop_that_was_owed_is_ordered(fact: Event) -> None:
     story = Story("fifo", "1x4")
     story.tell(0.0, JobSubmitted(job("a")))
     story.runs(0.0, "a")
-    apply(story.scheduler.state, [fact], 1.0)
+    apply(story.scheduler, [fact], 1.0)
     assert restored(story, 2.0).scheduler.take([], 2.0) == [Stop(1, "a")]
 
 

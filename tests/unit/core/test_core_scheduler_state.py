@@ -27,7 +27,6 @@ from treadle.core.ranking import Rank
 from treadle.core.retry import Answer, Failure
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
-from treadle.core.state import SchedulerState
 from treadle.testing import builders
 from treadle.testing.builders import job
 
@@ -47,12 +46,16 @@ def test_the_end_of_an_attempt_counts_although_a_change_is_on_its_way() -> None:
 
 
 def view(scheduler: Scheduler) -> list[object]:
-    state: SchedulerState = scheduler.state
-    tables = [dict(state.rows), dict(state.unfit), dict(state.blocked), dict(state.closed)]
-    waiting = [identity for _, _, identity in state.ranking.queue]
-    counted = [state.counters, state.decisions, state.wake_at, state.stale]
-    free = list(state.tenancy.free)
-    return [*tables, dict(state.leaving), list(state.must_stop), waiting, *counted, free]
+    tables = [
+        dict(scheduler.rows),
+        dict(scheduler.unfit),
+        dict(scheduler.blocked),
+        dict(scheduler.closed),
+    ]
+    waiting = [identity for _, _, identity in scheduler.ranking.queue]
+    counted = [scheduler.counters, scheduler.decisions, scheduler.wake_at, scheduler.stale]
+    free = list(scheduler.tenancy.free)
+    return [*tables, dict(scheduler.leaving), list(scheduler.must_stop), waiting, *counted, free]
 
 
 def test_a_fork_has_a_retry_rule_of_its_own() -> None:

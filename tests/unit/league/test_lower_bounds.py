@@ -45,7 +45,7 @@ def run_of(policy: str, jobs: list[JobSpec], on: Cluster) -> tuple[float, bool]:
 
 
 def _rows(scheduler: Scheduler) -> Iterable[Job]:
-    return scheduler.state.rows.values()
+    return scheduler.rows.values()
 
 
 def stages(load_s: float, prepare_s: float, compute_s: float, sync_s: float) -> Profile:

@@ -47,10 +47,10 @@ def test_a_short_job_among_many_long_ones_waits_for_the_next_plan_at_most() -> N
     world.step(5000.0, submitted("tick", 1e6))
     world.step(5001.0, submitted("short", 1e4))
     assert not world.size("short")
-    assert world.scheduler.state.wake_at <= 5600.0
+    assert world.scheduler.wake_at <= 5600.0
     now = 5001.0
     while now < 5600.0:
-        now = min(world.scheduler.state.wake_at, 5600.0)
+        now = min(world.scheduler.wake_at, 5600.0)
         world.step(now)
     assert world.size("short")
 

@@ -30,7 +30,7 @@ class Briefs:
     def __init__(self, context: Context) -> None:
         self._context, self._said = context, Said(context)
         self._alike: dict[Hashable, Brief] = {}
-        last, scheduler = remembered(context.scheduler.state.memory), context.scheduler
+        last, scheduler = remembered(context.scheduler.memory), context.scheduler
         parts = (name for part in last.refused for name in part.jobs)
         reserved = (entry.job for entry in last.patience.reserved)
         # Jobs with a reason of their own, whatever they ask for.

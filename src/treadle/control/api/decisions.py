@@ -127,7 +127,7 @@ class Decisions:
         else:
             self._others += 1
         self._policy = self._context.charge.policy
-        kept = remembered(scheduler.state.memory).patience.reserved
+        kept = remembered(scheduler.memory).patience.reserved
         self._reserved = frozenset(entry.job for entry in kept)
         self._events.clear()
         self._let_go.clear()

@@ -106,7 +106,7 @@ def idle_devices(scheduler: Scheduler, job: Job | None = None) -> int:
 def being_left(scheduler: Scheduler) -> dict[Device, JobId]:
     """Devices that jobs were ordered off and have not said to have released."""
     found: dict[Device, JobId] = {}
-    for identity, leaving in scheduler.state.leaving.items():
+    for identity, leaving in scheduler.leaving.items():
         job = scheduler.jobs.get(identity)
         if job is not None and job.phase in _LEAVING:
             found |= {device: identity for each in leaving.allocations for device in each.devices}

@@ -33,7 +33,7 @@ def _patience(context: Context, row: Job, said: Said) -> str:
     scheduler = context.scheduler
     if innermost(scheduler.policy).in_order:
         return ""
-    last, snapshot = remembered(scheduler.state.memory), scheduler.snapshot(context.clock.now())
+    last, snapshot = remembered(scheduler.memory), scheduler.snapshot(context.clock.now())
     return said.sentence(patience_of(context.belief, last, snapshot, row))
 
 

@@ -42,11 +42,11 @@ def order(text: str, jobs: Sequence[JobSpec] = STREAM, cluster: str = "1x4") -> 
 
 
 def reserved(scheduler: Scheduler) -> list[str]:
-    return [entry.job for entry in remembered(scheduler.state.memory).patience.reserved]
+    return [entry.job for entry in remembered(scheduler.memory).patience.reserved]
 
 
 def overtaken(scheduler: Scheduler, name: str) -> int:
-    return remembered(scheduler.state.memory).patience.overtaken[name].times
+    return remembered(scheduler.memory).patience.overtaken[name].times
 
 
 def test_a_gang_is_overtaken_by_a_bounded_number_of_jobs() -> None:

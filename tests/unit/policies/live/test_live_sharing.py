@@ -169,7 +169,7 @@ def test_jobs_that_slow_each_other_more_than_predicted_are_parted_and_it_is_reme
     group = {"a": (old, 0.4), "b": (new, 0.4)}
     assert belief.measured(group, 10.0, mps=False) is None
     assert belief.measured(group, 30.0, mps=False) is not None
-    scheduler.state.stale = True
+    scheduler.stale = True
     (order,) = scheduler.step([], 30.0)
     assert isinstance(order, Stop)
     assert order.job == "b"

@@ -136,7 +136,7 @@ class World:
             wanted = set(start.allocation.devices)
             leaving = {
                 job
-                for job, left in self.scheduler.state.leaving.items()
+                for job, left in self.scheduler.leaving.items()
                 if any(wanted & set(old.devices) for old in left.allocations)
                 and not (job in jobs and jobs[job].allocation is not None)  # It is resized.
             }
