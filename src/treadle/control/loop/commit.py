@@ -153,7 +153,7 @@ class Commit:
         self._riders: dict[int, Rider] = {}  # by the identity of the last of their facts
         self._unwritten = Unwritten()
         self._decisions = state.scheduler.decisions
-        self._overtaken = remembered(state.scheduler.state.memory).patience.overtaken
+        self._overtaken = remembered(state.scheduler.memory).patience.overtaken
         self._thread = DaemonThreads(1, "store writes")
         # If it is not known whether a batch was written, it is tried again before any other.
         self._writing = asyncio.Lock()
@@ -388,7 +388,7 @@ class Commit:
         batch.histories += self._state.learner.histories()
         batch.settings["clock"] = " ".join(map(str, Stamp.take(now)))
         batch.settings["counters"] = " ".join(map(str, scheduler.counters))
-        if (overtaken := remembered(scheduler.state.memory).patience.overtaken) != self._overtaken:
+        if (overtaken := remembered(scheduler.memory).patience.overtaken) != self._overtaken:
             self._overtaken = overtaken
             batch.settings[OVERTAKEN] = msgspec.json.encode(overtaken).decode()
         if (starts := self._state.learner.starts.take_change()) is not None:
