@@ -63,19 +63,6 @@ def test_lists_have_the_beginning_of_a_long_command_and_the_detail_has_all(tmp_p
 
 
 @pytest.mark.parametrize(
-    "command",
-    [
-        ("true",),
-        ("a", "b" * (COMMAND_SHOWN_MAX - 3)),
-        ("",) * COMMAND_SHOWN_MAX,
-        (),
-    ],
-)
-def test_a_short_command_is_shown_whole(command: tuple[str, ...]) -> None:
-    assert in_short(command) == command
-
-
-@pytest.mark.parametrize(
     "command", [("x" * 5000,), ("ab",) * 4096, ("",) * 4096, ("a", "b" * 1998)]
 )
 def test_a_long_command_is_cut_and_shows_it(command: tuple[str, ...]) -> None:

@@ -115,19 +115,6 @@ def world() -> MemoryWorld:
     return MemoryWorld.of(*nodes)
 
 
-def test_only_devices_that_the_job_may_use_are_counted(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        for _ in range(6):
-            await here.submit("forever", devices="1", tenant="vision", exclusive=True)
-            await here.settle()
-        job = await here.submit("forever", devices="1", tenant="vision", exclusive=True)
-        await here.settle()
-        why = await here.live.why(job)
-        assert (why.code, why.numbers["free"], why.numbers["total"]) == ("type", 0, 6)
-
-    play_on(world(), story, tmp_path, policy="philly?quotas=nlp:2/vision:11&most=1")
-
-
 def test_a_tenant_that_no_quota_names_is_said_at_submission(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         wrong = JobRequest(command=("true",), tenant="visoin")

@@ -11,7 +11,7 @@ from tests.unit.control.memory import ME, Bench, play, play_on
 from treadle.control.jobs import FIRST_NODES, NODES, holding, nodes_at_start, text_of
 from treadle.control.jobs.lost_nodes import KEPT_S, NODES_MAX, LostNodes
 from treadle.core.cluster import Device, Node
-from treadle.core.errors import EngineError, TreadleError
+from treadle.core.errors import TreadleError
 from treadle.core.events import DeviceClosed, DeviceOpened, NodeLost
 from treadle.core.machine import NodeView
 from treadle.engines.fleet.fleet_views import unused_nodes
@@ -20,7 +20,7 @@ from treadle.engines.memory_world import MemoryWorld
 from treadle.store.rows import JobRow
 from treadle.store.store import Store
 from treadle.wire.jobs import State
-from treadle.wire.problems import ConflictError, UnavailableError
+from treadle.wire.problems import ConflictError
 
 
 def test_a_node_that_was_lost_before_a_restart_is_not_used_after_it(tmp_path: Path) -> None:
@@ -240,8 +240,6 @@ def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment
 
 WHY = "the agent of node b does not answer"
 
-SAID = "the agent of node b has not answered for 40 s"
-
 CLOSED = DeviceClosed(Device("b", 0), WHY, "silent", (Device("b", 1),))
 
 
@@ -273,23 +271,5 @@ def test_a_job_waits_for_a_node_that_does_not_answer(tmp_path: Path) -> None:
             ("b:0", True),
             ("b:1", True),
         ]
-
-    play_on(world(), story, tmp_path)
-
-
-def test_an_order_to_a_node_that_does_not_answer_is_refused_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def story(here: Bench) -> None:
-        async def refuses(*_: object) -> None:
-            raise EngineError(f"{SAID}: it takes no orders until it does", retryable=True)
-
-        monkeypatch.setattr(here.memory, "order_node", refuses)
-        monkeypatch.setattr(here.memory, "order_device", refuses)
-        sentence = f"^{SAID}: it takes no orders until it does$"
-        with pytest.raises(UnavailableError, match=sentence):
-            await here.live.order_node(ME, "b", "drain")
-        with pytest.raises(UnavailableError, match=sentence):
-            await here.live.manage(ME, "b:1", "avoid")
 
     play_on(world(), story, tmp_path)

@@ -40,16 +40,3 @@ def test_an_answer_is_about_the_moment_it_was_asked(tmp_path: Path) -> None:
         thinking.close()
 
     play(story, tmp_path)
-
-
-def test_a_frozen_context_looks_at_nothing_that_the_loop_changes(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        live = here.live.context
-        frozen = live.frozen()
-        assert frozen.closed is not live.closed
-        assert frozen.stuck(job) == live.stuck(job) == ""
-        assert frozen.scheduler is not live.scheduler
-        assert frozen.knowing([job], live.jobs).state_of(job) is live.state_of(job)
-
-    play(story, tmp_path)

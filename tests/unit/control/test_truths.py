@@ -214,18 +214,6 @@ def test_status_queue_and_decisions_count_the_same_jobs_as_waiting(tmp_path: Pat
     play(story, tmp_path, devices=2, policy="fifo")
 
 
-def test_a_decision_has_the_names_of_its_jobs(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(name="called so")
-        await here.live.cancel(ME, job)
-        await here.reached(job, State.CANCELLED)
-        while not (made := here.live.decisions().decisions):
-            await here.settle()
-        assert [(each.job, each.name) for each in made[0].changes] == [(job, "called so")]
-
-    play(story, tmp_path)
-
-
 def test_a_speed_is_predicted_from_others_and_stays_what_it_was(tmp_path: Path) -> None:
     """1. Others of its kind did 4 steps a second. 2. A job starts. 3. What its kind is known to do
     changes afterwards, and the daemon begins anew: the prediction is still that of its start."""

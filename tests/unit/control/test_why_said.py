@@ -253,30 +253,3 @@ def test_u14_a_held_array_is_released_as_a_whole(tmp_path: Path) -> None:
         assert (await here.live.why("1_1")).change == "treadle release 1_1"
 
     play(story, tmp_path, devices=4)
-
-
-def test_u14_an_array_whose_dependency_failed_is_dropped_as_a_whole(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        first = await here.submit("exit", "7", retries=0)
-        await here.reached(first, State.FAILED)
-        request = JobRequest(command=("forever",), array="0-1", after=(first,))
-        array = await here.live.submit(ME, request)
-        await here.settle()
-        assert (await here.live.why(array.id)).change == (
-            f"treadle release {array.id} runs them anyway; treadle cancel {array.id} drops them"
-        )
-
-    play(story, tmp_path, devices=4)
-
-
-def test_u14_no_end_is_promised_of_a_job_that_has_only_a_time_limit(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        await here.runs(time_limit_s=600.0)
-        job = await here.submit("forever")
-        await here.settle()
-        why = await here.live.why(job)
-        assert why.estimate is not None
-        assert why.estimate.latest_s is not None
-        assert why.change == ""
-
-    play(story, tmp_path, devices=1)
