@@ -19,6 +19,7 @@ Pairs = Mapping[tuple[int, int], int]  # kinds, the lesser first -> how many suc
 Solved = dict[tuple[int, ...], Pairs]  # by how many there are of each kind
 
 _AT_ONCE = 24  # so many are matched exactly without more ado
+_EXACT_MAX = 96  # so many are matched again: the time grows with the third power, here to 8 ms
 _SOLVED_MAX = 10_000
 _TAKEN_APART = 2  # pairs of each sort; with one, one random case in six misses the optimum
 
@@ -55,12 +56,13 @@ def _worth(pairs: Pairs, weights: Weights) -> int:
 
 
 def _matched_again(counts: Sequence[int], pairs: Pairs, weights: Weights, solved: Solved) -> Pairs:
-    """At least as good a pairing, in which a few pairs were taken apart."""
+    """At least as good a pairing, in which a few pairs were taken apart: fewer of many sorts."""
     kept: dict[tuple[int, int], int] = {}
     left = list(counts)
+    apart = min(_TAKEN_APART, _EXACT_MAX // (2 * len(pairs))) if pairs else 0
     for (one, other), count in pairs.items():
-        if count > _TAKEN_APART:
-            kept[one, other] = whole = count - _TAKEN_APART
+        if count > apart:
+            kept[one, other] = whole = count - apart
             left[one] -= whole
             left[other] -= whole
     for kinds, count in _solved(_with_a_chance(left, weights), weights, solved).items():
