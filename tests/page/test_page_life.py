@@ -12,6 +12,7 @@ from tests.page.visiting import LONG, Visitor, bash
 from treadle.wire.jobs import State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
+UP = ("--devices", "4", "--policy", "afs")
 ELASTIC = {"devices": "1..4", "resumable": True}
 
 

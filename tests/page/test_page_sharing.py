@@ -12,6 +12,7 @@ from tests.page.visiting import Visitor
 from treadle.wire.jobs import JobRequest, State
 
 pytestmark = [pytest.mark.browser, pytest.mark.engine]
+UP = ("--devices", "1")
 # Little work and much waiting, as a job that waits for its data: company costs it little.
 LIGHT = """
 import sys, time
