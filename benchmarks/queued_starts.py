@@ -171,7 +171,7 @@ class _QueueReplay:
                 starts_in(scheduler, self._model, name, now=now, effort=effort, world=world)
             )
 
-        return simulated(steps_of(len(scheduler.ranking.queue), decision_s=0.0), ask)
+        return simulated(steps_of(len(scheduler.ranking.queue)), ask)
 
     def _if_known(self, name: JobId, now: float, scheduler: Scheduler) -> float | NotYet:
         """The start of one simulation with the true lengths of all jobs at hand."""
@@ -179,7 +179,7 @@ class _QueueReplay:
             row.id: self.jobs[row.id].ran_s - row.iterations_at(now)
             for row in scheduler.jobs.values()
         }
-        steps = steps_of(len(scheduler.ranking.queue), decision_s=0.0)
+        steps = steps_of(len(scheduler.ranking.queue))
         effort = Effort(HORIZON_S, steps, worked_for(SPEND_S))
         world = World(left_s)
         return _in_s(starts_in(scheduler, self._model, name, now=now, effort=effort, world=world))

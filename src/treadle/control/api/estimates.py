@@ -70,7 +70,7 @@ def forecast(context: Context, job: JobId, tried: Sequence[JobRecord] = ()) -> F
     tried: of jobs that were not submitted and are only in this context's scheduler.
     """
     scheduler = context.scheduler
-    steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
+    steps = steps_of(len(scheduler.ranking.queue))
     place = position(scheduler, job)
     if place is not None and place > steps * context.cluster.device_count:
         # Even if every step freed all devices, it would not be its turn.
@@ -105,7 +105,7 @@ def starts_of_all(context: Context, jobs: Sequence[JobId]) -> dict[JobId, StartE
     Their order is not claimed, and no promise is noted: `forecast` does both for one job.
     """
     scheduler, now = context.scheduler, context.clock.now()
-    steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
+    steps = steps_of(len(scheduler.ranking.queue))
     ahead = _ahead(context, "")
 
     def ask(run: int, effort: Effort) -> dict[JobId, float | NotYet]:
@@ -147,7 +147,7 @@ def _start(
 def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
     """When the last of these jobs has ended, waiting and running, from the same simulations."""
     scheduler, now = context.scheduler, context.clock.now()
-    steps = steps_of(len(scheduler.ranking.queue), decision_s=context.charge.worked_s)
+    steps = steps_of(len(scheduler.ranking.queue))
     if len(jobs) > steps * context.cluster.device_count:
         return Estimate(because=f"{len(jobs):,} jobs are too many to look ahead")
     ahead = _ahead(context, "")

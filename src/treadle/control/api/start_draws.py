@@ -38,12 +38,9 @@ class Ahead(NamedTuple):
         return [*self.endless, *self.unread]
 
 
-def steps_of(waiting: int, *, decision_s: float) -> int:
-    """How many steps a simulation may take where this many jobs wait; decision_s: 0: not known."""
-    steps = max(20, STEPS // (1 + waiting))
-    if decision_s > 0:
-        steps = max(3, min(steps, int(SPEND_S / RUNS_MIN / decision_s)))
-    return steps
+def steps_of(waiting: int) -> int:
+    """How many steps a simulation may take where this many jobs wait."""
+    return max(20, STEPS // (1 + waiting))
 
 
 def simulated(steps: int, ask: Callable[[int, Effort], Answer | NotYet]) -> list[Answer | NotYet]:

@@ -37,7 +37,6 @@ class PolicyInCharge:
     error: str = ""  # of its last decision, if that failed
     trouble: str = ""  # of anything else it was asked; stays until another policy is set
     last_s: float = 0.0  # how long its last decision took
-    worked_s: float = 0.0  # its CPU time, which is less if other programs run too
     longest_s: float = 0.0
     cpu_s: float = 0.0  # of all decisions since the daemon began, under every policy
 
@@ -47,7 +46,7 @@ class PolicyInCharge:
         return self.error or self.trouble
 
     def decided(self, spent_s: float, worked_s: float) -> None:
-        self.last_s, self.worked_s, self.error = spent_s, worked_s, ""
+        self.last_s, self.error = spent_s, ""
         self.longest_s = max(self.longest_s, spent_s)
         self.cpu_s += worked_s
 
@@ -68,7 +67,7 @@ class PolicyInCharge:
         self.policy, self.placement, self.wrapped = text, place, wrapped(text)
         self.since_at = wall()
         self.error = self.trouble = ""
-        self.last_s = self.worked_s = self.longest_s = 0.0
+        self.last_s = self.longest_s = 0.0
 
 
 class LiveBelief(CompanyBelief):
