@@ -6,6 +6,7 @@ sentences (1.5 h), `short_span` for columns of a list (1h30m), `duration` for me
 three digits (1.53 h).
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from math import inf, isfinite
 
@@ -235,3 +236,28 @@ def _unit(seconds: float) -> tuple[str, int]:
 
 def _in_unit(seconds: float, name: str, unit_s: int) -> str:
     return f"{digits(seconds / unit_s)} {name}"
+
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "names with values",
+    "null": "nothing",
+}
+
+
+def mismatch(problem: str) -> str:
+    """What a decoder says of a value of the wrong form, with its place first and in plain words."""
+    said, _, place = " ".join(problem.split()).partition(" - at `$")
+    words = re.sub(
+        r"`([^`]*)`",
+        lambda found: " or ".join(_TYPES.get(one, one) for one in found[1].split(" | ")),
+        said,
+    )
+    words = words.replace(", got ", ", found ").replace("Object contains ", "")
+    words = words.replace("Object missing required field", "missing field")
+    place = place.strip("`.")
+    return f"{place}: {words[:1].lower()}{words[1:]}" if place else words

@@ -41,6 +41,7 @@ import yaml
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.value import value
+from treadle.core.wording import mismatch
 from treadle.failures.pattern import Pattern
 from treadle.failures.verdict import KNOWN_REASONS, Advice, Kind
 
@@ -160,8 +161,7 @@ def _written(name: str, text: str, *, loader: type) -> list[_Written]:
         found = yaml.load(text, Loader=loader)
         written = msgspec.convert(found or [], list[_Written], strict=False)
     except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise InvalidInputError(f"{name} is no table of rules: {problem}") from None
+        raise InvalidInputError(f"{name} is no table of rules: {mismatch(str(error))}") from None
     if len(written) > _RULES_MAX:
         raise InvalidInputError(f"{name} holds {len(written):,} rules; {_RULES_MAX} are the limit")
     names = [one.name for one in written]

@@ -25,7 +25,7 @@ import msgspec
 
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import did_you_mean
+from treadle.core.wording import did_you_mean, mismatch
 from treadle.sim.experiment import fit_to, prepare
 from treadle.sim.faults import FaultSettings
 from treadle.sim.settings import Settings
@@ -193,12 +193,12 @@ def chosen(workloads: Sequence[LeagueWorkload], names: Sequence[str]) -> list[Le
     return list(found.values()) or list(workloads)
 
 
-def option(key: str, text: str) -> object:
-    """The value of an option as a person types it; raises InvalidInputError if it is none."""
+def option(key: str, given: object, *, typed: bool = True) -> object:
+    """The value of an option; raises InvalidInputError. typed: by a person, as text."""
     try:
-        return msgspec.convert(text, OPTIONS[key], strict=False)
+        return msgspec.convert(given, OPTIONS[key], strict=not typed)
     except msgspec.ValidationError as error:
-        raise InvalidInputError(f"{key} is {text!r}: {error}") from None
+        raise InvalidInputError(f"{key} is {given!r}: {mismatch(str(error))}") from None
 
 
 def _record(table: object, source: str) -> LeagueWorkload:
@@ -215,11 +215,7 @@ def _record(table: object, source: str) -> LeagueWorkload:
                 f"(known: {', '.join(known)})"
             )
     try:
-        options = {
-            key: msgspec.convert(value, OPTIONS[key])
-            for key, value in table.items()
-            if key in OPTIONS
-        }
+        options = {k: option(k, given, typed=False) for k, given in table.items() if k in OPTIONS}
         return msgspec.convert({**table, "options": options}, LeagueWorkload)
-    except msgspec.ValidationError as error:
-        raise InvalidInputError(f"{where}: {error}") from None
+    except (InvalidInputError, msgspec.ValidationError) as error:
+        raise InvalidInputError(f"{where}: {mismatch(str(error))}") from None

@@ -22,6 +22,7 @@ import yaml
 
 from treadle.core.cluster import Node
 from treadle.core.errors import InvalidInputError
+from treadle.core.wording import mismatch
 from treadle.traces.table import AMOUNT_MAX
 
 _TEXT_MAX = 16 << 20
@@ -52,8 +53,7 @@ def yaml_nodes(name: str, text: str) -> Iterator[Node]:
         found = yaml.load(text, Loader=yaml.BaseLoader)
         entries = msgspec.convert(found, _File, strict=False).nodes
     except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise InvalidInputError(f"{name} is no list of nodes: {problem}") from None
+        raise InvalidInputError(f"{name} is no list of nodes: {mismatch(str(error))}") from None
     number = 0
     for place, entry in enumerate(entries):
         for count in range(entry.count or 1):

@@ -76,7 +76,7 @@ def test_an_empty_file_adds_nothing() -> None:
     [
         ("nodes: 3", "mine.yaml"),
         ("- [", "line 1"),
-        ("- 3", "$[0]"),
+        ("- 3", "[0]"),
         ("- class: transient", "name"),
         (RULE.replace("line:", "lines:"), "lines"),
         (RULE + RULE, "license"),
