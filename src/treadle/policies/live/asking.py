@@ -68,8 +68,7 @@ class Asking:
         """Let jobs that were stopped go on where devices are left."""
         for job in self._holding:
             if self._levels[job.id] == level and self._waits(job.id):
-                # Under a policy that does not resize it would stay small: only with as many.
-                self._plan.start_somewhere(job, above=0 if self._policy.resizes else job.size - 1)
+                self._plan.start_somewhere(job)
 
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
         """Jobs of lower levels make way if what is free is too little for those that wait.

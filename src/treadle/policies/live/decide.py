@@ -34,7 +34,7 @@ from treadle.policies.live.patience import (
     look_again_at,
     reserved_from,
 )
-from treadle.policies.live.plan import Plan
+from treadle.policies.live.plan import Plan, any_size, fast_enough
 from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
 from treadle.policies.live.sharing import Joining, run_again
@@ -113,6 +113,7 @@ class Live(Wrapper):
         super().__init__(inner)
         self._restart_s = restart_s
         self.placement, self.belief, self.given = placement.in_parts(), belief, given
+        self._sizes = any_size if inner.resizes else fast_enough(belief)
         self._joining = Joining.of(belief) if share else None
         self.shares = inner.shares or self._joining is not None
         self.in_order = False  # Priorities and retries let jobs overtake.
@@ -156,7 +157,7 @@ class Live(Wrapper):
         """
         snapshot, before, owed, level_of, eligible, patient, *_ = facts
         now, turns = snapshot.now, facts.turns
-        plan = Plan(snapshot, eligible.room.copy())
+        plan = Plan(snapshot, eligible.room.copy(), self._sizes)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         in_turn = {name: at for name, at in turns.items() if at > now}

@@ -4,24 +4,44 @@ A policy says who, how many, under which plan and with whom; `settle` sees to it
 are ones that the job may have. A start on others is moved to devices that suit it, or dropped.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.plan import DATA_PARALLEL
+from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.room import Room
 
+SMALL = 1 / 3  # of its speed, at least, for a job that stays as small as it starts
+
 Units = dict[tuple[Device, ...], list[tuple[Job, Allocation]]]
+Sizes = Callable[[Job], Sequence[int]]  # on how many devices a job may start, the most first
+
+
+def any_size(job: Job) -> Sequence[int]:
+    """All that it can use, up to what it asks for."""
+    return [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
+
+
+def fast_enough(belief: PerformanceModel) -> Sizes:
+    """Those on which it is not much slower: for a policy that does not resize it later."""
+
+    def sizes(job: Job) -> Sequence[int]:
+        least = SMALL * belief.alone(job.spec, job.spec.asked)
+        return [size for size in any_size(job) if belief.alone(job.spec, size) >= least]
+
+    return sizes
 
 
 class Plan:
     """Changes so far, and the room that they leave."""
 
-    def __init__(self, snapshot: Snapshot, room: Room) -> None:
+    def __init__(self, snapshot: Snapshot, room: Room, sizes: Sizes = any_size) -> None:
         self.snapshot = snapshot
         self.room = room
+        self._sizes = sizes
         self.changes: dict[JobId, Allocation | None] = {}
         self.urgent: set[JobId] = set()  # what they cost others is not asked
         self.dropped: dict[JobId, None] = {}  # the policy would have started them
@@ -71,10 +91,8 @@ class Plan:
 
         above: only on more than so many.
         """
-        fewer = _fewer(job, job.spec.asked)
-        sizes = [size for size in (job.spec.asked, *fewer) if size > above]
-        for size in sizes if DATA_PARALLEL in job.spec.plans else ():
-            found = self.room.place(job, size)
+        for size in self._sizes(job) if DATA_PARALLEL in job.spec.plans else ():
+            found = self.room.place(job, size) if size > above else None
             if found is not None:
                 self.give(job, Allocation(found))
                 return True
@@ -198,8 +216,8 @@ class Plan:
 
     def _elsewhere(self, job: Job, new: Allocation, lower: Sequence[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
-        fewer = _fewer(job, new.size) if new.plan == DATA_PARALLEL else []
-        for size in (new.size, *fewer):
+        fewer = self._sizes(job) if new.plan == DATA_PARALLEL else ()
+        for size in (new.size, *(size for size in fewer if size < new.size)):
             found = self.make_room(job, size, lower)
             if found is not None:
                 self._moved.update(found)
@@ -258,8 +276,3 @@ class Plan:
         if found is not None:
             self.urgent.add(job.id)
         return found
-
-
-def _fewer(job: Job, size: int) -> list[int]:
-    """The smaller sizes on which a job may run, the largest first."""
-    return [each for each in reversed(job.spec.sizes) if each < size]
