@@ -19,38 +19,40 @@ Question = tuple[Level, Types, Level | None]  # the same, and the highest level 
 Quiet = tuple[object, float]  # what it saw when it changed nothing, and until when that holds
 
 
+class Sight:
+    """Whom the policy may be asked about in a decision: levels of jobs, and pools of devices."""
+
+    def __init__(
+        self, snapshot: Snapshot, policy: Policy, eligible: Eligibility, level_of: LevelOf
+    ) -> None:
+        self.policy, self.fixed, self.holding = policy, eligible.fixed, eligible.holding
+        self.waiting = eligible.in_sight()
+        self.level = {job.id: level_of(job) for job in (*self.holding, *self.waiting)}
+        self.levels = sorted(set(self.level.values()))  # the first first
+        self.pools = pools_of(snapshot, policy)
+
+
 class Asking:
-    """The policy's answers in one decision, and what it wants to remember."""
+    """The policy's answers to one plan, and what it wants to remember."""
 
     def __init__(
         self,
-        policy: Policy,
+        sight: Sight,
         plan: Plan,
-        eligible: Eligibility,
-        level_of: LevelOf,
         notes: Mapping[Key, object],
         quiet: Mapping[Question, Quiet],
         aside: Set[JobId],
     ) -> None:
         """aside: jobs that are not shown."""
-        self._policy, self._plan, self._eligible = policy, plan, eligible
+        self._policy, self._plan = sight.policy, plan
         self._snapshot = plan.snapshot
-        self._notes, self._quiet = notes, quiet
+        self._fixed, self._holding, self._waiting = sight.fixed, sight.holding, sight.waiting
+        self._level, self._levels, self._pools = sight.level, sight.levels, sight.pools
+        self._several = len(sight.levels) * len(sight.pools) > 1
+        self._notes, self._quiet, self._aside = notes, quiet, aside
         self.until = inf
-        self._holding = list(self._snapshot.holding())
-        self._waiting = [job for job in self._snapshot.waiting() if job.id not in eligible.hidden]
-        self._levels = {job.id: level_of(job) for job in (*self._holding, *self._waiting)}
-        self._pools = pools_of(self._snapshot, policy)
-        self._several = len(set(self._levels.values())) * len(self._pools) > 1
-        self._aside = aside
-        # What is remembered of jobs that are out of sight for now is kept for them.
-        rows = {level_of(job) for job in self._snapshot.jobs.values()} if notes else set()
-        self.notes = {key: note for key, note in notes.items() if key[0] in rows}
+        self.notes = dict(notes)
         self.quiet: dict[Question, Quiet] = {}
-
-    def levels(self) -> list[Level]:
-        """Those of all jobs that run or could start, the first first."""
-        return sorted(set(self._levels.values()))
 
     def ask(self, level: Level) -> None:
         """Settle what the policy decides about a level, on what higher ones left."""
@@ -67,7 +69,7 @@ class Asking:
     def go_on(self, level: Level) -> None:
         """Let jobs that were stopped go on where devices are left."""
         for job in self._holding:
-            if self._levels[job.id] == level and self._waits(job.id):
+            if self._level[job.id] == level and self._waits(job.id):
                 self._plan.start_somewhere(job)
 
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
@@ -87,8 +89,7 @@ class Asking:
     def _ask_lower(self, key: Key, pool: Pool, waiting: Iterable[Job]) -> None:
         """The lowest level makes way first, then the next one too, while a job waits."""
         count, lower = pool.cluster.device_count, list[JobId]()
-        below = {level for level in self._levels.values() if level > key[0]}
-        for level in sorted(below, reverse=True):
+        for level in reversed([level for level in self._levels if level > key[0]]):
             stuck = {
                 job.id for job in waiting if self._waits(job.id) and job.spec.sizes[0] <= count
             }
@@ -119,10 +120,10 @@ class Asking:
                 seen.cluster, (self._snapshot.jobs[name].spec for name in mine), self._policy
             ),
         )
-        sight, question = None, (*key, self._levels[lower[-1]] if lower else None)
+        basis, question = None, (*key, self._level[lower[-1]] if lower else None)
         if self._several:  # Otherwise something has changed, or there would be no decision.
-            sight, known = _sight(seen), self._quiet.get(question)
-            if known is not None and known[0] == sight and self._snapshot.now < known[1]:
+            basis, known = _basis(seen), self._quiet.get(question)
+            if known is not None and known[0] == basis and self._snapshot.now < known[1]:
                 self.quiet[question], self.until = known, min(self.until, known[1])
                 return
         schedule = self._policy.decide(seen)
@@ -133,7 +134,7 @@ class Asking:
             for name in short_of_cores(self._plan, changes, lower):
                 del changes[name]
         if not changes and self._several:
-            self.quiet[question] = (sight, schedule.valid_until)
+            self.quiet[question] = (basis, schedule.valid_until)
         self._plan.settle(changes, lower, in_order=self._policy.in_order)
 
     def _note(self, key: Key) -> object:
@@ -150,10 +151,10 @@ class Asking:
         found = {
             job.id
             for job in (*self._holding, *self._waiting)
-            if self._levels[job.id] == level
+            if self._level[job.id] == level
             and (members is None or job.id in members)
             and job.id not in self._aside
-            and job.id not in self._eligible.fixed
+            and job.id not in self._fixed
             and (job.allocation is None or self._plan.has(job.id) is not None)
         }
         return found if self._policy.shares else found - self._grouped(found)
@@ -170,11 +171,11 @@ class Asking:
 
     def _who_may_make_way(self, level: Level) -> list[JobId]:
         """Running jobs of a level that make way for higher ones, the first to be stopped first."""
-        now, fixed = self._snapshot.now, self._eligible.fixed
+        now, fixed = self._snapshot.now, self._fixed
         return [
             job.id
             for job in self._holding
-            if self._levels[job.id] == level
+            if self._level[job.id] == level
             and (job.id not in fixed or lingers(job, now))
             and self._plan.has(job.id) is not None
         ]
@@ -208,7 +209,7 @@ class Asking:
         if not self._plan.room.free.total > largest:
             return
         for job in self._waiting:
-            if self._levels[job.id] != level or not self._waits(job.id):
+            if self._level[job.id] != level or not self._waits(job.id):
                 continue
             if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
                 return
@@ -216,7 +217,7 @@ class Asking:
     def _start_elsewhere(self, level: Level) -> None:
         """Start jobs that their own pool had no room for on what is left in others."""
         for job in self._waiting:
-            if self._levels[job.id] != level or not self._waits(job.id) or job.id in self._aside:
+            if self._level[job.id] != level or not self._waits(job.id) or job.id in self._aside:
                 continue
             if not self._plan.start_somewhere(job) and self._policy.in_order:
                 return
@@ -227,7 +228,7 @@ class Asking:
             guests = {
                 job.id
                 for job in self._waiting
-                if self._levels[job.id] == level
+                if self._level[job.id] == level
                 and self._waits(job.id)
                 and job.id not in self._aside
                 and members is not None
@@ -239,7 +240,7 @@ class Asking:
                 self._ask_about(level, pool, guests | own)
 
 
-def _sight(seen: Snapshot) -> object:
+def _basis(seen: Snapshot) -> object:
     """All that the policy's answer depends on but for time."""
     return (
         tuple(row[2] for row in seen.ranking.queue),

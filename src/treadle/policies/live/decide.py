@@ -5,15 +5,14 @@ shown, as if there were nothing else: who, how many devices, under which plan, w
 decides is made on devices that suit each job (plan.py), as far as it pays (costs.py).
 """
 
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import JobId, JobSpec
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
@@ -22,7 +21,7 @@ from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.quotas import quotas as parse_quotas
-from treadle.policies.live.asking import Asking, Key, Question, Quiet
+from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
@@ -37,7 +36,7 @@ from treadle.policies.live.patience import (
 from treadle.policies.live.plan import Plan, any_size, fast_enough
 from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
-from treadle.policies.live.sharing import Joining, run_again
+from treadle.policies.live.sharing import Joining, ousted_of, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, innermost
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
@@ -63,18 +62,25 @@ class _Facts(NamedTuple):
     owed: Entitlements | None
     level_of: LevelOf
     eligible: Eligibility
+    sight: Sight
+    notes: Mapping[Key, object]  # the policy's memory, of levels that are there
+    ousted: Sequence[Job]
     patient: Patient
     entries: Sequence[Reservation]  # jobs whose patience is over
     next_at: float  # when that of the next is
     outranked: Set[JobId]
-    turns: Mapping[JobId, float]
+    turns: Mapping[JobId, float]  # jobs that run because of their patience
+    in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
 
 
-class _Again(NamedTuple):
-    """The policy is asked again, without what it could not have."""
+class _Draft(NamedTuple):
+    """What one round comes to."""
 
-    in_vain: Set[JobId]  # jobs that were left aside, or will be
+    plan: Plan
+    asking: Asking
+    patience: Patience
     refused: tuple[Part, ...]
+    in_vain: Set[JobId]  # jobs that could not have what the policy chose for them
 
 
 def live(
@@ -123,14 +129,15 @@ class Live(Wrapper):
         if not snapshot.jobs:
             return Schedule(memory=snapshot.memory)
         facts, aside = self._facts(snapshot), set[JobId]()
-        refused: list[Part] = []
-        for left in reversed(range(ROUNDS_MAX)):
-            found = self._decided(facts, aside, last=not left)
-            if isinstance(found, Schedule):
-                return _with_refused(found, [*refused, *remembered(found.memory).refused])
-            refused += found.refused
-            aside |= found.in_vain
-        raise AssertionError("the last round decides")
+        draft = self._draft(facts, aside)
+        refused = [*draft.refused]
+        for _ in range(ROUNDS_MAX - 1):
+            if draft.in_vain <= aside:
+                break
+            aside |= draft.in_vain
+            draft = self._draft(facts, aside)
+            refused += draft.refused
+        return self._schedule(facts, draft, refused)
 
     def _facts(self, snapshot: Snapshot) -> _Facts:
         """What does not depend on the plan."""
@@ -139,73 +146,85 @@ class Live(Wrapper):
 
         # 1 Who may run now, who may be moved, and whose patience is over.
         eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
+        # What is remembered of jobs that are out of sight for now is kept for them.
+        levels = set(map(level_of, snapshot.jobs.values())) if before.policy else set()
         patient = Patient(snapshot, self.belief, before.patience)
         watched = owed is not None or not self.strict
+        entries = patient.entries() if watched else []
+        turns = _holding(before.patience.turns, snapshot)
         return _Facts(
-            *(snapshot, before, owed, level_of, eligible, patient),
-            entries=patient.entries() if watched else [],
+            *(snapshot, before, owed, level_of, eligible),
+            sight=Sight(snapshot, self.inner, eligible, level_of),
+            notes={key: note for key, note in before.policy.items() if key[0] in levels},
+            ousted=ousted_of(eligible, snapshot.now),
+            patient=patient,
+            entries=entries,
             next_at=patient.next_at() if watched else inf,
-            outranked=_outranked(snapshot, level_of, eligible.hidden),
-            turns=_holding(before.patience.turns, snapshot),
+            outranked=_outranked(eligible, level_of) if entries else frozenset(),
+            turns=turns,
+            in_turn={name: at for name, at in turns.items() if at > snapshot.now},
         )
 
-    def _decided(self, facts: _Facts, aside: Set[JobId], *, last: bool) -> Schedule | _Again:
-        """One round: the schedule, or why the policy is asked again.
+    def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
+        """One round.
 
         aside: waiting jobs that could not have what the policy chose, and running jobs whose
         change does not pay.
         """
-        snapshot, before, owed, level_of, eligible, patient, *_ = facts
-        now, turns = snapshot.now, facts.turns
+        snapshot, before, owed, level_of, eligible, sight, *_ = facts
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
-        in_turn = {name: at for name, at in turns.items() if at > now}
-        stay = eligible.fixed.keys() | in_turn.keys()
+        stay = eligible.fixed.keys() | facts.in_turn.keys()
         reserving = Reserving(plan, self.belief, stay, level_of, resizes=self.inner.resizes)
         if owed is not None:
             late = {entry.job for entry in facts.entries}
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
-        reserved = reserving.serve(facts.entries, facts.outranked, turns)
+        reserved = reserving.serve(facts.entries, facts.outranked, facts.turns)
         plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self.belief, plan)
         if not reserved:
-            run_again(plan, level_of)
+            run_again(plan, facts.ousted, level_of)
 
         # 3 The policy decides about each level, the highest first, on what is left.
         # 4 Changes that cost their level more than they gain it are not made.
-        asking = Asking(
-            *(self.inner, plan, eligible, level_of),
-            *(before.policy, before.quiet, {*aside, *in_turn}),
-        )
+        asking = Asking(sight, plan, facts.notes, before.quiet, {*aside, *facts.in_turn})
         if self._joining is not None:
             self._joining.part(plan)
         refused: tuple[Part, ...] = ()
-        for level in asking.levels():
+        for level in sight.levels:
             settled = plan.changes.copy()
             asking.ask(level)
             if owed is not None and level[0] == OWED:
-                owed.enforce(plan, list(snapshot.waiting()), eligible.fixed)
+                owed.enforce(plan, eligible.waiting, eligible.fixed)
             refused += self._taken_back(plan, settled)
             asking.go_on(level)
 
-        in_vain = asking.in_vain(refused)
-        if not last and not in_vain <= aside:
-            return _Again(in_vain, refused)
+        patience = Patience(reserved=tuple(reserved), turns=reserving.turns)
+        return _Draft(plan, asking, patience, refused, asking.in_vain(refused))
+
+    def _schedule(self, facts: _Facts, draft: _Draft, refused: Iterable[Part]) -> Schedule:
+        """What is made of the last round. refused: in any round."""
+        plan, asking, reserved = draft.plan, draft.asking, draft.patience.reserved
+        eligible, level_of, now = facts.eligible, facts.level_of, facts.snapshot.now
 
         # 5 What still waits may share devices, unless some are reserved.
         if self._joining is not None and not reserved:
-            self._joining.join(plan, level_of, eligible.hidden)
+            self._joining.join(plan, eligible, facts.ousted, level_of)
 
-        patience = Patience(patient.after(plan.changes), tuple(reserved), reserving.turns)
-        for_whom = plan.stopped_for()
+        patience = draft.patience._replace(overtaken=facts.patient.after(plan.changes))
+        changes, for_whom = plan.made(), plan.stopped_for()
+        left = {part.jobs: part for part in refused if changes.keys().isdisjoint(part.jobs)}
         memory = Decision(
-            *(asking.notes, asking.quiet, patience, eligible.hidden, refused),
-            for_whom=_still(before.for_whom, plan) | for_whom,
+            *(asking.notes, asking.quiet, patience, eligible.hidden, tuple(left.values())),
+            for_whom=_still(facts.before.for_whom, plan) | for_whom,
         )
-        moments = [eligible.until, look_again_at(reserved, now), facts.next_at, *in_turn.values()]
-        until = min(_after_refusals(asking.until, refused, now), *moments)
-        soon = _in_the_way(plan, level_of)
-        return Schedule(plan.made(), until, memory, for_whom, soon)
+        until = min(
+            _after_refusals(asking.until, draft.refused, now),
+            *(eligible.until, look_again_at(reserved, now), facts.next_at),
+            *facts.in_turn.values(),
+            *(part.pays_at for part in left.values()),
+        )
+        return Schedule(changes, until, memory, for_whom, _in_the_way(plan, eligible, level_of))
 
     def _taken_back(
         self, plan: Plan, settled: Mapping[JobId, Allocation | None]
@@ -248,31 +267,21 @@ class Live(Wrapper):
         return self.inner.quotas(snapshot) if self.given is None else self.given
 
 
-def _with_refused(schedule: Schedule, refused: Sequence[Part]) -> Schedule:
-    """The schedule with what was refused in any round, and not made after all."""
-    left = {part.jobs: part for part in refused if schedule.changes.keys().isdisjoint(part.jobs)}
-    memory = remembered(schedule.memory)._replace(refused=tuple(left.values()))
-    until = min([schedule.valid_until, *(part.pays_at for part in left.values())])
-    return replace(schedule, memory=memory, valid_until=until)
-
-
 def remembered(memory: object) -> Decision:
     """The last decision; an empty one at first and after a restart."""
     return memory if isinstance(memory, Decision) else Decision()
 
 
-def _outranked(snapshot: Snapshot, level_of: LevelOf, hidden: Mapping[JobId, Reason]) -> Set[JobId]:
+def _outranked(eligible: Eligibility, level_of: LevelOf) -> Set[JobId]:
     """Waiting jobs of a lower level than another that could start."""
-    levels = {job.id: level_of(job) for job in snapshot.waiting()}
-    first = min((level for name, level in levels.items() if name not in hidden), default=None)
-    return {name for name, level in levels.items() if first is not None and level > first}
+    first = min(map(level_of, eligible.in_sight()), default=None)
+    return {job.id for job in eligible.waiting if first is not None and level_of(job) > first}
 
 
-def _in_the_way(plan: Plan, level_of: LevelOf) -> frozenset[JobId]:
+def _in_the_way(plan: Plan, eligible: Eligibility, level_of: LevelOf) -> frozenset[JobId]:
     """Jobs that start just now, and make way for one of a higher level once they run."""
-    snapshot = plan.snapshot
-    starting = [job for job in snapshot.holding() if job.phase is Phase.STARTING]
-    waiting = snapshot.waiting() if starting else ()
+    starting = [job for job in eligible.holding if job.phase is Phase.STARTING]
+    waiting = eligible.waiting if starting else ()
     levels = (level_of(job) for job in waiting if plan.has(job.id) is None)
     first = min(levels, default=None)
     late = (job.id for job in starting if first is not None and level_of(job) > first)

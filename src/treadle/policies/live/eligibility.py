@@ -5,7 +5,7 @@ waiting job that backs off after a failure, or asks for host memory that no node
 out of its sight, with the reason.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from math import inf
 
@@ -18,98 +18,90 @@ from treadle.policies.live.room import Needs, Room, asks_host, avoided_until
 
 OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
 
+_NO_HOST = Reason("host", {})
+
 Level = tuple[int, int]  # lower goes first
 LevelOf = Callable[[Job], Level]
 
 
 @dataclass(slots=True)
 class Eligibility:
-    """Who is in the policy's sight, and when that changes by itself."""
+    """Who is there, who is in the policy's sight, and when that changes by itself."""
 
     room: Room
+    holding: list[Job]  # the last in the policy's order first
+    waiting: list[Job]  # in the policy's order
     hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
     fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
     until: float = inf
 
     @classmethod
     def of(
-        cls,
-        snapshot: Snapshot,
-        placement: Placement,
-        level_of: LevelOf,
-        *,
-        in_order: bool,
+        cls, snapshot: Snapshot, placement: Placement, level_of: LevelOf, *, in_order: bool
     ) -> "Eligibility":
-        found = cls(Room(snapshot, placement))
-        holding = list(snapshot.holding())
+        holding, now = list(snapshot.holding()), snapshot.now
+        found = cls(Room(snapshot, placement), holding, list(snapshot.waiting()))
         found.fixed = {job.id: None for job in holding if not movable(job)}
         over = (job.over_at + OVER_S for job in holding if job.over_at is not None)
-        lingering_at = min((at for at in over if at > snapshot.now), default=inf)
-        found._back_off(snapshot)
-        found._lack_hosts(snapshot, holding, level_of, in_order=in_order)
-        found.until = min(found.until, lingering_at)
+        suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
+        found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
+        found._back_off(now)
+        found._lack_hosts(snapshot, level_of, in_order=in_order)
         return found
 
-    def _back_off(self, snapshot: Snapshot) -> None:
+    def in_sight(self) -> list[Job]:
+        """Waiting jobs that may start now."""
+        return [job for job in self.waiting if job.id not in self.hidden]
+
+    def _back_off(self, now: float) -> None:
         """Hide jobs that failed a moment ago, unless one of lower priority would pass them."""
-        suspicious = (avoided_until(job) for job in snapshot.waiting() if job.avoid)
-        self.until = min((at for at in suspicious if at > snapshot.now), default=inf)
-        late = [job for job in snapshot.waiting() if job.ready_at > snapshot.now]
+        late = [job for job in self.waiting if job.ready_at > now]
         if not late:
             return
-        ready = (job.spec.priority for job in snapshot.waiting() if job.ready_at <= snapshot.now)
+        ready = (job.spec.priority for job in self.waiting if job.ready_at <= now)
         lowest = min(ready, default=inf)
         for job in late:
             if job.spec.priority <= lowest:
-                self.hidden[job.id] = Reason(
-                    "backoff", {"failures": job.failures, "in_s": job.ready_at - snapshot.now}
-                )
+                numbers = {"failures": job.failures, "in_s": job.ready_at - now}
+                self.hidden[job.id] = Reason("backoff", numbers)
                 self.until = min(self.until, job.ready_at)
 
-    def _lack_hosts(
-        self,
-        snapshot: Snapshot,
-        holding: Iterable[Job],
-        level_of: LevelOf,
-        *,
-        in_order: bool,
-    ) -> None:
+    def _lack_hosts(self, snapshot: Snapshot, level_of: LevelOf, *, in_order: bool) -> None:
         """Hide jobs for whose host memory and cores no node has room, and what they hold up."""
-        asking = [job for job in snapshot.waiting() if asks_host(job.spec)]
-        if not asking:
-            return
         hosts: dict[Level, _Hosts] = {}
-        stuck: list[JobId] = []
-        for job in asking:
+        stuck: dict[JobId, Reason] = {}
+        for job in self.waiting:
+            if not asks_host(job.spec) or job.id in self.hidden:
+                continue
             level = level_of(job)
             if level not in hosts:
-                hosts[level] = _Hosts(snapshot, self._without_lower(holding, level, level_of))
-            if not hosts[level].fit(job) and job.id not in self.hidden:
-                self.hidden[job.id] = Reason("host", {})
-                stuck.append(job.id)
+                hosts[level] = _Hosts(snapshot, self._without_lower(level, level_of))
+            if not hosts[level].fit(job):
+                stuck[job.id] = _NO_HOST
+        self.hidden |= stuck
         if in_order and stuck:
-            self._hold_up(snapshot, stuck, level_of)
+            self._hold_up(stuck, level_of)
 
-    def _without_lower(self, holding: Iterable[Job], level: Level, level_of: LevelOf) -> Room:
+    def _without_lower(self, level: Level, level_of: LevelOf) -> Room:
         """The room if jobs of lower levels made way."""
         room = self.room.copy()
-        for job in holding:
+        for job in self.holding:
             lower = job.id not in self.fixed and level_of(job) > level
             if lower and asks_host(job.spec) and job.allocation is not None:
                 room.release(job, job.allocation)
         return room
 
-    def _hold_up(self, snapshot: Snapshot, stuck: Iterable[JobId], level_of: LevelOf) -> None:
+    def _hold_up(self, stuck: Collection[JobId], level_of: LevelOf) -> None:
         """Under a policy that lets no job overtake, all behind of that level or lower wait too."""
-        names, before = set(stuck), list[Job]()
-        for job in snapshot.waiting():
-            if job.id in names:
-                before.append(job)
-            elif job.id not in self.hidden:
-                level = level_of(job)
-                first = next((one for one in before if level_of(one) <= level), None)
+        firsts: dict[Level, JobId] = {}  # of each level the first that is stuck
+        for job in self.waiting:
+            level = level_of(job)
+            if job.id in stuck:
+                firsts.setdefault(level, job.id)
+            elif firsts and job.id not in self.hidden:
+                first = next((name for one, name in firsts.items() if one <= level), None)
                 if first is not None:
-                    self.hidden[job.id] = Reason("order", {"first_job": first.id})
+                    self.hidden[job.id] = Reason("order", {"first_job": first})
 
 
 class _Hosts:

@@ -15,7 +15,7 @@ that ran out of device memory beside others runs again first, and alone.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from treadle.core.allocation import Allocation
@@ -24,11 +24,10 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
-from treadle.core.reasons import Reason
 from treadle.policies.base.companions import SharingBelief
-from treadle.policies.live.eligibility import Level, movable
+from treadle.policies.live.eligibility import Eligibility, LevelOf, movable
 from treadle.policies.live.groups import Cores, Group, Hosts
-from treadle.policies.live.plan import Plan
+from treadle.policies.live.plan import Plan, any_size
 
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
@@ -46,21 +45,24 @@ class Joining:
 
     def part(self, plan: Plan) -> None:
         """Stop the newest of each group that turned out badly, if it can resume."""
-        for group in list(groups(plan)):
-            if len(group.members) > 1 and self._belief.to_part(group.jobs):
-                newest = max(group.members.values(), key=lambda job: (job.begun_at, job.sequence))
+        for _, members in list(_together(plan)):
+            names = [job.id for job in members.values()]
+            if len(names) > 1 and self._belief.to_part(names):
+                newest = max(members.values(), key=lambda job: (job.begun_at, job.sequence))
                 if movable(newest):
                     plan.stop(newest)
 
     def join(
-        self, plan: Plan, level_of: Callable[[Job], Level], hidden: Mapping[JobId, Reason]
+        self, plan: Plan, eligible: Eligibility, ousted: Iterable[Job], level_of: LevelOf
     ) -> None:
         """Start waiting jobs beside running ones, each where most is gained by it."""
-        able = list(islice(self._able(plan, hidden), _LOOKED_AT))
+        able = list(islice(self._able(plan, eligible), _LOOKED_AT))
         if not able:
             return
-        alone = awaited(plan)
-        found = [group for group in groups(plan) if alone.keys().isdisjoint(group.jobs)]
+        alone = {
+            other for job in ousted if plan.has(job.id) is None for other in job.spec.ousted_by
+        }
+        found = [group for group in _groups(plan) if alone.isdisjoint(group.jobs)]
         if not found:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
@@ -69,9 +71,9 @@ class Joining:
             if group is not None and plan.room.allows(job, group.devices):
                 plan.give(job, Allocation(group.devices, turn=hosts.join(job, group)))
 
-    def _able(self, plan: Plan, hidden: Mapping[JobId, Reason]) -> Iterator[Job]:
-        for job in plan.snapshot.waiting():
-            if (why := hidden.get(job.id)) is not None and why.code == "host":
+    def _able(self, plan: Plan, eligible: Eligibility) -> Iterator[Job]:
+        for job in eligible.waiting:
+            if (why := eligible.hidden.get(job.id)) is not None and why.code == "host":
                 continue  # Beside others it needs as much of a node.
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
@@ -79,59 +81,46 @@ class Joining:
                 yield job
 
 
-def run_again(plan: Plan, level_of: Callable[[Job], Level]) -> None:
-    """Start jobs again that ran out of device memory beside others, on free devices or theirs."""
-    ousted = list(_ousted(plan))
-    first = min((level_of(job) for job in plan.snapshot.waiting()), default=None)
+def ousted_of(eligible: Eligibility, now: float) -> list[Job]:
+    """Waiting jobs that ran out of device memory beside others."""
+    return [job for job in eligible.waiting if job.spec.ousted_by and job.ready_at <= now]
+
+
+def run_again(plan: Plan, ousted: Sequence[Job], level_of: LevelOf) -> None:
+    """Start such jobs, if of the highest level that waits, on free devices or those of before."""
+    first = min(map(level_of, plan.snapshot.waiting()), default=None) if ousted else None
     for job in ousted:
         if level_of(job) != first or DATA_PARALLEL not in job.spec.plans:
             continue
-        sizes = [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
-        found = next((f for size in sizes if (f := plan.room.place(job, size))), None)
+        found = next((f for size in any_size(job) if (f := plan.room.place(job, size))), None)
         found = found or _made_way(plan, job, level_of)
         if found is not None:
             plan.give(job, Allocation(found))
             plan.urgent.add(job.id)
 
 
-def awaited(plan: Plan) -> dict[JobId, JobId]:
-    """Jobs that no other may join, each with the job that runs there next."""
-    return {
-        other: job.id
-        for job in _ousted(plan)
-        if plan.has(job.id) is None
-        for other in job.spec.ousted_by
-    }
-
-
-def _ousted(plan: Plan) -> Iterator[Job]:
-    for job in plan.snapshot.waiting():
-        if job.spec.ousted_by and job.ready_at <= plan.snapshot.now:
-            yield job
-
-
-def _made_way(plan: Plan, job: Job, level_of: Callable[[Job], Level]) -> tuple[Device, ...] | None:
+def _made_way(plan: Plan, job: Job, level_of: LevelOf) -> tuple[Device, ...] | None:
     """The devices on which it failed, if all that run there can resume; they are stopped."""
-    for group in groups(plan):
-        there = [member for member in group.members.values() if member.id in job.spec.ousted_by]
-        if not there or not job.spec.runs_on(len(group.devices)):
+    for devices, members in _together(plan):
+        ring = members.values()
+        failed_there = any(member.id in job.spec.ousted_by for member in ring)
+        if not failed_there or not job.spec.runs_on(len(devices)):
             continue
-        members = group.members.values()
-        if all(movable(one) and level_of(one) >= level_of(job) for one in members):
-            for member in members:
+        if all(movable(one) and level_of(one) >= level_of(job) for one in ring):
+            for member in ring:
                 plan.stop(member, job.id)
-            return group.devices
+            return devices
     return None
 
 
-def groups(plan: Plan) -> Iterator[Group]:
+def _together(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]]:
     """Jobs that run on, in this plan, and share all their devices or have them to themselves."""
     snapshot = plan.snapshot
-    nodes = {node.name: node for node in snapshot.cluster.nodes}
+    nodes = snapshot.cluster.names
     given = {d for new in plan.changes.values() if new is not None for d in new.devices}
     visible = {job.id for job in snapshot.holding()}
     seen: set[JobId] = set()
-    for place, first in enumerate(sorted(visible)):
+    for first in sorted(visible):
         held = snapshot.jobs[first].allocation
         if first in seen or held is None:
             continue
@@ -141,13 +130,20 @@ def groups(plan: Plan) -> Iterator[Group]:
         if (
             all(snapshot.tenants.get(device) == turns for device in held.devices)
             and given.isdisjoint(held.devices)
-            and all(nodes.get(device.node) for device in held.devices)
+            and all(device.node in nodes for device in held.devices)
             and all(_runs_on(plan, job, held.devices, visible) for job in members.values())
         ):
-            counts = Counter(device.node for device in held.devices)
-            device_gib = min(nodes[name].device_memory_gib for name in counts)
-            cores = min(nodes[name].cores / count for name, count in counts.items())
-            yield Group(place, held.devices, members, device_gib, cores)
+            yield held.devices, members
+
+
+def _groups(plan: Plan) -> Iterator[Group]:
+    """The same, with what their nodes have for each."""
+    nodes = {node.name: node for node in plan.snapshot.cluster.nodes}
+    for place, (devices, members) in enumerate(_together(plan)):
+        counts = Counter(device.node for device in devices)
+        device_gib = min(nodes[name].device_memory_gib for name in counts)
+        cores = min(nodes[name].cores / count for name, count in counts.items())
+        yield Group(place, devices, members, device_gib, cores)
 
 
 def _runs_on(plan: Plan, job: Job, devices: tuple[Device, ...], visible: set[JobId]) -> bool:
@@ -166,9 +162,14 @@ def short_of_cores(
     """
     rows = plan.snapshot.jobs
     begun = {i: new for i, new in changes.items() if new is not None and not rows[i].allocation}
+    if not begun:
+        return []
     others = {**plan.changes, **dict.fromkeys(lower), **changes, **dict.fromkeys(begun)}
     held = [others.get(name, row.allocation) for name, row in rows.items()]
     taken = {device for old in held if old is not None for device in old.devices}
+    given = [device for new in begun.values() for device in new.devices]
+    if len(set(given)) == len(given) and taken.isdisjoint(given):
+        return []  # None is beside another.
     cores, found = Cores(plan.snapshot, others), list[JobId]()
     for name, new in sorted(begun.items(), key=lambda each: each[1].turn):
         if not taken.isdisjoint(new.devices) and not cores.suffice(rows[name].spec, new.devices):
