@@ -38,6 +38,7 @@ KINDS = {
     "store/test_store_crash.py": "engine",
     "train/": "engine",
     "store/test_store_postgresql.py": "engine",
+    "test_before.py": "slow",
 }
 # A test module that uses something from one of these runs jobs as processes.
 PROCESSES = {
