@@ -29,20 +29,18 @@ class Plan:
     policies: Sequence[str]
     seeds: int = 3
     traces: str = "../shared/traces"
-    belief: str = ""  # overrides that of the workloads
     cpu_limit_s: float = 30.0
     policy_files: Sequence[PolicyFile] = ()
     one_class: bool = False  # rank policies that use lengths beside those that do not
-    doubt: str = ""  # that its workloads are under, one of DOUBTS
     against: Sequence[str] = ()  # policies to set against the best of the others
 
-    def group(self, policy: str) -> str:
-        """The information class of a policy."""
-        if self.belief == LEARNED:
+    def group(self, cell: "Cell") -> str:
+        """The information class of a policy on a workload."""
+        if cell.settings.belief == LEARNED:
             return LEARNED
         if self.one_class:
             return ALL
-        return BLIND if registry.is_blind(policy) else KNOWN
+        return BLIND if registry.is_blind(cell.policy) else KNOWN
 
 
 class Cell(NamedTuple):
@@ -57,7 +55,7 @@ class Cell(NamedTuple):
 def cells(plan: Plan) -> list[Cell]:
     """Every run of the plan; those of one workload and seed follow each other."""
     return [
-        Cell(one, policy, seed, one.settings(policy, seed, belief=plan.belief))
+        Cell(one, policy, seed, one.settings(policy, seed))
         for one in plan.workloads
         for seed in one.seeds(plan.seeds)
         for policy in plan.policies
@@ -91,8 +89,7 @@ def play(
 
 
 def _played(plan: Plan, cell: Cell, outcome: Outcome) -> Played:
-    group = plan.group(cell.policy)
-    return Played(cell.workload.name, cell.policy, group, cell.seed, outcome)
+    return Played(cell.workload.name, cell.policy, plan.group(cell), cell.seed, outcome)
 
 
 class _Reading:

@@ -5,19 +5,19 @@ from dataclasses import asdict, replace
 
 from treadle.core.wording import ordinal, several
 from treadle.league.competition import Plan
-from treadle.league.doubts import DOUBTS
 from treadle.league.duel_tables import duel_object, duel_section
-from treadle.league.standings import GROUPS, Overall, Row, by_workload, overall
+from treadle.league.standings import GROUPS, LOSS, Overall, Row, by_workload, overall
 from treadle.league.workload_list import LeagueWorkload
+from treadle.policies.registry import in_full
 from treadle.reports.document import Document, Section, Table
 
 _COLUMNS = (
-    *("policy", "mean s", "95 %", "p99 s", "makespan s", "unfair", "moves", "CPU s"),
+    *("policy", "mean s", "95 %", "p99 s", "makespan s", "unfair", "moves", "CPU s", "MB"),
     *("/best", "/LB1", "/LB2"),
 )
 _OVERALL = (
     *("policy", "/best", "/other", "p99/best", "/LB2", "first", "ranked", "worst", "at"),
-    "CPU s",
+    *("CPU s", "MB"),
 )
 _ALL = "all workloads"
 _LONGEST_BAR = 3.0  # times the best mean of the class
@@ -26,15 +26,13 @@ _LONGEST_BAR = 3.0  # times the best mean of the class
 def document(plan: Plan, rows: Sequence[Row], skipped: Mapping[str, str], command: str) -> Document:
     """What is printed, and what the page shows."""
     sections = [_section(one, rows) for one in plan.workloads]
-    sections.append(_overall_section(overall(rows)))
+    sections += [_parameter_section(plan), _overall_section(rows)]
     sections += [duel_section(rows, policy) for policy in plan.against]
     facts = (
         f"{several(len(plan.policies), 'policy', 'policies')} on "
         f"{several(len(plan.workloads), 'workload')}; generated ones with "
         f"{several(plan.seeds, 'seed')} each"
     )
-    if plan.doubt:
-        facts += f"; {DOUBTS[plan.doubt]}"
     return Document("The league", facts, command, (), sections, [*_notes(plan), *_said(skipped)])
 
 
@@ -51,11 +49,10 @@ def league_object(
     return {
         "command": command,
         "seeds": plan.seeds,
-        "belief": plan.belief or "as the workload says",
         "cpu_limit_s": plan.cpu_limit_s,
         "workloads": [_facts(one) for one in plan.workloads],
+        "policies": {policy: in_full(policy) for policy in plan.policies},
         "skipped": dict(skipped),
-        "doubt": plan.doubt,
         "rows": [_row_object(row) for row in rows],
         "overall": [asdict(one) for one in overall(rows)],
         "against": {policy: duel_object(rows, policy) for policy in plan.against},
@@ -63,7 +60,7 @@ def league_object(
 
 
 def _row_object(row: Row) -> dict[str, object]:
-    found = {**asdict(row), "to_alone": row.to_alone, "to_shared": row.to_shared}
+    found = {**asdict(row), "to_alone": row.to_alone}
     del found["resampled_s"]  # of use only beside those of another row
     return found
 
@@ -139,6 +136,7 @@ def _cells(row: Row) -> list[str | None]:
         f"{row.unfairness:.2f}",
         f"{row.moves:.0f}",
         f"{row.decide_cpu_s:.1f}",
+        f"{row.peak_mb:.0f}",
         f"{row.to_best:.3f}" + (f" ±{row.to_best_half:.2f}" if row.seeds > 1 else ""),
         f"{row.to_alone:.2f}",
         f"{row.to_shared:.2f}",
@@ -154,7 +152,16 @@ def _bar(row: Row, best_s: float) -> tuple[float, float]:
     return (bound, min(row.mean_s / whole_s, 1.0) - bound)
 
 
-def _overall_section(lines: Sequence[Overall]) -> Section:
+def _parameter_section(plan: Plan) -> Section:
+    """The parameters of each policy: defaults are the best that are known."""
+    named = [in_full(policy).partition("?") for policy in plan.policies]
+    table = Table("", ("policy", "parameters"), [(name, query) for name, _, query in named])
+    return Section("parameters", "", (), [table])
+
+
+def _overall_section(rows: Sequence[Row]) -> Section:
+    lines = overall(rows)
+    lost = [f"{row.policy} lost {row.workload}: {row.trouble}" for row in rows if row.trouble]
     groups = list(dict.fromkeys(one.group for one in lines))
     tables = [
         Table(
@@ -166,7 +173,7 @@ def _overall_section(lines: Sequence[Overall]) -> Section:
         )
         for group in groups
     ]
-    return Section(_ALL, "Geometric means over the workloads.", (), tables)
+    return Section(_ALL, "Geometric means over the workloads.", lost, tables)
 
 
 def _overall_cells(one: Overall) -> list[str | None]:
@@ -184,6 +191,7 @@ def _overall_cells(one: Overall) -> list[str | None]:
         ratio(one.worst),
         one.worst_at or None,
         f"{one.cpu_max_s:.1f}",
+        f"{one.peak_mb:.0f}" if one.peak_mb else None,
     ]
 
 
@@ -191,14 +199,17 @@ _NOTES = (
     (
         "mean, p99: completion times. unfair: the 99th percentile of finish-time fairness; 1 is an "
         "equal share. moves: restarts, resizes and moves. CPU s: of deciding; over all workloads, "
-        "of the slowest run as a whole"
+        "of the slowest run as a whole. MB: memory of the largest run's process"
     ),
     (
         "/best: mean over the best of its class; /other: over the best of the others, below 1 if "
         "it is the best itself. /LB1, /LB2: mean over the lower bound without and with sharing; a "
         "policy that shares may be below LB1"
     ),
-    "a row without figures has no rank: it was cut off, jobs did not finish, or a check failed",
+    (
+        "a row without figures is a loss: it was cut off, jobs did not finish, or a check failed. "
+        f"It counts as {LOSS:g} times the worst ratio of its class on that workload"
+    ),
 )
 _ONE_SEED = "95 %: interval of the mean, by resampling the jobs of the run"
 _SEEDS = (

@@ -44,15 +44,10 @@ class Outcome:
 
     @property
     def trouble(self) -> str:
-        """Why the cell has no rank; empty if it has one."""
+        """Why the cell has no figures that count; empty if it has."""
         if self.cut_off_s:
             return f"cut off after {self.cut_off_s:g} CPU s"
         return self.error if self.figures is None else self.figures.doubt
-
-    @property
-    def failed(self) -> bool:
-        """Whether a policy raised, or the figures contradict a bound; a cut-off is neither."""
-        return bool(self.error) or (self.figures is not None and self.figures.impossible)
 
     def limited(self, limit_s: float) -> "Outcome":
         """The outcome as a limit on CPU time leaves it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp, inf, log, sqrt
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 from treadle.league.cell import Figures
@@ -23,6 +23,9 @@ _STUDENT = (
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
 _NORMAL = 1.96
+# A row without figures is a loss: it counts as this many times the worst mean of its class, or of
+# the best where no row of the class has figures.
+LOSS = 2.0
 
 
 class Played(NamedTuple):
@@ -43,8 +46,7 @@ class Row:
     policy: str
     group: str
     seeds: int
-    trouble: str = ""  # why it has no rank; then only this counts
-    failed: bool = False  # the trouble is an error: a policy raised, or a check failed
+    trouble: str = ""  # why it has no figures: the row is a loss, and has ratios alone
     mean_s: float = 0.0
     low_s: float = 0.0  # 95 % interval of the mean: over seeds, or over jobs if there is one seed
     high_s: float = 0.0
@@ -54,26 +56,23 @@ class Row:
     unfairness: float = 0.0
     moves: float = 0.0
     decide_cpu_s: float = 0.0
-    cpu_max_s: float = 0.0  # of the slowest seed
+    cpu_max_s: float = 0.0  # of the slowest seed; of one that was cut off, the limit
+    peak_mb: float = 0.0  # memory of the largest seed
     bound_alone_s: float = 0.0
     bound_shared_s: float = 0.0
-    rank: int = 0  # from 1 within its class; 0: none
+    rank: int = 0  # from 1 within its class; 0: it has no figures
     means_s: tuple[float, ...] = ()  # of each seed
     resampled_s: tuple[float, ...] = ()  # of one seed, the means of jobs drawn again
     to_best: float = 0.0  # its mean over that of the best of its class
     to_best_half: float = 0.0  # half of the 95 % interval of the same over the seeds
     to_other: float = 0.0  # the same over the best of the others; below 1: it is the best
     p99_to_best: float = 0.0  # its p99 over that of the policy with the best mean
+    to_shared: float = 0.0  # its mean over the lower bound with sharing
 
     @property
     def to_alone(self) -> float:
         """Its mean over the lower bound without sharing."""
         return self.mean_s / self.bound_alone_s if self.bound_alone_s else 0.0
-
-    @property
-    def to_shared(self) -> float:
-        """Its mean over the lower bound with sharing."""
-        return self.mean_s / self.bound_shared_s if self.bound_shared_s else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Overall:
 
     policy: str
     group: str
-    ranked: int  # workloads on which it has a rank
+    ranked: int  # workloads on which it has figures; the others are losses
     workloads: int
     first: int  # on so many it is the best of its class
     to_best: float
@@ -92,6 +91,7 @@ class Overall:
     worst: float  # the largest ratio to the best
     worst_at: str  # and on which workload
     cpu_max_s: float
+    peak_mb: float
 
 
 def standings(played: Iterable[Played]) -> list[Row]:
@@ -109,24 +109,18 @@ def standings(played: Iterable[Played]) -> list[Row]:
 
 
 def overall(rows: Sequence[Row]) -> list[Overall]:
-    """One line for each policy, best geometric mean of its class first.
-
-    A policy without a rank on some workload comes after those that have all: its mean is over
-    fewer workloads, perhaps the easier ones.
-    """
+    """One line for each policy, best geometric mean of its class first."""
     found = []
     for group, policy in dict.fromkeys((row.group, row.policy) for row in rows):
         own = [row for row in rows if (row.group, row.policy) == (group, policy)]
         found.append(_overall(policy, group, own))
     order = {group: place for place, group in enumerate(GROUPS)}
-    return sorted(
-        found, key=lambda one: (order[one.group], one.workloads - one.ranked, one.to_best or inf)
-    )
+    return sorted(found, key=lambda one: (order[one.group], one.to_best))
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """0 if there are none."""
-    return exp(sum(map(log, values)) / len(values)) if values else 0.0
+    """0 if there are none, or one of them is not known."""
+    return exp(sum(map(log, values)) / len(values)) if values and all(values) else 0.0
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -145,9 +139,9 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
     found = [one.figures for one in outcomes if one.figures is not None]
     troubles = [one.trouble for one in outcomes if one.trouble]
     row = Row(workload=workload, policy=policy, group=group, seeds=len(outcomes))
-    if troubles or not found:
-        failed = any(one.failed for one in outcomes)
-        return replace(row, trouble=troubles[0] if troubles else "it was not run", failed=failed)
+    if troubles:
+        cut_off_s = max(one.cut_off_s for one in outcomes)
+        return replace(row, trouble=troubles[0], cpu_max_s=cut_off_s)
     means = [one.mean_s for one in found]
     low_s, high_s = interval(means) if len(found) > 1 else _resampled(found[0])
     return replace(
@@ -164,6 +158,7 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
         moves=_mean([one.moves for one in found]),
         decide_cpu_s=_mean([one.decide_cpu_s for one in found]),
         cpu_max_s=max(one.cpu_s for one in found),
+        peak_mb=max(one.peak_mb for one in found),
         bound_alone_s=_mean([one.bound_alone_s for one in found]),
         bound_shared_s=_mean([one.bound_shared_s for one in found]),
     )
@@ -174,23 +169,38 @@ def _resampled(figures: Figures) -> tuple[float, float]:
 
 
 def _ranked(rows: Sequence[Row]) -> list[Row]:
+    """The rows of one workload and class: those with figures by their means, then the losses."""
     good = sorted((row for row in rows if not row.trouble), key=lambda row: row.mean_s)
-    best = good[0] if good else None
-    ranked = []
+    ranked: list[Row] = []
     for place, row in enumerate(good):
-        assert best is not None
         other = next((one for one in good if one is not row), None)
+        beaten = 1 / LOSS if len(good) < len(rows) else 0.0  # where all others are losses
         ranked.append(
             replace(
                 row,
                 rank=place + 1,
-                to_best=_over(row.mean_s, best.mean_s),
-                to_best_half=_half(row, best),
-                to_other=_over(row.mean_s, other.mean_s) if other else 0.0,
-                p99_to_best=_over(row.p99_s, best.p99_s),
+                to_best=_over(row.mean_s, good[0].mean_s),
+                to_best_half=_half(row, good[0]),
+                to_other=_over(row.mean_s, other.mean_s) if other else beaten,
+                p99_to_best=_over(row.p99_s, good[0].p99_s),
+                to_shared=_over(row.mean_s, row.bound_shared_s),
             )
         )
-    return [*ranked, *(row for row in rows if row.trouble)]
+    return [*ranked, *(_as_loss(row, ranked) for row in rows if row.trouble)]
+
+
+def _as_loss(row: Row, ranked: Sequence[Row]) -> Row:
+    """A row without figures, with the ratios that it counts for."""
+    if not ranked:
+        return replace(row, to_best=LOSS, to_other=LOSS, p99_to_best=LOSS)
+    to_best = LOSS * ranked[-1].to_best
+    return replace(
+        row,
+        to_best=to_best,
+        to_other=to_best,
+        p99_to_best=LOSS * max(one.p99_to_best for one in ranked),
+        to_shared=LOSS * ranked[-1].to_shared,
+    )
 
 
 def _half(row: Row, best: Row) -> float:
@@ -201,21 +211,21 @@ def _half(row: Row, best: Row) -> float:
 
 
 def _overall(policy: str, group: str, rows: Sequence[Row]) -> Overall:
-    good = [row for row in rows if not row.trouble]
-    worst = max(good, key=lambda row: row.to_best, default=None)
+    worst = max(rows, key=lambda row: row.to_best)
     return Overall(
         policy,
         group,
-        ranked=len(good),
+        ranked=sum(not row.trouble for row in rows),
         workloads=len(rows),
-        first=sum(row.rank == 1 for row in good),
-        to_best=geometric_mean([row.to_best for row in good if row.to_best]),
-        to_other=geometric_mean([row.to_other for row in good if row.to_other]),
-        p99_to_best=geometric_mean([row.p99_to_best for row in good if row.p99_to_best]),
-        to_shared=geometric_mean([row.to_shared for row in good if row.to_shared]),
-        worst=worst.to_best if worst else 0.0,
-        worst_at=worst.workload if worst else "",
-        cpu_max_s=max((row.cpu_max_s for row in good), default=0.0),
+        first=sum(row.rank == 1 for row in rows),
+        to_best=geometric_mean([row.to_best for row in rows]),
+        to_other=geometric_mean([row.to_other for row in rows]),
+        p99_to_best=geometric_mean([row.p99_to_best for row in rows]),
+        to_shared=geometric_mean([row.to_shared for row in rows]),
+        worst=worst.to_best,
+        worst_at=worst.workload,
+        cpu_max_s=max(row.cpu_max_s for row in rows),
+        peak_mb=max(row.peak_mb for row in rows),
     )
 
 

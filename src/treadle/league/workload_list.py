@@ -75,7 +75,7 @@ class LeagueWorkload:
         return self.trace.startswith(GENERATE) and SEED in self.trace
 
     def seeds(self, count: int) -> list[int]:
-        """The seeds of its runs: one of a file, so many of a generated workload."""
+        """The seeds of its runs: one of a file, `count` of a generated workload."""
         return [self.seed + number for number in range(count if self.drawn else 1)]
 
     def source(self, traces: str, seed: int) -> str:
@@ -87,12 +87,10 @@ class LeagueWorkload:
         source = self.source(traces, self.seed)
         return "" if source.startswith(GENERATE) or Path(source).exists() else source
 
-    def settings(self, policy: str, seed: int, *, belief: str = "") -> Settings:
-        """The settings of one run; `belief` overrides the workload's, and its lengths with it."""
+    def settings(self, policy: str, seed: int) -> Settings:
+        """The settings of one run."""
         chosen: dict[str, Any] = {**HONEST, **self.options}
         faults = {key: chosen.pop(key) for key in _FAULTS if key in chosen}
-        if belief:
-            chosen |= {"belief": belief, "lengths": "auto"}
         return Settings(
             policy=policy, seed=seed, faults=FaultSettings(seed=seed, **faults), **chosen
         )

@@ -150,6 +150,28 @@ def parameters(make: Factory) -> dict[str, Parameter]:
     }
 
 
+def in_full(text: str) -> str:
+    """A policy's text with every parameter of the policy and its wrappers, defaults too."""
+    written = []
+    for number, part in enumerate(parts(text)):
+        name, _, query = part.partition("?")
+        known = parameters(factory(name, WRAPPER if number else POLICY))
+        given = dict(pair.split("=", 1) for pair in query.split("&") if pair)
+        pairs = [f"{key}={given.get(key, default_text(known[key]))}" for key in known]
+        written.append("?".join([name, *filter(None, ["&".join(pairs)])]))
+    return "+".join(written)
+
+
+def default_text(parameter: Parameter) -> str:
+    """A parameter's default as a user would write it."""
+    default = parameter.default
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    if isinstance(default, tuple):
+        return ":".join(f"{part:g}" for part in default)
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
 def _make(kind: Kind, text: str, *given: object) -> Policy:
     name, _, query = text.partition("?")
     make = factory(name, kind)

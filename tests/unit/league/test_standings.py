@@ -23,6 +23,7 @@ FIGURES = Figures(
     moves=7,
     decide_cpu_s=0.5,
     cpu_s=1.0,
+    peak_mb=40.0,
     bound_alone_s=80.0,
     bound_shared_s=50.0,
     resampled_s=(95.0, 105.0),
@@ -62,35 +63,42 @@ def test_what_all_policies_share_cancels_in_the_interval_of_a_ratio() -> None:
     assert [(row.to_best, row.to_best_half) for row in rows] == [(1.0, 0.0), (2.0, 0.0)]
 
 
-def test_a_row_with_trouble_in_any_seed_says_so_and_has_no_rank() -> None:
+def test_a_row_that_is_cut_off_in_any_seed_is_a_loss() -> None:
     cut = Played("w", "a", "known", 1, Outcome(cut_off_s=30.0))
-    rows = standings([*played("a", 50.0), cut, *played("b", 100.0, 100.0)])
+    others = [*played("b", 100.0, 100.0), *played("c", 300.0, 300.0)]
+    rows = standings([*played("a", 50.0), cut, *others])
     assert [(row.policy, row.rank, row.trouble) for row in rows] == [
         ("b", 1, ""),
+        ("c", 2, ""),
         ("a", 0, "cut off after 30 CPU s"),
     ]
-    assert not rows[1].failed
+    # Twice the worst of the others, which is 3 times the best.
+    assert (rows[2].mean_s, rows[2].to_best, rows[2].to_other) == (0, 6, 6)
+    assert (rows[2].to_shared, rows[2].cpu_max_s) == (2 * 300 / 50, 30)
+
+
+def test_a_loss_counts_also_where_no_other_policy_has_figures() -> None:
+    cut = Outcome(cut_off_s=30.0)
+    (alone,) = standings([Played("w", "a", "known", 0, cut)])
+    assert (alone.to_best, alone.to_other) == (2, 2)
+    won, lost = standings([*played("a", 100.0), Played("w", "b", "known", 0, cut)])
+    assert (won.rank, won.to_best, won.to_other, lost.to_best) == (1, 1, 0.5, 2)
 
 
 @pytest.mark.parametrize(
-    ("figures", "trouble", "failed"),
+    ("figures", "trouble"),
     [
-        (replace(FIGURES, finished=8, unfinished=2), "2 of 10 jobs did not finish", False),
-        (
-            replace(FIGURES, mean_s=49.0),
-            BELOW,
-            True,
-        ),
+        (replace(FIGURES, finished=8, unfinished=2), "2 of 10 jobs did not finish"),
+        (replace(FIGURES, finished=0, failed=10, mean_s=0.0), "no job finished"),
+        (replace(FIGURES, mean_s=49.0), BELOW),
     ],
 )
-def test_figures_that_fail_a_check_get_no_rank(
-    figures: Figures, trouble: str, failed: bool
-) -> None:
+def test_figures_that_fail_a_check_get_no_rank(figures: Figures, trouble: str) -> None:
     (row,) = standings([Played("w", "a", "known", 0, Outcome(figures))])
-    assert (row.rank, row.trouble, row.failed) == (0, trouble, failed)
+    assert (row.rank, row.trouble) == (0, trouble)
 
 
-def test_overall_is_the_geometric_mean_and_missing_workloads_come_last() -> None:
+def test_overall_is_the_geometric_mean_over_all_workloads_and_losses_count() -> None:
     cells = [
         *played("a", 100.0, workload="v"),
         *played("b", 200.0, workload="v"),
@@ -103,7 +111,7 @@ def test_overall_is_the_geometric_mean_and_missing_workloads_come_last() -> None
     assert [(one.policy, round(one.to_best, 6), one.ranked, one.first) for one in lines] == [
         ("b", round(2**0.5, 6), 2, 1),
         ("a", 2.0, 2, 1),
-        ("c", 1.0, 1, 0),
+        ("c", round(8**0.5, 6), 1, 0),
     ]
     assert (lines[0].worst, lines[0].worst_at) == (2.0, "v")
 

@@ -57,13 +57,6 @@ def test_a_sample_keeps_every_nth_job_and_the_first_of_those() -> None:
     assert [job.id for job in workload.jobs] == ["0", "2", "4"]
 
 
-def test_another_belief_overrides_lengths_too() -> None:
-    (tiny,) = parsed(TINY + 'lengths = "losses"\n', "here")
-    assert tiny.settings("fifo", 0).lengths == "losses"
-    learned = tiny.settings("fifo", 0, belief="learned")
-    assert (learned.belief, learned.lengths) == ("learned", "auto")
-
-
 def test_options_are_shown_as_simulate_takes_them() -> None:
     (tiny,) = parsed(TINY + "elastic = 0.05\nnode_mtbf_s = 7200\n", "here")
     assert tiny.command() == (

@@ -15,7 +15,6 @@ from treadle.cli.study.typed_command import command_line
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
 from treadle.league.competition import Plan, cells, play
-from treadle.league.doubts import DOUBTS, doubted
 from treadle.league.league_document import (
     document,
     for_page,
@@ -25,7 +24,7 @@ from treadle.league.league_document import (
 )
 from treadle.league.policy_file import PolicyFile, offered
 from treadle.league.result_cache import ResultCache
-from treadle.league.standings import KNOWN, LEARNED, Played, Row, standings
+from treadle.league.standings import Played, Row, standings
 from treadle.league.workload_list import (
     OPTIONS,
     SEEDS_MAX,
@@ -84,16 +83,6 @@ TRACES = "../shared/traces"
     help="Add a policy. Repeatable.",
 )
 @click.option(
-    "--belief",
-    type=click.Choice([KNOWN, LEARNED]),
-    help="What policies know about speeds and lengths.  [default: as the workload says]",
-)
-@click.option(
-    "--doubt",
-    type=click.Choice(list(DOUBTS)),
-    help="What policies are wrong about on every workload; see docs/league.md.",
-)
-@click.option(
     "--one-class", is_flag=True, help="Rank policies with and without lengths in one class."
 )
 @click.option(
@@ -141,8 +130,6 @@ def league(
     traces: str,
     add: tuple[Path, ...],
     policy_files: tuple[str, ...],
-    belief: str | None,
-    doubt: str | None,
     one_class: bool,
     against: str,
     overrides: tuple[str, ...],
@@ -157,7 +144,6 @@ def league(
     listed = joined(standard(), *map(from_file, add))
     patterns = _words(workloads, "--workloads", "tenants")
     wanted = [_overridden(one, overrides) for one in chosen(listed, patterns)]
-    wanted = wanted if doubt is None else [doubted(one, doubt) for one in wanted]
     printing = json_file is not None and str(json_file) == "-"
     if as_list:
         sizes = {one.name: _size(one, traces) for one in wanted}
@@ -179,11 +165,9 @@ def league(
             _policies(policies, files),
             seeds=seeds,
             traces=traces,
-            belief=LEARNED if doubt == LEARNED else belief or "",
             cpu_limit_s=cpu_limit,
             policy_files=files,
             one_class=one_class,
-            doubt=doubt or "",
             against=_words(against, "--against"),
         )
         _check_against(plan)
@@ -191,9 +175,9 @@ def league(
             raise InvalidInputError("no workload is left to run; see --traces and --workloads")
         processes = workers or os.cpu_count() or 1
         rows = standings(_play(plan, processes, ResultCache(folder), fresh=fresh))
-    command = command_line(context)
-    result = json.dumps(finite(league_object(plan, rows, skipped, command)), indent=1) + "\n"
-    report = document(plan, rows, skipped, command)
+        command = command_line(context)
+        result = json.dumps(finite(league_object(plan, rows, skipped, command)), indent=1) + "\n"
+        report = document(plan, rows, skipped, command)
     click.echo(result if printing else document_text(report), nl=False)
     if json_file is not None and not printing:
         write_text(json_file, result)
@@ -288,11 +272,11 @@ def _play(plan: Plan, workers: int, cache: ResultCache, *, fresh: bool) -> list[
 
 
 def _complain(rows: Sequence[Row]) -> None:
-    """Raise if a check failed; a run that was cut off is no error."""
-    wrong = [row for row in rows if row.failed]
-    if wrong:
-        first = wrong[0]
+    """Raise if a policy has no figures on some workload: it was cut off, or it failed."""
+    lost = [row for row in rows if row.trouble]
+    if lost:
+        first = lost[0]
         raise TreadleError(
-            f"{several(len(wrong), 'row has', 'rows have')} no rank because a check failed or a "
-            f"policy raised, the first {first.policy} on {first.workload}: {first.trouble}"
+            f"{several(len(lost), 'row is a loss', 'rows are losses')}, the first "
+            f"{first.policy} on {first.workload}: {first.trouble}"
         )

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from inspect import Parameter
 
 import click
 
@@ -38,7 +37,10 @@ def _rows(kind: registry.Kind) -> list[Row]:
     for name in registry.names(kind):
         try:
             make = registry.factory(name, kind)
-            known = {key: _text(value) for key, value in registry.parameters(make).items()}
+            known = {
+                key: registry.default_text(value)
+                for key, value in registry.parameters(make).items()
+            }
             rows.append((name, registry.first_line(make), known))
         except PolicyError as error:
             rows.append((name, f"({error})", {}))
@@ -51,13 +53,3 @@ def _print(rows: Iterable[Row], sign: str, width: int) -> None:
         if parameters:
             defaults = "&".join(f"{key}={value}" for key, value in parameters.items())
             click.echo(f"{'':{width}}  {sign}{name}?{defaults}")
-
-
-def _text(parameter: Parameter) -> str:
-    """A default as a user would write it."""
-    default = parameter.default
-    if isinstance(default, bool):
-        return "on" if default else "off"
-    if isinstance(default, tuple):
-        return ":".join(f"{part:g}" for part in default)
-    return f"{default:g}" if isinstance(default, float) else str(default)
