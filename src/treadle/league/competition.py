@@ -19,6 +19,9 @@ from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
 _KEPT = 2  # workloads in memory
+# Beside each policy with its defaults: parameters that are better on some workloads, so that no
+# policy looks good because another one has the wrong ones.
+VARIANTS = ("muri-l?merge=first",)
 
 
 @dataclass(frozen=True, slots=True)

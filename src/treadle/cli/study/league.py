@@ -14,7 +14,7 @@ from treadle.cli.study.options import interactive, names
 from treadle.cli.study.typed_command import command_line
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import several
-from treadle.league.competition import Plan, cells, play
+from treadle.league.competition import VARIANTS, Plan, cells, play
 from treadle.league.league_document import (
     document,
     for_page,
@@ -192,7 +192,8 @@ def _words(text: str, option: str, such_as: str = "fifo,srtf") -> list[str]:
 
 def _policies(text: str, files: Sequence[PolicyFile]) -> list[str]:
     """The chosen policies and those of files; every name and parameter is checked here."""
-    listed = [*(_words(text, "--policies") or registry.names()), *(one.policy for one in files)]
+    everyone = [*registry.names(), *VARIANTS]
+    listed = [*(_words(text, "--policies") or everyone), *(one.policy for one in files)]
     for name in dict.fromkeys(listed):
         registry.policy(name, placement("consolidate"), ScalingModel())
     return list(dict.fromkeys(listed))
