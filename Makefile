@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Half of all the tests wait for processes, so two workers on each core.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: demo test test-fast test-thorough mutants check bench replications league hooks ci clean
+.PHONY: demo test test-fast test-thorough mutants check bench figures replications league hooks ci clean
 
 demo: $(STAMP)
 	$(BIN)/treadle demo
@@ -38,9 +38,13 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+# Is this tree slower than the commit before?
 bench: $(STAMP)
-	$(BIN)/python benchmarks/run.py --rows $(or $(ROWS),all)
-	$(BIN)/python benchmarks/parts.py
+	$(BIN)/python -m benchmarks.before
+
+# Measure the tables of README and docs and write them; FIGURES='fast league' chooses, CHECK=1 checks.
+figures: $(STAMP)
+	$(BIN)/python -m benchmarks.figures $(if $(CHECK),--check,--write) $(FIGURES)
 
 replications: $(STAMP)
 	$(BIN)/python replications/run.py

@@ -1,6 +1,6 @@
 """A live controller under load: 10,000 queued jobs, and 1,000 no-op jobs beside other queues.
 
-    python benchmarks/live.py [--queued 10000] [--noop 1000] [--policy afs]
+    python -m benchmarks.live [--queued 10000] [--noop 1000] [--policy afs] [--json]
 
 Everything is real: a separate daemon in a temporary folder, 16 slots, the client over the Unix
 socket. Task-spooler (`tsp`) and Slurm are measured in the same run if they are installed (Debian:
@@ -11,6 +11,7 @@ figures of one run.
 """
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -25,12 +26,11 @@ from statistics import quantiles
 from types import FrameType
 
 import httpx2
+from benchmarks import slurm
+from benchmarks.scale import Figures
 
 from treadle.client.client import Client
 from treadle.wire.jobs import JobRequest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from benchmarks import slurm
 
 SLOTS = 16
 BUDGET = {"submit p99 ms": 50.0, "ps s": 1.0, "decision s": 0.2, "memory MB": 500.0}
@@ -41,18 +41,24 @@ def main() -> int:
     parser.add_argument("--queued", type=int, default=10_000)
     parser.add_argument("--noop", type=int, default=1_000)
     parser.add_argument("--policy", default="afs")
+    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _end)
-    missed = 0
+    found = Figures()
     if options.queued:
         with daemon(options.policy) as (client, pid, environment):
-            missed = queued(client, pid, environment, options.queued)
+            queued(found, client, pid, environment, options.queued)
     if options.noop:
-        print(f"\n{options.noop} no-op jobs through {SLOTS} slots, jobs a second")
         with daemon(options.policy) as (client, _, _):
-            row("treadle", options.noop / treadle_noop(client, options.noop))
-        compare_spooler(options.noop)
-        compare_slurm(options.noop)
+            took_s = treadle_noop(client, options.noop)
+        found[f"{options.noop:,} no-op jobs: treadle, jobs a second"] = options.noop / took_s
+        compare_spooler(found, options.noop)
+        compare_slurm(found, options.noop)
+    missed = [name for name, most in BUDGET.items() if found.get(name, 0.0) > most]
+    for name in missed:
+        print(f"{name}: more than {BUDGET[name]:g}", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"figures": found, "budget": BUDGET, "missed": missed}, indent=1))
     return 1 if missed else 0
 
 
@@ -62,9 +68,10 @@ def _end(number: int, _: FrameType | None) -> None:
     sys.exit(128 + number)
 
 
-def queued(client: Client, pid: int, environment: dict[str, str], count: int) -> int:
-    """Fill the queue and measure; returns how many budgets are missed."""
-    print(f"{count} queued jobs on {SLOTS} busy slots")
+def queued(
+    found: Figures, client: Client, pid: int, environment: dict[str, str], count: int
+) -> None:
+    """Fill the queue behind busy slots and measure."""
     for _ in range(SLOTS):
         client.submit(JobRequest(command=("sleep", "3600"), grace_s=0.1))
     took = []
@@ -74,24 +81,11 @@ def queued(client: Client, pid: int, environment: dict[str, str], count: int) ->
         client.submit(request)
         took.append(time.perf_counter() - begun)
     cuts = quantiles(took, n=100)
-    found = {
-        "submit p50 ms": 1e3 * cuts[49],
-        "submit p99 ms": 1e3 * cuts[98],
-        "ps s": elapsed(
-            [sys.executable, "-m", "treadle", "ps", "--all", "--limit", "20000"], environment
-        ),
-        "decision s": decision_s(client),
-        "memory MB": memory_mb(pid),
-    }
-    missed = 0
-    for name, value in found.items():
-        budget = BUDGET.get(name)
-        verdict = ""
-        if budget is not None:
-            verdict = f"budget {budget:g}" + ("" if value <= budget else "  MISSED")
-            missed += value > budget
-        print(f"  {name:<16} {value:10.3f}  {verdict}")
-    return missed
+    everything = [sys.executable, "-m", "treadle", "ps", "--all", "--limit", "20000"]
+    found["submit p50 ms"], found["submit p99 ms"] = 1e3 * cuts[49], 1e3 * cuts[98]
+    found["ps s"] = elapsed(everything, environment)
+    found["decision s"] = decision_s(client)
+    found["memory MB"] = memory_mb(pid)
 
 
 def decision_s(client: Client) -> float:
@@ -140,7 +134,7 @@ def treadle_noop(client: Client, count: int) -> float:
     return took_s
 
 
-def compare_spooler(count: int) -> None:
+def compare_spooler(found: Figures, count: int) -> None:
     spooler = shutil.which("tsp") or shutil.which("ts-spooler")
     if spooler is None:
         skipped("task-spooler", "not installed")
@@ -168,27 +162,24 @@ def compare_spooler(count: int) -> None:
         except (OSError, subprocess.SubprocessError) as error:
             skipped("task-spooler", str(error))
         else:
-            row("task-spooler", count / took_s)
+            found["task-spooler, jobs a second"] = count / took_s
         finally:
             with suppress(OSError, subprocess.SubprocessError):
                 call("-K")
 
 
-def compare_slurm(count: int) -> None:
+def compare_slurm(found: Figures, count: int) -> None:
     try:
-        print(f"  {slurm.version()} with SchedulerParameters={slurm.SCHEDULER_PARAMETERS}")
-        row("slurm", slurm.jobs_per_second(count, SLOTS, array=False))
-        row("slurm, one array", slurm.jobs_per_second(count, SLOTS, array=True))
+        said = f"{slurm.version()} with SchedulerParameters={slurm.SCHEDULER_PARAMETERS}"
+        print(said, file=sys.stderr)
+        found["slurm, jobs a second"] = slurm.jobs_per_second(count, SLOTS, array=False)
+        found["slurm, one array, jobs a second"] = slurm.jobs_per_second(count, SLOTS, array=True)
     except (OSError, slurm.SlurmError) as error:
         skipped("slurm", str(error))
 
 
 def skipped(name: str, why: str) -> None:
-    print(f"  {name:<16} skipped: {why}")
-
-
-def row(name: str, value: float) -> None:
-    print(f"  {name:<16} {value:10.1f}")
+    print(f"{name} is skipped: {why}", file=sys.stderr)
 
 
 @contextmanager
