@@ -161,8 +161,9 @@ class _Scan:
         """
         ladders, gain_max = self._ladders, 0.0
         rows: list[tuple[float, int]] = []
-        while self._idle and gain_max <= 1.0 / ladders[self._idle[-1]].sizes[0]:
-            job = self._idle.pop()
+        idle = self._idle
+        while self._left and idle and gain_max <= 1.0 / ladders[idle[-1]].sizes[0]:
+            job = idle.pop()
             ladder = ladders[job]
             if ladder.sizes[0] > self._left:
                 continue
