@@ -47,7 +47,7 @@ class Figure(NamedTuple):
     page: str
     measured: Callable[[], Table]
     within: float = 0.0  # of figures that are neither CPU time nor memory, as a share
-    picture: Callable[[], object] | None = None  # drawn when the table is written
+    picture: Callable[[], str] | None = None  # drawn when the table is written; its Markdown
 
 
 class Block(NamedTuple):
@@ -92,7 +92,7 @@ FIGURES: Mapping[str, Figure] = {
     "weave": Figure("docs/weave.md", league_tables.weave, 0.02),
     "weave-further": Figure("docs/weave.md", league_tables.weave_further, 0.02),
     "live": Figure("docs/operations.md", partial(daemon, "benchmarks.live"), 0.5),
-    "installation": Figure("docs/operations.md", partial(daemon, "benchmarks.scale"), 0.5),
+    "installation": Figure("docs/operations.md", partial(daemon, "benchmarks.installation"), 0.5),
     **{f"growth-{axis}": _growth(axis) for axis in growth.SIZES},
 }
 
@@ -146,12 +146,13 @@ def _near(head: str, printed: str, found: str, within: float, slower: float) -> 
     return True
 
 
-def written(text: str, name: str, table: Table, where: str) -> str:
-    """The page with this table between its marks."""
+def written(text: str, name: str, table: Table, where: str, picture: str = "") -> str:
+    """The page with this table, and a picture below it, between its marks."""
     if any("CPU" in head for head in table[0]):
         where += f" The calibration loop takes {_calibration_s():.2f} s."
     head, *rows = ["| " + " | ".join(row) + " |" for row in table]
     lines = [where, "", head, "|---" * len(table[0]) + "|", *rows]
+    lines += ["", picture] if picture else []
     block = f"<!-- figures: {name} -->\n" + "\n".join(lines) + "\n<!-- /figures -->"
     return BLOCK.sub(lambda found: block if found[1] == name else found[0], text)
 
@@ -197,9 +198,9 @@ def main() -> int:
             found = off(figure, blocks(figure.page)[name], table, _calibration_s())
             wrong += [f"{figure.page}, {name}: {one}" for one in found]
         if options.write:
-            page.write_text(written(page.read_text(encoding="utf-8"), name, table, where()))
-            if figure.picture is not None:
-                figure.picture()
+            picture = figure.picture() if figure.picture else ""
+            text = page.read_text(encoding="utf-8")
+            page.write_text(written(text, name, table, where(), picture))
     for one in wrong:
         print(one, file=sys.stderr)
     return 1 if wrong else 0

@@ -160,8 +160,8 @@ def rows(axis: str, largest: int = LARGEST, limit_s: float = LIMIT_S) -> list[li
     return [*table, ["exponent", *("-" if one is None else f"{one:.2f}" for one in slopes)]]
 
 
-def draw(axis: str, folder: Path) -> None:
-    """CPU time over size, both logarithmic."""
+def draw(axis: str, folder: Path) -> str:
+    """CPU time over size, both logarithmic; returns the Markdown that shows it."""
     picture = new_picture(6.0, 3.6)
     axes = picture.axes[0]
     for policy, costs in measured(axis).items():
@@ -173,6 +173,7 @@ def draw(axis: str, folder: Path) -> None:
     axes.grid(color="#eceff3")
     add_legend(picture)
     save(picture, folder, f"scale-{axis}", ("svg",))
+    return f"![CPU seconds by {axis}](scale-{axis}.svg)"
 
 
 def _exponents(costs: Mapping[int, Cost]) -> tuple[float | None, float | None]:

@@ -1,6 +1,6 @@
 """A large installation: 10,000 queued and 100,000 ended jobs, and 24 readers that never rest.
 
-    python -m benchmarks.scale [--queued 10000] [--ended 100000] [--readers 24] [--json]
+    python -m benchmarks.installation [--queued 10000] [--ended 100000] [--readers 24] [--json]
 
 A real daemon first runs one job to its end, queues another and fills all its slots. It is killed,
 and the rows that it wrote of these two jobs are repeated through the store's own writer, under

@@ -27,7 +27,7 @@ from types import FrameType
 
 import httpx2
 from benchmarks import slurm
-from benchmarks.scale import Figures
+from benchmarks.installation import Figures
 
 from treadle.client.client import Client
 from treadle.wire.jobs import JobRequest

@@ -6,7 +6,7 @@
 A real daemon with the engine in memory and real connections over loopback. Events are made by
 changing jobs in bulk. The CPU time of the daemon is read with no stream open and with
 all of them, and the difference is what the streams cost. CPU time depends on the machine: the loop
-of `calibration_s` takes 0.6 s on a good one.
+of speed.py takes 0.6 s on a good one.
 
 What becomes of readers that take nothing is measured by benchmarks.page_slow.
 """
@@ -24,6 +24,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from benchmarks.speed import calibrate
 
 from treadle.client import Client
 from treadle.client.errors import NoAnswerError, UnreachableError
@@ -97,7 +99,7 @@ async def _measure(client: Client, jobs: list[str], pid: int, streams: int, seco
     print(f"the streams                {beside - alone:8.1%} of a core")
     print(f"frames a second and stream {(sum(heard) - before) / seconds / streams:8.2f}")
     print(f"streams that are open      {sum(not each.done() for each in readers):8}")
-    print(f"calibration                {calibration_s():8.2f} s (0.6 on a good machine)")
+    print(f"calibration                {calibrate():8.2f} s (0.6 on a good machine)")
     for each in readers:
         each.cancel()
     await asyncio.gather(*readers, return_exceptions=True)
@@ -169,13 +171,6 @@ def until_there(path: Path) -> None:
                 time.sleep(0.05)
             else:
                 return
-
-
-def calibration_s() -> float:
-    began, total = time.process_time(), 0
-    for number in range(10**7):
-        total += number
-    return time.process_time() - began
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import scale
+from benchmarks import installation
 
 from tests.shared import THOROUGH, thorough
 from tests.unit.control.memory import ME, Bench
@@ -68,7 +68,7 @@ async def filled(root: Path, world: MemoryWorld) -> tuple[Bench, str, str]:
     waiting = await first.submit("forever", devices="1..4")
     await first.settle()
     await first.live.close()
-    scale.fill(f"sqlite:///{root / 'treadle.db'}", done, waiting, ended=ENDED, queued=QUEUED)
+    installation.fill(f"sqlite:///{root / 'treadle.db'}", done, waiting, ended=ENDED, queued=QUEUED)
     here = Bench(root, world, "afs")
     await here.live.begin()
     return here, done, waiting
@@ -110,16 +110,16 @@ def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
 
 @thorough
 def test_a12_readers_do_not_keep_a_submission_waiting() -> None:
-    """A real daemon, and readers in other processes: `benchmarks/scale.py`, smaller.
+    """A real daemon, and readers in other processes: `benchmarks/installation.py`, smaller.
 
     The machine may be busy with other things, so times are compared with those of one submission
     at rest, and the readers and this test compete with the daemon for the same processors.
     """
     options = argparse.Namespace(queued=QUEUED, ended=ENDED, readers=16, submissions=SUBMISSIONS)
     with tempfile.TemporaryDirectory(prefix="treadle-") as folder:
-        daemon = scale.Daemon(Path(folder), "afs")
+        daemon = installation.Daemon(Path(folder), "afs")
         try:
-            found = scale.measure(daemon, options)
+            found = installation.measure(daemon, options)
         finally:
             daemon.end()
     assert found["reads refused"] == 0
