@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from treadle.core.member_facts import Changed, Phase, Target
-from treadle.engines.node.members import Fact, Members, environment
+from treadle.engines.node.first_members import environment
+from treadle.engines.node.members import Fact, Members
 
 WORKER = Path(__file__).parent / "elastic_worker.py"
 SETTLE_STEPS = 15
@@ -53,11 +54,11 @@ class Attempt:
         os.set_blocking(self.pipe, False)
         self.buffer = b""
         self.members = Members(
-            self.groups, launch=self.launch, dismiss=self.dismiss, report=self.report
+            str(self.groups), launch=self.launch, dismiss=self.dismiss, report=self.report
         )
 
     def launch(self, member: str, place: tuple[str, ...], descriptor: int, joins: bool) -> None:
-        extra = environment(member, self.groups, descriptor, joins=joins, asked=3)
+        extra = environment(member, str(self.groups), descriptor, joins=joins, asked=3)
         checkpoints = {"TREADLE_CHECKPOINT_DIR": str(self.folder / "checkpoints")}
         self.processes[member] = subprocess.Popen(
             [sys.executable, str(WORKER), str(self.said), str(self.width), place[0]],

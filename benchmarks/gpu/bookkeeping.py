@@ -28,7 +28,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from treadle import train
 from treadle.core.member_facts import Target
-from treadle.engines.node.members import Members, environment
+from treadle.engines.node.first_members import environment
+from treadle.engines.node.members import Members
 
 BATCH = 16
 SKIPPED = 2  # windows that warm up
@@ -123,7 +124,7 @@ def coordinate(words: list[str]) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as folder:
 
         def launch(member: str, _: tuple[str, ...], line: int, joins: bool) -> None:
-            extra = environment(member, Path(folder), line, joins=joins, asked=1)
+            extra = environment(member, folder, line, joins=joins, asked=1)
             command = [sys.executable, "-m", "benchmarks.gpu.bookkeeping", *words]
             env = {**os.environ, **extra}
             made.append(
@@ -134,7 +135,7 @@ def coordinate(words: list[str]) -> dict[str, list[float]]:
             made[0].send_signal(signal.SIGKILL if at_once else signal.SIGTERM)
             sys.exit(f"{member} is dismissed")
 
-        members = Members(Path(folder), launch=launch, dismiss=dismiss, report=lambda _: None)
+        members = Members(folder, launch=launch, dismiss=dismiss, report=lambda _: None)
         members.order(Target(1, (("device0",),)), time.monotonic())
         while made[0].poll() is None:
             _look(members)

@@ -26,7 +26,7 @@ def without_supervisor(bench: Story, *, failure: str = "", lacked: bool = False)
         allocation=on(0),
         folder=folder,
         tag=bench.machine.groups.tag(AttemptId("a", 1)),
-        scope=RecordedScope(folder / "processes.json"),
+        scope=RecordedScope(f"{folder}/processes.json"),
     )
     live.failure, live.lacked = failure, lacked
     live.set_gone()
@@ -88,7 +88,7 @@ def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(tmp_pat
         async with asyncio.timeout(20):
             while bench.folders.live():
                 await asyncio.sleep(0.01)
-        assert has_ended(folder, "")
+        assert has_ended(str(folder), "")
         await engine.close()
 
     tell(tmp_path, story)

@@ -385,5 +385,5 @@ def test_an_attempt_that_ends_frees_only_what_it_holds_and_blocks(tmp_path: Path
 
 
 def live(folder: Path, number: int) -> LiveAttempt:
-    scope = RecordedScope(folder / "processes.json")
+    scope = RecordedScope(f"{folder}/processes.json")
     return LiveAttempt("a", number, action=0, allocation=on(0), folder=folder, tag="", scope=scope)

@@ -27,7 +27,7 @@ from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.agent.machine_pause import TrialLaunch
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node import processes
-from treadle.engines.node.attempt_folders import AttemptFolders
+from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus
 from treadle.engines.node.processes import ProcessId
 from treadle.engines.node.scope import RecordedScope
 from treadle.testing.builders import job as spec
@@ -88,7 +88,7 @@ def test_a4_an_attempt_that_cannot_be_watched_for_want_of_descriptors_is_not_gon
         try:
             start = processes.start_of(process.pid)
             assert start is not None
-            scope = RecordedScope(tmp_path)
+            scope = RecordedScope(str(tmp_path))
             live = LiveAttempt(
                 "a", 1, action=0, allocation=on(0), folder=tmp_path, tag="x", scope=scope
             )
@@ -114,6 +114,13 @@ def test_a4_files_that_cannot_be_read_are_not_files_that_are_not_there(tmp_path:
     assert folders.read_status(tmp_path / "nothing") is None
     assert (places.attempts("a"), places.attempts("b")) == ([AttemptId("a", 1)], [])
     assert (places.ordered_by("a", 1), places.ordered_by("a", 2)) == (7, None)
+    (folder / "status.json").unlink()
+    (folder / "supervisor.json").write_text('{}\n{"running": 2, "started_at": 1.0, "began": 3.0}\n')
+    assert folders.read_status(folder) == AttemptStatus(
+        ended=False, codes=(None, None), started_at=1.0, began=3.0
+    )
+    (folder / "supervisor.json").write_text('{}\n{"running": 2, "started_at": 1')
+    assert folders.read_status(folder) is None, "it is being written"
     with no_descriptors():
         for read in (folders.read_status, folders.read_supervisor):
             with pytest.raises(OSError, match="Too many open files"):

@@ -1,6 +1,5 @@
 """Folders of members: made for one user, removed with the attempt, also after a kill."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from treadle.engines.node.member_folders import MemberFolders
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Both kinds of folders are made here."""
     (tmp_path / "memory").mkdir()
-    monkeypatch.setattr(member_folders, "MEMORY", tmp_path / "memory")
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(member_folders, "MEMORY", str(tmp_path / "memory"))
+    monkeypatch.setattr(member_folders, "FILES", str(tmp_path))
     return tmp_path
 
 
@@ -26,10 +25,10 @@ def made_of(tag: str) -> MemberFolders:
 
 def test_both_folders_go_with_all_that_is_in_them(places: Path) -> None:
     made = made_of("i-1-2")
-    (made.memory / "state").mkdir()
-    (made.memory / "state" / "part").write_text("x")
-    (made.groups / "group-1").write_text("x")
-    assert made.groups.stat().st_mode & 0o777 == 0o700
+    Path(made.memory, "state").mkdir()
+    Path(made.memory, "state", "part").write_text("x")
+    Path(made.groups, "group-1").write_text("x")
+    assert Path(made.groups).stat().st_mode & 0o777 == 0o700
     made.remove()
     assert [path.name for path in places.iterdir()] == ["memory"]
     assert not list((places / "memory").iterdir())
@@ -45,21 +44,21 @@ def test_before_a_member_speaks_there_is_none(places: Path) -> None:
 def test_what_a_killed_supervisor_left_is_found_by_its_tag() -> None:
     left, other = (made_of(tag) for tag in ("i-1-2", "i-1-23"))
     member_folders.remove_of("i-1-2")
-    assert not left.groups.exists()
-    assert not left.memory.exists()
-    assert other.groups.exists()
+    assert not Path(left.groups).exists()
+    assert not Path(left.memory).exists()
+    assert Path(other.groups).exists()
 
 
 def test_a_sweep_keeps_the_living_and_what_belongs_to_others(places: Path) -> None:
     dead, alive, foreign = (made_of(tag) for tag in ("here-1-1", "here-2-1", "there-1-1"))
     (places / "treadle-group-here-3-1.x").symlink_to(places)
     member_folders.sweep("here-", keep=["here-2-1"])
-    assert not dead.groups.exists()
-    assert alive.groups.exists()
-    assert foreign.groups.exists()
+    assert not Path(dead.groups).exists()
+    assert Path(alive.groups).exists()
+    assert Path(foreign.groups).exists()
     assert places.exists(), "a link is not followed"
 
 
 def test_a_machine_without_memory_folders_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_folders, "MEMORY", Path("/nowhere"))
-    assert not made_of("i-1-1").memory.exists()
+    monkeypatch.setattr(member_folders, "MEMORY", "/nowhere")
+    assert not Path(made_of("i-1-1").memory).exists()

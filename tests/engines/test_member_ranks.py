@@ -2,7 +2,6 @@
 
 import json
 import socket
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from treadle.core.member_messages import (
     encode,
 )
 from treadle.engines.node import member_folders
+from treadle.engines.node.first_members import FirstMembers
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.members_files import TARGET
 from treadle.engines.node.output_capture import Log, Mask
@@ -37,16 +37,16 @@ class Attempt:
         order |= {"devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
         self.folder = folder
         self.told: list[Mapping[str, Any]] = []
-        self.members = MemberRanks(order, tell=self.told.append, dismiss=self.dismiss)
         self.dismissed: list[tuple[int, bool]] = []
-        self.members.begin(0.0)
         self.ends: list[socket.socket] = []
         self.ranks: list[Rank] = []
-        for number, newcomer in enumerate(self.members.starting):
+        self.first = FirstMembers(order)
+        for number, newcomer in enumerate(self.first.newcomers(0.0)):
             self.ends.append(socket.socket(fileno=newcomer.channel))
-            self.ranks.append(Rank(number, 0, -1, Log(folder, number, 1024), Mask(())))
-            self.members.started(newcomer.member, self.ranks[-1], 0.0)
-        self.members.starting.clear()
+            self.ranks.append(Rank(number, 0, -1, Log(str(folder), number, 1024), Mask(())))
+        self.members = MemberRanks(
+            self.first, self.ranks, tell=self.told.append, dismiss=self.dismiss
+        )
         self.say(Hello(("size", "devices"), 60.0), Ready())
         self.say(Switched(1, 0))
 
@@ -63,17 +63,32 @@ class Attempt:
 
     def close(self) -> None:
         self.members.close()
+        self.first.close()
         for end in self.ends:
             end.close()
 
 
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
-    monkeypatch.setattr(member_folders, "MEMORY", tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(member_folders, "MEMORY", str(tmp_path))
+    monkeypatch.setattr(member_folders, "FILES", str(tmp_path))
     attempt = Attempt(tmp_path)
     yield attempt
     attempt.close()
+
+
+def test_ranks_that_close_their_lines_have_not_spoken(tmp_path: Path) -> None:
+    order = {"tag": "a", "devices": [0, 1], "plan": "", "ranks": [{"env": {}}, {"env": {}}]}
+    first = FirstMembers(order)
+    ends = [socket.socket(fileno=newcomer.channel) for newcomer in first.newcomers(0.0)]
+    ends[0].close()
+    first.hear(first.descriptors())
+    assert (len(first.descriptors()), first.spoken) == (1, False)
+    ends[1].sendall(encode(Hello()))
+    first.hear(first.descriptors())
+    assert first.spoken
+    first.close()
+    ends[1].close()
 
 
 def test_a_rank_that_left_its_loop_and_did_not_end_fails_the_attempt(attempt: Attempt) -> None:
@@ -144,7 +159,7 @@ def test_a_newcomer_that_the_end_dismissed_does_not_count(attempt: Attempt) -> N
     target = {"action": 2, "devices": [0, 1, 2], "ranks": [{"env": {}}] * 3, "plan": ""}
     (attempt.folder / TARGET).write_text(json.dumps(target))
     attempt.members.take_target(1.0)
-    rank = Rank(2, 0, -1, Log(attempt.folder, 2, 1024), Mask(()))
+    rank = Rank(2, 0, -1, Log(str(attempt.folder), 2, 1024), Mask(()))
     newcomer = attempt.members.starting.pop()
     attempt.ends.append(socket.socket(fileno=newcomer.channel))
     attempt.ranks.append(rank)

@@ -16,7 +16,8 @@ from treadle.core.member_messages import (
     decode,
     encode,
 )
-from treadle.engines.node.members import Fact, Members, environment
+from treadle.engines.node.first_members import environment
+from treadle.engines.node.members import Fact, Members
 
 
 class Attempt:
@@ -27,7 +28,7 @@ class Attempt:
         self.dismissed: list[tuple[str, bool]] = []
         self.facts: list[Fact] = []
         self.members = Members(
-            folder, launch=self.launch, dismiss=self.dismiss, report=self.facts.append
+            str(folder), launch=self.launch, dismiss=self.dismiss, report=self.facts.append
         )
 
     def launch(self, member: str, place: Place, descriptor: int, joins: bool) -> None:
@@ -130,7 +131,7 @@ def test_a_member_that_does_not_read_does_not_block_the_coordinator(attempt: Att
 
 
 def test_the_environment_of_a_member(tmp_path: Path) -> None:
-    assert environment("m3", tmp_path, 7, joins=True, asked=4) == {
+    assert environment("m3", str(tmp_path), 7, joins=True, asked=4) == {
         "TREADLE_MEMBER": "m3",
         "TREADLE_CHANNEL": "7",
         "TREADLE_GROUP_DIR": str(tmp_path),

@@ -29,7 +29,7 @@ def ours(tmp_path: Path) -> Iterator[int]:
     port = free_port()
     order = {
         "store": ("127.0.0.1", port),
-        "scope": RecordedScope(tmp_path / "record").document(),
+        "scope": RecordedScope(f"{tmp_path}/record").document(),
         "supervisor": os.getpid(),
         "uid": os.geteuid(),
     }

@@ -21,7 +21,8 @@ from typing import Any
 
 from tests.forked import context
 from treadle.core.member_facts import Limits, Phase, Target
-from treadle.engines.node.members import Fact, Members, environment
+from treadle.engines.node.first_members import environment
+from treadle.engines.node.members import Fact, Members
 
 TRAIN = Path(__file__).parent
 SILENT_S_MAX = 60.0  # a scenario that goes on for longer without a step or a change hangs
@@ -128,7 +129,7 @@ class Supervisor:
         self.began = self.heard_at = time.monotonic()
         self.hung = False
         self.members = Members(
-            self.groups,
+            str(self.groups),
             launch=self.launch,
             dismiss=self.dismiss,
             report=self.report,
@@ -145,7 +146,11 @@ class Supervisor:
         try:
             os.environ.update(
                 environment(
-                    member, self.groups, descriptor, joins=joins, asked=len(self.scenario.start)
+                    member,
+                    str(self.groups),
+                    descriptor,
+                    joins=joins,
+                    asked=len(self.scenario.start),
                 )
             )
             os.environ["TREADLE_CHECKPOINT_DIR"] = str(self.folder / "checkpoints")

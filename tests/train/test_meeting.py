@@ -42,7 +42,7 @@ class Site:
         self.store = rendezvous_store.start(
             {
                 "store": ("127.0.0.1", port),
-                "scope": RecordedScope(folder / "record").document(),
+                "scope": RecordedScope(f"{folder}/record").document(),
                 "supervisor": os.getpid(),
                 "uid": os.geteuid(),
             }

@@ -15,6 +15,12 @@ from typing import Any, get_args
 LINE_BYTES_MAX = 1 << 16
 Member = str
 
+
+def member_name(number: int) -> Member:
+    """Of the so many-th that an attempt launches, from 0 on."""
+    return f"m{number}"
+
+
 # -- from the coordinator to a member ------------------------------------------------------------
 
 

@@ -60,6 +60,7 @@ from treadle.core.member_messages import (
     Ready,
     StopAsked,
     Switched,
+    member_name,
 )
 from treadle.core.member_state import MemberState, is_split
 from treadle.core.member_switch import Row, Switch
@@ -114,7 +115,7 @@ class Membership(MemberState):
         self._advance(now)
 
     def _launch(self, place: Place, now: float) -> None:
-        member = f"m{self._count}"
+        member = member_name(self._count)
         self._count += 1
         self._rows[member] = Row(place, until=now + self._limits.ready_s if self.group else None)
         self._wanted.append(member)

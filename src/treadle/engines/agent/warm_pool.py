@@ -213,7 +213,7 @@ class WarmPool:
         limits = Limits(BYTES_MAX if "memory" in self.containment.limits else None)
         scope = self.containment.make(tag, folder, limits).scope
         if isinstance(scope, RecordedScope):
-            scope = RecordedScope(folder / f"{tag}.json")
+            scope = RecordedScope(f"{folder}/{tag}.json")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         order = {**wanted, "env": {**wanted["env"], TAG: tag}, "scope": scope.document()}
         try:

@@ -194,8 +194,10 @@ def read_supervisor(folder: Path) -> Supervisor | None:
 
 
 def read_status(folder: Path) -> AttemptStatus | None:
-    """None if there is none yet, if the file is damaged, or if it is another attempt's."""
+    """None if its ranks do not run yet, if the file is damaged, or if it is another attempt's."""
     found = _own(folder / "status.json")
+    if not found:
+        return _running(_own(folder / "supervisor.json", line=1))
     try:
         return AttemptStatus(
             ended=found["state"] == "ended",
@@ -214,18 +216,31 @@ def read_status(folder: Path) -> AttemptStatus | None:
         return None
 
 
-def _own(path: Path) -> Mapping[str, Any]:
-    """What a file of an attempt says, if it was written for that very attempt."""
-    found = _read(path)
+def _running(found: Mapping[str, Any]) -> AttemptStatus | None:
+    try:
+        return AttemptStatus(
+            ended=False,
+            codes=(None,) * int(found["running"]),
+            started_at=_moment(found["started_at"]),
+            began=_moment(found["began"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _own(path: Path, line: int = 0) -> Mapping[str, Any]:
+    """What a line of a file of an attempt says, if it was written for that very attempt."""
+    found = _read(path, line)
     return found if found.get("nonce", "") == _nonce(path.parent) else {}
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def _read(path: Path, line: int) -> Mapping[str, Any]:
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         with os.fdopen(file, "rb") as opened:
-            found = json.loads(opened.read(FILE_BYTES_MAX))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+            lines = opened.read(FILE_BYTES_MAX).split(b"\n")
+            found = json.loads(lines[line])
+    except (FileNotFoundError, NotADirectoryError, ValueError, IndexError):
         return {}
     except OSError as error:
         if error.errno == errno.ELOOP:  # A link, which no supervisor made.

@@ -69,7 +69,7 @@ class UnifiedCgroups:
         self.limits = _limits_by(_enabled(parent))
 
     def named(self, tag: str) -> Scope:
-        return UnifiedScope(self._parent / f"{NAMED}{tag}")
+        return UnifiedScope(f"{self._parent}/{NAMED}{tag}")
 
     def make(self, tag: str, limits: Limits) -> Scope:  # noqa: ARG002  # One folder has all.
         (self._parent / f"{NAMED}{tag}").mkdir(exist_ok=True)
@@ -89,22 +89,25 @@ class ControllerCgroups:
         self.limits = _limits_by(parents)
 
     def named(self, tag: str) -> Scope:
-        folders = {name: parent / f"{NAMED}{tag}" for name, parent in self._parents.items()}
-        return ControllerScope(folders)
+        return ControllerScope(self._folders(tag, self._parents))
 
     def make(self, tag: str, limits: Limits) -> Scope:
         # No more folders than needed: each takes a tenth of a millisecond and a lock of the kernel.
         names = [name for name in TRACKING if name in self._parents] or list(self._parents)[:1]
         if limits.cpus is not None and "cpu" in self._parents:
             names.append("cpu")
-        folders = {name: self._parents[name] / f"{NAMED}{tag}" for name in names}
+        folders = self._folders(tag, names)
         try:
             for folder in folders.values():
-                folder.mkdir(exist_ok=True)
+                with suppress(FileExistsError):
+                    os.mkdir(folder)
         except OSError:
             self.named(tag).remove()
             raise
         return ControllerScope(folders)
+
+    def _folders(self, tag: str, names: Iterable[str]) -> dict[str, str]:
+        return {name: f"{self._parents[name]}/{NAMED}{tag}" for name in names}
 
     def tags(self) -> list[str]:
         return _tags(self._parents.values())
@@ -145,7 +148,7 @@ class Containment:
             with suppress(OSError):
                 scope = self._cgroups.make(tag, limits)
                 return Group(scope, scope.limit(limits))
-        return Group(RecordedScope(folder / RECORD))
+        return Group(RecordedScope(f"{folder}/{RECORD}"))
 
     def sweep(self, prefix: str, *, keep: Collection[str]) -> None:
         """Remove empty groups whose tags begin so."""
@@ -165,7 +168,7 @@ class Containment:
     def named(self, tag: str, folder: Path) -> Scope:
         """The group of an attempt whose supervisor wrote nothing down."""
         if self._cgroups is None:
-            return RecordedScope(folder / RECORD)
+            return RecordedScope(f"{folder}/{RECORD}")
         return self._cgroups.named(tag)
 
 

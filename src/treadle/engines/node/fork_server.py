@@ -8,10 +8,7 @@ import os
 import signal
 import socket
 import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import suppress
-from errno import ENOMEM
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -28,22 +25,12 @@ def main(number: int) -> None:
     treadle.__path__ = [str(Path(__file__).parents[2])]
     sys.modules["treadle"] = treadle
     supervisor = import_module("treadle.engines.node.supervise")
-    with suppress(FileNotFoundError):
-        tempfile.gettempdir()  # Found by writing a file: once, not in every supervisor.
-    serve(socket.socket(fileno=number), supervisor.supervise, supervisor.tell)
+    serve(socket.socket(fileno=number), supervisor)
 
 
-def serve(
-    engine: socket.socket,
-    supervise: Callable[..., None],
-    tell: Callable[[int, dict[str, object]], None],
-) -> None:
-    """Fork a supervisor for every order, until the engine is gone."""
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
-        if signal.getsignal(number) is signal.SIG_IGN:  # A parent did, with nohup perhaps.
-            signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+def serve(engine: socket.socket, supervisor: ModuleType) -> None:
+    """Fork a supervisor (supervise.py) for every order, until the engine is gone."""
+    _take_signals()
     while True:
         message, files, _, _ = socket.recv_fds(engine, 16, FILES_MAX)
         for file in files:
@@ -54,30 +41,40 @@ def serve(
             try:
                 pid = os.fork()
             except OSError as error:
-                sentence = f"no process could be forked: {error.strerror}"
-                tell(files[1], {"failed": sentence, "errno": error.errno})
+                supervisor.tell_failure(files[1], "no process could be forked", error)
                 pid = -1
             if pid == 0:
                 engine.close()
-                _leave(files, supervise, tell)
+                _supervise(supervisor, files)
         for file in files:
             os.close(file)
 
 
-def _leave(
-    files: list[int],
-    supervise: Callable[..., None],
-    tell: Callable[[int, dict[str, object]], None],
-) -> NoReturn:
+def _take_signals() -> None:
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE}:
+        if signal.getsignal(number) is signal.SIG_IGN:  # A parent did, with nohup perhaps.
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps supervisors.
+    # What Python ignores, and what supervisors are to: a program inherits what is ignored, and not
+    # what has a handler.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _nothing)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _nothing(*_: object) -> None:
+    """Takes a signal."""
+
+
+def _supervise(supervisor: ModuleType, files: Sequence[int]) -> NoReturn:
     """In the new process: supervise one attempt in a session of its own, and end."""
     code = 0
     try:
         os.setsid()
         os.chdir("/")
-        supervise(*files)
+        supervisor.supervise(*files)
     except BaseException as error:  # nothing may unwind into the loop of the fork server
-        number = ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
-        tell(files[1], {"failed": f"the supervisor failed: {error}", "errno": number})
+        supervisor.tell_failure(files[1], "the supervisor failed", error)
         code = 1
     os._exit(code)
 

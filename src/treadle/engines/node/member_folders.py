@@ -9,13 +9,11 @@ Part of the supervisor: it imports the standard library alone.
 
 import os
 import shutil
-import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 PREFIX = "treadle-group-"
-MEMORY = Path("/dev/shm")
+FILES, MEMORY = "/tmp", "/dev/shm"  # not every machine has the second
 
 
 class MemberFolders:
@@ -23,8 +21,8 @@ class MemberFolders:
 
     def __init__(self, tag: str, uid: int | None, gid: int | None) -> None:
         name = f"{PREFIX}{_safe(tag)}.{os.urandom(8).hex()}"
-        self.groups = Path(tempfile.gettempdir(), name)
-        self.memory = Path(MEMORY, name)  # not every machine has one
+        self.groups = f"{FILES}/{name}"
+        self.memory = f"{MEMORY}/{name}"
         self._owner = uid, gid
         self._made = False
 
@@ -39,8 +37,8 @@ class MemberFolders:
             for folder in (self.groups, self.memory):
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _make(self, folder: Path) -> None:
-        folder.mkdir(0o700)
+    def _make(self, folder: str) -> None:
+        os.mkdir(folder, 0o700)
         uid, gid = self._owner
         if uid is not None:
             os.chown(folder, uid, gid or -1, follow_symlinks=False)
@@ -61,13 +59,13 @@ def sweep(start: str, keep: Collection[str]) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _all() -> Iterator[tuple[Path, str]]:
+def _all() -> Iterator[tuple[str, str]]:
     """Our folders, with their tags; a link that another user made is none."""
-    for place in (Path(tempfile.gettempdir()), MEMORY):
+    for place in (FILES, MEMORY):
         with suppress(OSError):
             for entry in os.scandir(place):
                 if entry.name.startswith(PREFIX) and entry.is_dir(follow_symlinks=False):
-                    yield Path(entry.path), entry.name.removeprefix(PREFIX).rpartition(".")[0]
+                    yield entry.path, entry.name.removeprefix(PREFIX).rpartition(".")[0]
 
 
 def _safe(tag: str) -> str:

@@ -1,10 +1,10 @@
 """The ranks of an attempt as members that change while it trains, for its supervisor.
 
-Every rank gets a line to its supervisor (members.py). A script that does not use `treadle.train`
-never speaks on it, and its attempt is rigid: nothing here acts then. Otherwise the members change
-by orders of the engine, which come as `target.json` in the attempt's folder and a SIGUSR1.
-`members.json` says what was reached. Both are replaced in one piece, so that either side may be
-killed at any time.
+Every rank has a line to its supervisor (first_members.py). A script that does not use
+`treadle.train` never speaks on it, and its attempt is rigid. Otherwise the members change by orders
+of the engine, which come as `target.json` in the attempt's folder and a SIGUSR1. `members.json`
+says what was reached. Both are replaced in one piece, so that either side may be killed at any
+time.
 
 A member that was killed is replaced on its device, a few times. One that ends by itself with an
 error ends the attempt, as in a rigid job: its error would come again. So does one that ends with 0
@@ -19,14 +19,14 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from treadle.core.member_facts import Changed, Ended, Limits, Lost, Phase, Place, Refused, Target
 from treadle.core.member_messages import Member
-from treadle.engines.node.member_folders import MemberFolders
-from treadle.engines.node.members import Fact, Members, environment
+from treadle.engines.node.first_members import FirstMembers, Newcomer
+from treadle.engines.node.members import Fact, Members
 from treadle.engines.node.members_files import REACHED, TARGET
+from treadle.engines.node.plain_files import put, read
 from treadle.engines.node.ranks import Rank
 
 REPLACED_MAX = 3  # members of one attempt
@@ -35,30 +35,26 @@ KILLED = KILLED_BY_SIGNAL + signal.SIGKILL
 HOST = "host"  # cores can change, whatever the members are
 
 
-class Newcomer(NamedTuple):
-    """A member that has to be started."""
-
-    member: Member
-    extra: Mapping[str, Any]  # environment and cores
-    channel: int  # its end of the line; the one who starts it closes it
-
-
 class MemberRanks:
     """Members, the ranks they are, and the devices they are on."""
 
     def __init__(
         self,
-        order: Mapping[str, Any],
+        first: FirstMembers,
+        ranks: Sequence[Rank],
         *,
         tell: Callable[[Mapping[str, Any]], None],
         dismiss: Callable[[Rank, bool], None],
     ) -> None:
-        """dismiss: ask a rank to end; at once, if the second argument says so."""
-        self._order = order
-        self._attempt = Path(order["folder"])
+        """first: of which one has spoken. ranks: theirs, in order.
+
+        dismiss: ask a rank to end; at once, if the second argument says so.
+        """
+        order = self._order = first.order
+        self._newcomer, self._folders = first.newcomer, first.folders
+        self._attempt = order["folder"]
         self._tell = tell
         self._dismiss_rank = dismiss
-        self._folders = MemberFolders(order["tag"], order.get("uid"), order.get("gid"))
         self.members = Members(
             self._folders.groups,
             launch=self._launch,
@@ -66,11 +62,12 @@ class MemberRanks:
             report=self._hear,
             meet=self._meet,
             limits=Limits(ready_s=order["ready_s"]),
+            lines=first.lines,
         )
         self.starting: list[Newcomer] = []
         self.finished = False
         self._last_codes: list[int | None] = []  # of members that ended after the training
-        self._ranks: dict[Member, Rank] = {}
+        self._ranks = dict(zip(first.lines, ranks, strict=True))
         self._first: Rank | None = None  # the one that is rank 0 of the group
         self._dismissed: set[Member] = set()
         self._extras: dict[str, Mapping[str, Any]] = {}  # by device
@@ -96,6 +93,9 @@ class MemberRanks:
             "over": False,  # the training has ended: its members end by themselves
             "why": "",
         }
+        devices = [str(number) for number in order["devices"]]
+        self._extras = dict(zip(devices, order["ranks"], strict=True))
+        self._aim(order["action"], devices, order["plan"], first.began)
 
     @property
     def speaks(self) -> bool:
@@ -108,11 +108,6 @@ class MemberRanks:
         return self.finished and self.failed is None and not any(self._last_codes)
 
     # -- the supervisor's side ------------------------------------------------------------------
-
-    def begin(self, now: float) -> None:
-        devices = [str(number) for number in self._order["devices"]]
-        self._extras = dict(zip(devices, self._order["ranks"], strict=True))
-        self._aim(self._order["action"], devices, self._order["plan"], now)
 
     def started(self, member: Member, rank: Rank | None, now: float) -> None:
         """A newcomer was started; None: it could not be."""
@@ -183,7 +178,7 @@ class MemberRanks:
     def take_target(self, now: float) -> None:
         """Read the engine's newest order."""
         try:
-            target = json.loads((self._attempt / TARGET).read_bytes())
+            target = json.loads(read(f"{self._attempt}/{TARGET}"))
         except (OSError, ValueError):
             return
         if target["action"] <= max(self._actions.values()):
@@ -205,7 +200,6 @@ class MemberRanks:
         self.members.close()
         for newcomer in self.starting:
             os.close(newcomer.channel)
-        self._folders.remove()
 
     def _replace(self, now: float) -> None:
         """Members were lost: start others on their devices, but not for ever."""
@@ -229,14 +223,8 @@ class MemberRanks:
         self.members.order(Target(self._aims, self._places, plan), now)
 
     def _launch(self, member: Member, place: Place, descriptor: int, joins: bool) -> None:
-        extra = self._extras[place[0]]
-        asked = len(self._order["devices"])
-        own = dict(environment(member, self._folders.groups, descriptor, joins=joins, asked=asked))
-        channel = os.dup(descriptor)
-        own |= {"TREADLE_CHANNEL": str(channel), "TREADLE_PLAN": self._plan}
-        own["TREADLE_MEMORY_DIR"] = os.fspath(self._folders.memory)
-        made = {**extra, "env": {**extra["env"], **own}}
-        self.starting.append(Newcomer(member, made, channel))
+        extra, channel = self._extras[place[0]], os.dup(descriptor)
+        self.starting.append(self._newcomer(member, extra, channel, self._plan, joins=joins))
 
     def _meet(self) -> None:
         """The first member has spoken. Without a folder to meet in, none of them can train."""
@@ -391,7 +379,5 @@ class MemberRanks:
         """Tell the engine, and its successor."""
         self._reached["over"] = self._over
         with suppress(OSError):
-            through = self._attempt / f"{REACHED}.new"
-            through.write_text(json.dumps(self._reached))
-            through.rename(self._attempt / REACHED)
+            put(f"{self._attempt}/{REACHED}", json.dumps(self._reached).encode())
         self._tell({"members": self._reached})

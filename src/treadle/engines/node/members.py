@@ -8,16 +8,15 @@ the core, and starts and ends no process itself: `launch` and `dismiss` do.
     loop: poll(members.descriptors(), until members.due) -> members.readable(descriptor, now),
           members.ended(member, now) when its process ends, members.tick(now)
 
-`launch(member, place, descriptor, joins)` starts a process that inherits the descriptor, with
-`environment(...)`. A process that is forked and executes no program calls `close()` in itself: the
-lines of its siblings would not end with this process otherwise.
+`launch(member, place, descriptor, joins)` starts a process that inherits the descriptor. A process
+that is forked and executes no program calls `close()` in itself: the lines of its siblings would
+not end with this process otherwise.
 """
 
 import os
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path
 
 from treadle.core.member_facts import (
     Changed,
@@ -57,12 +56,13 @@ class Members:
 
     def __init__(
         self,
-        folder: Path,
+        folder: str,
         *,
         launch: LaunchMember,
         dismiss: Callable[[Member, bool], None],
         report: Callable[[Fact], None],
         meet: Callable[[], None] = lambda: None,
+        lines: Mapping[Member, socket.socket] = {},
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
         """folder: for rendezvous; it belongs to the job's user and to no other attempt.
@@ -70,6 +70,8 @@ class Members:
         meet: make that folder; a member has spoken for the first time.
 
         dismiss: end a process; at once, if the second argument says so.
+
+        lines: to members that run already.
         """
         self._folder = folder
         self._launch = launch
@@ -77,6 +79,7 @@ class Members:
         self._report = report
         self._meet = meet
         self._machine = Membership(f"file:{folder}/group-", limits)
+        self._given = dict(lines)
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}
         self._can: dict[Member, tuple[str, ...]] = {}
@@ -146,6 +149,8 @@ class Members:
 
     def _carry_out(self, output: Output) -> None:
         match output:
+            case Launch(member=member) if member in self._given:
+                self._lines[member], self._buffers[member] = self._given.pop(member), b""
             case Launch():
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
                 ours.setblocking(False)
@@ -215,17 +220,4 @@ class Members:
         """The group stands: files through which older ones met are of no use."""
         for old in range(max(0, version - 8), version + 1):
             with suppress(OSError):
-                (self._folder / f"group-{old}").unlink()
-
-
-def environment(
-    member: Member, folder: Path, descriptor: int, *, joins: bool, asked: int
-) -> Mapping[str, str]:
-    """What a member's process needs beside the environment of a rank."""
-    return {
-        "TREADLE_MEMBER": member,
-        "TREADLE_CHANNEL": str(descriptor),
-        "TREADLE_GROUP_DIR": os.fspath(folder),
-        "TREADLE_JOINS": "1" if joins else "0",
-        "TREADLE_ASKED": str(asked),
-    }
+                os.unlink(f"{self._folder}/group-{old}")

@@ -98,7 +98,7 @@ def order_document(
         "grace_s": launch.grace_s,
         "time_limit_s": launch.time_limit_s,
         "log_bytes_max": launch.log_bytes_max,
-        "scope": (paths.scope or RecordedScope(paths.folder / RECORD)).document(),
+        "scope": (paths.scope or RecordedScope(f"{paths.folder}/{RECORD}")).document(),
         "memory_bytes": limits_of(launch).memory_bytes,
         # A rank for each device of this node alone can be a member that joins and leaves.
         "members": launch.ranks == allocation.size and not launch.launcher and not launch.part,

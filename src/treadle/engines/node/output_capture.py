@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 MASK = b"***"
 MASKED_FROM = 4  # shorter values would mask half of any text
@@ -110,13 +109,13 @@ class Log:
     named by where they begin, `rank-0.<offset>.log`, of which the newest two are kept.
     """
 
-    def __init__(self, folder: Path, rank: int, bytes_max: int) -> None:
+    def __init__(self, folder: str, rank: int, bytes_max: int) -> None:
         self._folder, self._rank = folder, rank
         self._room = max(1, bytes_max // 2)  # bytes that the present file may still take
         self._piece_max = max(1, bytes_max // 4)
         self._offset = 0  # of the next byte, counted over all that was written
-        self._tails: list[tuple[Path, int]] = []  # path and size, oldest first
-        self._file = open_new(folder / f"rank-{rank}.log")
+        self._tails: list[tuple[str, int]] = []  # path and size, oldest first
+        self._file = open_new(f"{folder}/rank-{rank}.log")
         self._silent_until = 0.0  # after a failed write
         self._unsaid = 0  # bytes that could not be written since the last note
         self.lost = 0  # bytes that the limit removed
@@ -178,12 +177,12 @@ class Log:
 
     def _turn(self) -> bool:
         """Begin the next file of the tail; the oldest of three is deleted."""
-        path = self._folder / f"rank-{self._rank}.{self._offset}.log"
+        path = f"{self._folder}/rank-{self._rank}.{self._offset}.log"
         if len(self._tails) == 2:
             gone, size = self._tails.pop(0)
             self.lost += size
             with suppress(OSError):
-                gone.unlink()
+                os.unlink(gone)
         try:
             fresh = open_new(path)
         except OSError:
@@ -198,7 +197,7 @@ class Log:
         self._unsaid += count
 
 
-def open_new(path: Path) -> int:
+def open_new(path: str) -> int:
     """Open a file to append to; a link in its place is refused."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     return os.open(path, flags, 0o600)

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from treadle.engines.node.plain_files import read
+
 PROC = Path("/proc")
 COMMAND_LENGTH_MAX = 200
 
@@ -49,7 +51,7 @@ def stat_of(pid: int) -> list[bytes] | None:
     A process that cannot be looked at, for want of descriptors perhaps, is not gone: OSError.
     """
     try:
-        return (PROC / str(pid) / "stat").read_bytes().rpartition(b")")[2].split()
+        return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
 

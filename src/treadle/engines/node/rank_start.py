@@ -6,7 +6,6 @@ Part of the supervisor: it imports the standard library alone.
 import os
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from treadle.engines.node.output_capture import Log, Mask
@@ -32,7 +31,7 @@ class RankStart:
         channel: a descriptor for it, with its line to the supervisor.
         """
         order = self._order
-        log = Log(Path(order["folder"]), number, order["log_bytes_max"])
+        log = Log(order["folder"], number, order["log_bytes_max"])
         mask = Mask(order["secrets"])
         while True:
             output, its_end = os.pipe2(os.O_CLOEXEC)

@@ -15,16 +15,12 @@ from treadle.engines.node import machine_probe
 from treadle.engines.node.output_capture import Log, Mask
 from treadle.engines.node.scope import scope_of
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, KILL = 1, int(signal.SIGKILL)
 READ_BYTES = 1 << 16  # what a pipe holds
 NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
 BEGINS = b"\1"  # what a rank says before it executes its program
 
-libc = ctypes.CDLL(None, use_errno=True)
-# A program inherits ignored signals, so ranks reset them. Python ignores two, the supervisor
-# two more, and the fork server has reset what its parents ignored.
-IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
-IGNORED_BY_SUPERVISOR = (signal.SIGINT, signal.SIGHUP)
+prctl = ctypes.CDLL(None).prctl
 
 
 class Rank:
@@ -99,12 +95,11 @@ def become_rank(
         complaint = f"this machine does not let us run as user {order.get('uid')}"
         become_user(order)
         # After the change of user, which resets it.
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0)
         if os.getppid() != order["supervisor"]:
             os._exit(1)
         complaint = f"the working directory {order['workdir']} cannot be entered"
         os.chdir(order["workdir"])
-        reset_signals()
         if channel is not None:
             os.set_inheritable(channel, True)
         command = order["command"]
@@ -132,12 +127,6 @@ def set_up(output: int, cpus: Sequence[int] | None) -> None:
             os.sched_setaffinity(0, cpus)
 
 
-def reset_signals() -> None:
-    for number in (*IGNORED_BY_PYTHON, *IGNORED_BY_SUPERVISOR):
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-
-
 def _complain(said: int, error: BaseException, sentence: str, *, ours: bool) -> None:
     """Say the number of the error (0: it has none) and what failed.
 
@@ -151,14 +140,19 @@ def _complain(said: int, error: BaseException, sentence: str, *, ours: bool) -> 
 
 
 def execute(command: list[str], env: Mapping[str, str]) -> NoReturn:
-    try:
-        os.execvpe(command[0], command, env)
-    except PermissionError:
-        # The error may be about a folder on the path that we may not read, not about the program.
-        folders = () if "/" in command[0] else os.get_exec_path(env)
-        if folders and not any(os.access(f"{folder}/{command[0]}", os.F_OK) for folder in folders):
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)) from None
-        raise
+    """Execute a command, as a shell looks for it. (`os.execvpe` imports modules for that.)"""
+    name = command[0]
+    if "/" in name:
+        os.execve(name, command, env)
+    refused: OSError | None = None
+    for folder in env.get("PATH", os.defpath).split(":"):
+        path = f"{folder or '.'}/{name}"
+        if os.access(path, os.F_OK):
+            try:
+                os.execve(path, command, env)
+            except OSError as error:
+                refused = refused or error
+    raise refused or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def become_user(order: Mapping[str, Any]) -> None:

@@ -9,8 +9,8 @@ import json
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
+from treadle.engines.node.plain_files import put, read
 from treadle.engines.node.processes import ProcessId, all_pids, stat_of
 
 RECORDED_MAX = 10_000  # processes of one attempt that are written down
@@ -45,16 +45,16 @@ def alive(processes: Iterable[ProcessId]) -> list[ProcessId]:
     return found
 
 
-def read_record(path: Path) -> list[ProcessId]:
+def read_record(path: str) -> list[ProcessId]:
     with suppress(OSError, ValueError, TypeError):
-        return [ProcessId(int(pid), int(start)) for pid, start in json.loads(path.read_bytes())]
+        return [ProcessId(int(pid), int(start)) for pid, start in json.loads(read(path))]
     return []
 
 
 class ProcessRecord:
     """The supervisor's side: looks at its descendants and writes down those that are new."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
         self._written: frozenset[ProcessId] = frozenset()
 
@@ -67,11 +67,9 @@ class ProcessRecord:
         if seen <= self._written:
             return
         record = sorted(seen)[:RECORDED_MAX]
-        through = self._path.with_suffix(".new")
         # Without fsync: after a loss of power nothing of it is alive.
         with suppress(OSError):
-            through.write_text(json.dumps(record))
-            through.rename(self._path)
+            put(self._path, json.dumps(record).encode())
             self._written = seen
 
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from treadle.engines.node.ranks import PR_SET_PDEATHSIG, become_user, libc
+from treadle.engines.node.ranks import PR_SET_PDEATHSIG, become_user, prctl
 from treadle.engines.node.scope import scope_of
 
 MAGIC = 0x3C85F7CE
@@ -360,7 +360,7 @@ def _become_store(order: Mapping[str, Any], listener: int) -> NoReturn:
             os.dup2(nothing, standard)
         scope_of(order["scope"]).take()
         become_user(order)
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() == order["supervisor"]:
             # The lock and the pipe of the supervisor are nothing to keep open.
             os.closerange(3, listener)

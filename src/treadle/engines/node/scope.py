@@ -15,9 +15,9 @@ import os
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from treadle.engines.node.plain_files import count_in, read, write
 from treadle.engines.node.recorded_processes import alive, read_record
 
 # The least share of the limit that a group which the kernel killed for its limit has reached.
@@ -91,12 +91,12 @@ class Scope(Protocol):
 class CgroupScope:
     """A group of the kernel's, in one folder or several."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[str]) -> None:
         self._all = folders  # the first one lists the processes
 
     def take(self, pid: int = 0) -> None:
         for folder in self._all:
-            (folder / "cgroup.procs").write_text(str(pid))
+            write(f"{folder}/cgroup.procs", str(pid))
 
     def give_back(self, pid: int) -> None:
         for folder in self._all:
@@ -115,39 +115,39 @@ class UnifiedScope(CgroupScope):
 
     kind = "cgroup v2"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: str) -> None:
         super().__init__([folder])
         self._folder = folder
 
     def document(self) -> dict[str, Any]:
-        return {"kind": self.kind, "folder": str(self._folder)}
+        return {"kind": self.kind, "folder": self._folder}
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
         if limits.memory_bytes is not None:
-            if _write(self._folder / "memory.max", str(limits.memory_bytes)):
+            if _write(f"{self._folder}/memory.max", str(limits.memory_bytes)):
                 done.add("memory")
             # Swap would let the job slow down the machine instead of reaching its limit.
-            _write(self._folder / "memory.swap.max", "0")
+            _write(f"{self._folder}/memory.swap.max", "0")
         if limits.cpus is not None:
             quota = max(1000, round(limits.cpus * CPU_PERIOD_US))
-            if _write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}"):
+            if _write(f"{self._folder}/cpu.max", f"{quota} {CPU_PERIOD_US}"):
                 done.add("cpus")
         return frozenset(done)
 
     def kill(self) -> None:
-        if not _write(self._folder / "cgroup.kill", "1"):  # Linux before 5.14
-            _write(self._folder / "pids.max", "0")
+        if not _write(f"{self._folder}/cgroup.kill", "1"):  # Linux before 5.14
+            _write(f"{self._folder}/pids.max", "0")
             _kill_pids(self.pids())
 
     def peak_bytes(self) -> int | None:
-        return _number(self._folder / "memory.peak")
+        return _number(f"{self._folder}/memory.peak")
 
     def oom_kills(self) -> int:
-        return count_in(self._folder / "memory.events", b"oom_kill ")
+        return count_in(f"{self._folder}/memory.events", b"oom_kill ")
 
     def ran_into_limit(self, memory_bytes: int) -> bool:  # noqa: ARG002  # The kernel knows it.
-        return count_in(self._folder / "memory.events", b"oom ") > 0
+        return count_in(f"{self._folder}/memory.events", b"oom ") > 0
 
 
 class ControllerScope(CgroupScope):
@@ -155,43 +155,42 @@ class ControllerScope(CgroupScope):
 
     kind = "cgroup v1"
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
+    def __init__(self, folders: Mapping[str, str]) -> None:
         super().__init__(list(folders.values()))
         self._folders = dict(folders)  # by controller
-        self._memory = self._folders.get("memory", Path("/nonexistent"))
+        self._memory = self._folders.get("memory", "/nonexistent")
 
     def document(self) -> dict[str, Any]:
-        folders = {name: str(folder) for name, folder in self._folders.items()}
-        return {"kind": self.kind, "folders": folders}
+        return {"kind": self.kind, "folders": self._folders}
 
     def limit(self, limits: Limits) -> frozenset[str]:
         done = set()
         if limits.memory_bytes is not None:
-            if _write(self._memory / "memory.limit_in_bytes", str(limits.memory_bytes)):
+            if _write(f"{self._memory}/memory.limit_in_bytes", str(limits.memory_bytes)):
                 done.add("memory")
             # Memory and swap together: no swap on top. Kernels without swap accounting refuse it.
-            _write(self._memory / "memory.memsw.limit_in_bytes", str(limits.memory_bytes))
+            _write(f"{self._memory}/memory.memsw.limit_in_bytes", str(limits.memory_bytes))
         if limits.cpus is not None and "cpu" in self._folders:
             folder = self._folders["cpu"]
             # The kernel refuses more than the group above has, which holds for both anyway.
-            cpus = min(limits.cpus, _quota_cpus(folder.parent))
+            cpus = min(limits.cpus, _quota_cpus(os.path.dirname(folder)))
             quota = max(1000, round(cpus * CPU_PERIOD_US))
-            _write(folder / "cpu.cfs_period_us", str(CPU_PERIOD_US))
-            if _write(folder / "cpu.cfs_quota_us", str(quota)):
+            _write(f"{folder}/cpu.cfs_period_us", str(CPU_PERIOD_US))
+            if _write(f"{folder}/cpu.cfs_quota_us", str(quota)):
                 done.add("cpus")
         return frozenset(done)
 
     def kill(self) -> None:
         # No more forks: otherwise a chain of forks could be faster than we are.
         if "pids" in self._folders:
-            _write(self._folders["pids"] / "pids.max", "0")
+            _write(f"{self._folders['pids']}/pids.max", "0")
         _kill_pids(self.pids())
 
     def peak_bytes(self) -> int | None:
-        return _number(self._memory / "memory.max_usage_in_bytes")
+        return _number(f"{self._memory}/memory.max_usage_in_bytes")
 
     def oom_kills(self) -> int:
-        return count_in(self._memory / "memory.oom_control", b"oom_kill ")
+        return count_in(f"{self._memory}/memory.oom_control", b"oom_kill ")
 
     def ran_into_limit(self, memory_bytes: int) -> bool:
         return (self.peak_bytes() or 0) >= AT_THE_LIMIT * memory_bytes
@@ -206,11 +205,11 @@ class RecordedScope:
 
     kind = "processes only"
 
-    def __init__(self, record: Path) -> None:
+    def __init__(self, record: str) -> None:
         self._record = record
 
     def document(self) -> dict[str, Any]:
-        return {"kind": self.kind, "record": str(self._record)}
+        return {"kind": self.kind, "record": self._record}
 
     def take(self, pid: int = 0) -> None:
         pass  # The supervisor writes it down.
@@ -238,18 +237,18 @@ class RecordedScope:
 
     def remove(self) -> None:
         with suppress(OSError):
-            self._record.unlink()
+            os.unlink(self._record)
 
 
 def scope_of(document: Mapping[str, Any]) -> Scope:
     """The scope that was written as plain values."""
     match document:
         case {"kind": UnifiedScope.kind, "folder": str(folder)}:
-            return UnifiedScope(Path(folder))
+            return UnifiedScope(folder)
         case {"kind": ControllerScope.kind, "folders": dict(folders)} if folders:
-            return ControllerScope({name: Path(folder) for name, folder in folders.items()})
+            return ControllerScope(folders)
         case {"kind": RecordedScope.kind, "record": str(record)}:
-            return RecordedScope(Path(record))
+            return RecordedScope(record)
         case _:
             raise ValueError(f"{document!r} is not the scope of an attempt")
 
@@ -257,30 +256,31 @@ def scope_of(document: Mapping[str, Any]) -> Scope:
 # -- cgroup files ---------------------------------------------------------------------------------
 
 
-def _leave(folder: Path, pid: int) -> None:
+def _leave(folder: str, pid: int) -> None:
     """Move a process to the group above, or beside if that one may hold none."""
-    beside = sorted(folder.parent.glob("*.daemon"))
-    for other in (folder.parent, *beside):
-        if _write(other / "cgroup.procs", str(pid)):
+    parent = os.path.dirname(folder)
+    beside = sorted(name for name in os.listdir(parent) if name.endswith(".daemon"))
+    for other in (parent, *(f"{parent}/{name}" for name in beside)):
+        if _write(f"{other}/cgroup.procs", str(pid)):
             return
 
 
-def _pids(folder: Path) -> list[int]:
+def _pids(folder: str) -> list[int]:
     """Processes of the group and of groups that the job made below it. Zombies are not listed."""
     found: list[int] = []
     for parent in _groups(folder):
         with suppress(OSError):
-            found += [int(pid) for pid in Path(parent, "cgroup.procs").read_bytes().split()]
+            found += [int(pid) for pid in read(f"{parent}/cgroup.procs").split()]
     return found
 
 
-def _groups(folder: Path) -> list[str]:
+def _groups(folder: str) -> list[str]:
     """The group and those below it, the outermost first."""
     with suppress(OSError):
         # The links of a folder count the folders in it, and hardly a job makes any.
-        if folder.stat().st_nlink > LINKS_OF_A_LEAF:
+        if os.stat(folder).st_nlink > LINKS_OF_A_LEAF:
             return [parent for parent, _, _ in os.walk(folder)]
-        return [str(folder)]
+        return [folder]
     return []
 
 
@@ -301,37 +301,28 @@ def _kill_pids(pids: Iterable[int]) -> None:
                 os.close(handle)
 
 
-def _write(path: Path, text: str) -> bool:
+def _write(path: str, text: str) -> bool:
     try:
-        path.write_text(text)
+        write(path, text)
     except OSError:
         return False
     return True
 
 
-def _quota_cpus(folder: Path) -> float:
+def _quota_cpus(folder: str) -> float:
     """How many cores a cgroup v1 may use; infinite without a quota."""
-    quota, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+    quota, period = _number(f"{folder}/cpu.cfs_quota_us"), _number(f"{folder}/cpu.cfs_period_us")
     return quota / period if quota and period and quota > 0 else math.inf
 
 
-def _number(path: Path) -> int | None:
+def _number(path: str) -> int | None:
     with suppress(OSError, ValueError):
-        return int(path.read_bytes())
+        return int(read(path))
     return None
 
 
-def count_in(path: Path, name: bytes) -> int:
-    """The number on the line of a file that begins so."""
-    with suppress(OSError, ValueError):
-        for line in path.read_bytes().splitlines():
-            if line.startswith(name):
-                return int(line.removeprefix(name))
-    return 0
-
-
-def _remove(folder: Path) -> None:
+def _remove(folder: str) -> None:
     """Remove it with the groups that the job made below it."""
     for parent in reversed(_groups(folder)):
         with suppress(OSError):
-            Path(parent).rmdir()
+            os.rmdir(parent)

@@ -34,20 +34,16 @@ from typing import Any
 
 from treadle.engines.node import machine_probe, rendezvous_store
 from treadle.engines.node.fence import Fence
+from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.rank_start import RankStart
-from treadle.engines.node.ranks import (
-    BEGINS,
-    IGNORED_BY_SUPERVISOR,
-    NOT_ALLOWED,
-    Rank,
-)
+from treadle.engines.node.ranks import BEGINS, NOT_ALLOWED, Rank
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
 from treadle.engines.node.supervisor_files import (
+    OwnFiles,
     children_of_this,
     oom_kills,
-    write_status,
 )
 from treadle.engines.node.warm_rank import WarmRank
 
@@ -68,17 +64,22 @@ class Attempt:
     """One attempt from launch to end."""
 
     def __init__(
-        self, order: Mapping[str, Any], report: int, warm: socket.socket | None = None
+        self,
+        order: Mapping[str, Any],
+        report: int,
+        files: OwnFiles,
+        warm: socket.socket | None = None,
     ) -> None:
         self.order = order
         self.report = report
-        self.folder = Path(order["folder"])
+        self._files = files
         self.scope = scope_of(order["scope"])
         self.ranks: list[Rank] = []
         self._starts = RankStart(order, self.scope, warm)
-        self._members: MemberRanks | None = None
+        self._first: FirstMembers | None = None
+        self._members: MemberRanks | None = None  # once one has spoken
         if order.get("members"):
-            self._members = MemberRanks(order, tell=self._tell, dismiss=self._dismiss)
+            self._first = FirstMembers(order)
         self.cause = ""
         self.error = ""
         self.first: int | None = None  # the rank that failed first
@@ -91,13 +92,13 @@ class Attempt:
         self._stop_asked = False
         self._target_asked = False
         self._signalled = True  # a signal came: look at the children
-        self._oom_kills = oom_kills()
         self._peak_bytes: int | None = None
         self._memory_kills = 0  # processes of its group
         # Only where the kernel keeps no group.
         self._record: ProcessRecord | None = None
         if isinstance(self.scope, RecordedScope):
-            self._record = ProcessRecord(Path(order["scope"]["record"]))
+            self._record = ProcessRecord(order["scope"]["record"])
+        self._oom_kills = oom_kills()
         self._look_at, self._look_s = time.monotonic() + LOOK_FIRST_S, LOOK_FIRST_S
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
@@ -106,8 +107,6 @@ class Attempt:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._on_stop)
         signal.signal(signal.SIGUSR1, self._on_target)
-        for number in IGNORED_BY_SUPERVISOR:
-            signal.signal(number, signal.SIG_IGN)
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -124,11 +123,15 @@ class Attempt:
             self._set_limit()  # It counts from here.
             self.started_at, self._began = time.time(), time.monotonic()
             with suppress(OSError):
-                self._write("status.new", self._status("running"), sync=False)
-            self._tell({"running": self.started_at})
+                self._files.add_line(self._running())
+            tell(self.report, f'{{"running": {self.started_at}}}')
         if not self.error:
             self._watch()
         self._end()
+
+    def _running(self) -> str:
+        said = f'"running": {len(self.ranks)}, "nonce": {json.dumps(self.order["nonce"])}'
+        return f'{{{said}, "started_at": {self.started_at}, "began": {self._began}}}'
 
     def _set_limit(self) -> None:
         if self.order["time_limit_s"] is not None:
@@ -138,22 +141,24 @@ class Attempt:
         """Start all ranks; False if one could not be started or all have to stop."""
         if self.order.get("store") is not None:  # One of our children; it ends with the attempt.
             rendezvous_store.start(self.order)
-        if self._members is not None:
-            self._members.begin(time.monotonic())
-            return self._launch_members(first=True)
-        return all(self._begin(extra) is not None for extra in self.order["ranks"])
+        if self._first is None:
+            return all(self._begin(extra) is not None for extra in self.order["ranks"])
+        return all(
+            self._begin_member(each) is not None for each in self._first.newcomers(time.monotonic())
+        )
 
-    def _launch_members(self, *, first: bool) -> bool:
+    def _launch_members(self, members: MemberRanks) -> None:
         """Start the members that are wanted. A newcomer that cannot be started is no failure."""
-        members = self._members
-        while members is not None and members.starting:
+        while members.starting:
             newcomer = members.starting.pop(0)
-            rank = self._begin(newcomer.extra, newcomer.channel, fails=first)
-            os.close(newcomer.channel)
+            rank = self._begin_member(newcomer, fails=False)
             members.started(newcomer.member, rank, time.monotonic())
-            if rank is None and first:
-                return False
-        return True
+
+    def _begin_member(self, newcomer: Newcomer, *, fails: bool = True) -> Rank | None:
+        try:
+            return self._begin(newcomer.extra, newcomer.channel, fails=fails)
+        finally:
+            os.close(newcomer.channel)
 
     def _begin(
         self, extra: Mapping[str, Any], channel: int | None = None, *, fails: bool = True
@@ -250,7 +255,11 @@ class Attempt:
     def _look_at_members(self, now: float) -> None:
         """What the ranks said to each other's coordinator, and what the engine ordered."""
         if self._members is None:
-            return
+            if self._first is None or not self._first.spoken:
+                return
+            self._members = MemberRanks(
+                self._first, self.ranks, tell=self._tell, dismiss=self._dismiss
+            )
         if self._target_asked:
             self._target_asked = False
             self._members.take_target(now)
@@ -259,7 +268,7 @@ class Attempt:
             self.first = self._members.failed
             self._stop("", now)
         if self._kill_at is None:
-            self._launch_members(first=False)
+            self._launch_members(self._members)
 
     def _dismiss(self, rank: Rank, at_once: bool) -> None:
         rank.signal(signal.SIGKILL if at_once else signal.SIGTERM)
@@ -318,13 +327,15 @@ class Attempt:
 
     def _wait(self, seconds: float | None) -> None:
         """Read output until something happens or the time has passed."""
-        milliseconds = None if seconds is None else ceil(seconds * 1000)
-        lines = {} if self._members is None else self._members.members.descriptors()
+        talk = self._first if self._members is None else self._members.members
+        lines = () if talk is None else tuple(talk.descriptors())
         for line in lines:
             self._poll.register(line, select.POLLIN)
-        found = self._poll.poll(milliseconds)
+        found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
         for line in lines:
             self._poll.unregister(line)
+        if talk is not None and talk is self._first:
+            talk.hear(ready for ready, _ in found)
         for ready, _ in found:
             if ready == self._wake:
                 os.read(self._wake, 4096)
@@ -384,6 +395,8 @@ class Attempt:
             warm.forget()
         if self._members is not None:
             self._members.close()
+        if self._first is not None:
+            self._first.close()
 
     def _warm_ranks(self) -> list[WarmRank]:
         return [rank for rank in self.ranks if isinstance(rank, WarmRank)]
@@ -424,30 +437,25 @@ class Attempt:
             os.waitpid(pid, os.WNOHANG)
 
     def _leave_status(self) -> None:
-        """Write how it ended; retry while the disk is full, since only this process knows.
-
-        Not if the folder was removed: there is no place for it then, and no engine that will look.
-        """
-        status = self._status("ended")
+        """Write how it ended; retry while the disk refuses, since only this process knows."""
+        status = json.dumps(self._status())
         wait_s = 0.05
         while True:
             try:
                 # An engine that listens writes the end to its store at once. Without one, this
                 # file must survive a loss of power by itself; the fsync takes 7 ms.
-                return self._write("status.spare", status, sync=not self._listened_to())
-            except FileNotFoundError:
-                return None
+                return self._files.write_status(status, sync=not self._listened_to())
             except OSError:
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
 
-    def _status(self, state: str) -> dict[str, Any]:
+    def _status(self) -> dict[str, Any]:
         first = None if self.first is None else self.ranks[self.first]
         code = NOT_ALLOWED if self.error else 0
         if first is not None and first.code is not None:
             code = first.code or FAILED  # One that left the others ended with 0.
         return {
-            "state": state,
+            "state": "ended",
             "job": self.order["job"],
             "attempt": self.order["attempt"],
             "nonce": self.order["nonce"],
@@ -459,7 +467,7 @@ class Attempt:
             "cause": self.cause,
             "error": self.error,
             "started_at": self.started_at,
-            "ended_at": time.time() if state == "ended" else None,
+            "ended_at": time.time(),
             "ran_s": None if self._began is None else time.monotonic() - self._began,
             "lost": [rank.log.lost for rank in self.ranks],
             "dropped": [rank.log.dropped for rank in self.ranks],
@@ -470,14 +478,10 @@ class Attempt:
             "cold": self._starts.cold,
         }
 
-    def _write(self, through: str, status: Mapping[str, Any], *, sync: bool) -> None:
-        """Replace the status in one piece, through another file."""
-        write_status(self.folder, through, json.dumps(status).encode(), sync=sync)
-
     # -- the engine -----------------------------------------------------------------------------
 
     def _tell(self, message: Mapping[str, Any]) -> None:
-        tell(self.report, message)
+        tell(self.report, json.dumps(message))
 
     def _listened_to(self) -> bool:
         poll = select.poll()
@@ -489,6 +493,7 @@ def _gib(count: int) -> str:
     return f"{count / 2**20:.3g} MiB" if count < GIB else f"{count / GIB:.3g} GiB"
 
 
-def tell(report: int, message: Mapping[str, Any]) -> None:
+def tell(report: int, message: str) -> None:
+    """Say something to the agent; a JSON object."""
     with suppress(OSError):
-        os.write(report, json.dumps(message).encode() + b"\n")
+        os.write(report, f"{message}\n".encode())

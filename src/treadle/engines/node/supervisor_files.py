@@ -7,39 +7,19 @@ import fcntl
 import json
 import os
 from contextlib import suppress
-from pathlib import Path
 
+from treadle.engines.node.plain_files import count_in, read, write_all
 from treadle.engines.node.processes import all_pids, parent_of
-from treadle.engines.node.scope import count_in
 
-SPARE_BYTES = 4096  # reserved for the last status before the disk can be full
+STATUS_BYTES = 4096  # reserved for the last status before the disk can be full
 
 # -- files ----------------------------------------------------------------------------------------
 
 
-def write_status(folder: Path, through: str, data: bytes, *, sync: bool) -> None:
-    """Replace the status through another file, padded to the reserved size."""
-    file = os.open(folder / through, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        # Padded, not truncated: freeing a block took 3 ms on a busy disk.
-        write_all(file, data.ljust(SPARE_BYTES))
-        if sync:
-            os.fsync(file)
-    finally:
-        os.close(file)
-    (folder / through).rename(folder / "status.json")
-
-
-def write_all(file: int, data: bytes) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(file, data[done:], done)
-
-
-def take_lock(folder: Path) -> int | None:
+def take_lock(folder: str) -> int | None:
     """The lock of the folder until this process ends, or None if another has it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    lock = os.open(folder / "supervisor.json", flags, 0o600)
+    lock = os.open(f"{folder}/supervisor.json", flags, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -48,10 +28,35 @@ def take_lock(folder: Path) -> int | None:
     return lock
 
 
-def has_ended(folder: Path, nonce: str) -> bool:
+class OwnFiles:
+    """The two files that a supervisor keeps open in the folder of its attempt.
+
+    `supervisor.json` is its lock, and has a line about the supervisor and one about the ranks once
+    they run. `status.json` has the room for how the attempt ends, and says nothing until then.
+    """
+
+    def __init__(self, folder: str, lock: int) -> None:
+        self._lock = lock
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        self._status = os.open(f"{folder}/status.json", flags, 0o600)
+        os.posix_fallocate(self._status, 0, STATUS_BYTES)
+        os.ftruncate(lock, 0)  # One before this may have been killed here.
+
+    def add_line(self, line: str) -> None:
+        """To `supervisor.json`; one without its end does not count."""
+        os.write(self._lock, f"{line}\n".encode())
+
+    def write_status(self, status: str, *, sync: bool) -> None:
+        """In one page, which a kill does not cut in two; readers wait for the lock."""
+        write_all(self._status, status.encode().ljust(STATUS_BYTES))
+        if sync:
+            os.fsync(self._status)
+
+
+def has_ended(folder: str, nonce: str) -> bool:
     """Whether this very attempt has ended; a status of another one says nothing about it."""
     try:
-        status = json.loads((folder / "status.json").read_bytes())
+        status = json.loads(read(f"{folder}/status.json"))
         return bool(status.get("state") == "ended" and status.get("nonce", "") == nonce)
     except (FileNotFoundError, ValueError, AttributeError):
         return False
@@ -63,7 +68,7 @@ def has_ended(folder: Path, nonce: str) -> bool:
 def children_of_this() -> list[int] | None:
     """Our children, zombies among them; None if they cannot be listed just now."""
     try:
-        return [int(pid) for pid in Path("/proc/thread-self/children").read_bytes().split()]
+        return [int(pid) for pid in read("/proc/thread-self/children").split()]
     except FileNotFoundError:  # Of kernels without that file.
         with suppress(OSError):
             return [pid for pid in all_pids() if parent_of(pid) == os.getpid()]
@@ -74,4 +79,4 @@ def children_of_this() -> list[int] | None:
 
 def oom_kills() -> int:
     """How many processes of this machine the kernel has ever killed for memory."""
-    return count_in(Path("/proc/vmstat"), b"oom_kill ")
+    return count_in("/proc/vmstat", b"oom_kill ")

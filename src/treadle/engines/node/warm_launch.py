@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from treadle.engines.node.processes import start_of
-from treadle.engines.node.ranks import become_user, execute, reset_signals, set_up
+from treadle.engines.node.ranks import become_user, execute, set_up
 from treadle.engines.node.scope import RecordedScope, scope_of
 
 ROOM = "TREADLE_WARM_ROOM"
@@ -66,7 +66,6 @@ def become_template(order: Mapping[str, Any], report: int, control: int) -> NoRe
         os.lseek(document, 0, os.SEEK_SET)
         become_user(order)
         os.chdir(order["workdir"])
-        reset_signals()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # The fork server ignores it.
         for file in (control, printed, document):
             os.set_inheritable(file, True)
