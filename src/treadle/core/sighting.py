@@ -54,3 +54,5 @@ class Sighting:
     company: tuple[Company, ...] = ()
     step_s: float | None = None  # seconds a step while it was alone; None: not measured
     tail_s: float | None = None  # from its last step to its end; None: that step was not seen
+    # Never alone: its busy share alone, as the speeds of the jobs that it shares with tell it.
+    busy_beside: float | None = None

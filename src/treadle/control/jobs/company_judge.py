@@ -16,6 +16,7 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import Measurement
 from treadle.models.company.belief import CompanyBelief, kind_of
+from treadle.models.company.predictor import busy_beside, predict
 
 COMPANY_RECORD = "company"  # the store's setting that keeps what became of sharing
 
@@ -61,6 +62,7 @@ class CompanyJudge:
             if shares is None or not group <= under.keys():
                 continue
             mps = all(under[job] for job in group)
+            shares = self._with_unknown(shares, mps=mps)
             self._last[group] = (shares, mps)
             why = self._belief.measured(shares, now, mps=mps)
             if why is not None and group not in self._parted:
@@ -128,6 +130,24 @@ class CompanyJudge:
             share = self._learner.seen.kept(identity, company[identity], self._alone_per_s(row))
             found[identity] = (row.spec, share)
         return found if any(share is not None for _, share in found.values()) else None
+
+    def _with_unknown(self, shares: _Shares, *, mps: bool) -> _Shares:
+        """A job that is tried beside others was never alone: what they keep says what it needs."""
+        seen = self._learner.seen
+        unknown = [job for job in shares if seen.tried(job, sorted(shares.keys() - {job}))]
+        others = [
+            (spec.profile.busy, share)
+            for job, (spec, share) in shares.items()
+            if job not in unknown and spec.profile.busy is not None and share is not None
+        ]
+        if len(unknown) != 1 or len(others) < len(shares) - 1:
+            return shares
+        (job,) = unknown
+        busy = busy_beside(others, mps=mps)
+        seen.beside(job, busy)
+        alone = (*others, (busy, 1.0))
+        expected = predict([(one, None, None) for one, _ in alone], mps)[-1]
+        return {**shares, job: (shares[job][0], expected)}
 
     def _alone_per_s(self, row: Job) -> float | None:
         """Steps a second of jobs like it that had as many devices to themselves.

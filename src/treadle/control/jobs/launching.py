@@ -10,8 +10,10 @@ from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.company import needed_gib, room_gib
 from treadle.core.events import AttemptEnded
-from treadle.core.job import JobId
+from treadle.core.job import JobId, JobSpec
 from treadle.core.launch import Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
@@ -89,13 +91,33 @@ class Launcher:
             time_limit_s=left_s,
             memory_gib=record.memory_gib,
             cpus=record.cpus,
-            device_memory_gib=record.gpu_memory_gib,
+            device_memory_gib=record.gpu_memory_gib or self._left_gib(spec, allocation),
             may_share=self._scheduler.policy.shares and not spec.exclusive,
             warm=record.warm,
             resumed=record.starts > 0 or ended is not None,
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
+
+    def _left_gib(self, spec: JobSpec, allocation: Allocation) -> float | None:
+        """What a job of unknown needs may have of the memory of devices where others run.
+
+        If it wants more it runs out of it alone: the others have what they are known to need.
+        """
+        if needed_gib(spec):
+            return None
+        nodes = self._scheduler.cluster.nodes
+        sizes = {node.name: room_gib(gib) for node in nodes if (gib := node.device_memory_gib)}
+        left = [
+            sizes[device.node] - sum(map(needed_gib, others))
+            for device in allocation.devices
+            if device.node in sizes and (others := self._others(device, spec.id))
+        ]
+        return max(1.0, min(left)) if left else None
+
+    def _others(self, device: Device, job: JobId) -> list[JobSpec]:
+        tenants = self._scheduler.tenancy.tenants.get(device, {})
+        return [self._scheduler.jobs[other].spec for other in tenants.values() if other != job]
 
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {

@@ -61,7 +61,8 @@ class ProgressWatch:
         self._told_at: dict[JobId, float] = {}
         self._untold: set[JobId] = set()  # have said something since
         self._losses = LossWatch()
-        self._sighted: dict[JobId, tuple[AttemptId, float]] = {}  # told, with the peak
+        # What was told: of which attempt, whether it was seen alone, and the peak of its memory.
+        self._sighted: dict[JobId, tuple[AttemptId | None, bool, float]] = {}
         self._from = 0
 
     async def look(self) -> None:
@@ -84,18 +85,21 @@ class ProgressWatch:
         }
 
     def _sight(self, job: JobId, attempt: AttemptId) -> None:
-        """What a job was seen to use while alone: others like it wait to know.
+        """What a job was seen to use: others like it wait to know.
 
         Once, and again when it needs more memory than before, e.g. in its first evaluation.
         """
         row, seen = self._scheduler.jobs.get(job), self._learner.sighting(attempt)
-        if row is None or seen is None or seen.alone_s < SIGHT_S:
+        if row is None or seen is None:
+            return
+        alone = seen.alone_s >= SIGHT_S
+        if not alone and seen.busy_beside is None:
             return
         peak_gib = seen.device_memory_peak_gib or 0.0
-        before, known_gib = self._sighted.get(job, (None, 0.0))
-        grown = peak_gib > GROWN * known_gib
-        if self._attempt(job) == attempt and (before != attempt or grown):
-            self._sighted[job] = (attempt, peak_gib)
+        before, knew_alone, known_gib = self._sighted.get(job, (None, False, 0.0))
+        more = before != attempt or alone > knew_alone or peak_gib > GROWN * known_gib
+        if more and self._attempt(job) == attempt:
+            self._sighted[job] = (attempt, alone, peak_gib)
             done, speed = row.iterations_at(self._clock.now()), row.iterations_per_s
             self._tell(
                 JobProgressed(job, row.action, done, speed, self._learner.progress(job), seen)

@@ -104,6 +104,7 @@ class _Watch:
     trains: bool = False  # it has begun its work
     starting: _Mean = field(default_factory=_Mean)  # before that
     stuck_from: float | None = None  # since when it shares devices that rest
+    busy_beside: float | None = None  # its busy share, as those beside it tell
 
 
 @dataclass(slots=True)
@@ -265,7 +266,20 @@ class Sightings:
                 for jobs, spell in with_others.items()
             ),
             step_s=None if (per_s := alone.per_s()) is None else round(1.0 / per_s, 6),
+            busy_beside=watch.busy_beside,
         )
+
+    def tried(self, job: JobId, others: Sequence[JobId]) -> bool:
+        """Whether it was never alone, and has worked beside these for as long as speeds need."""
+        watch = self._watch_of(job)
+        spell = None if watch is None or () in watch.spells else watch.spells.get(tuple(others))
+        return spell is not None and spell.seconds >= RECENT_S
+
+    def beside(self, job: JobId, busy: float) -> None:
+        """What those beside a job keep of their speed says that it would be so busy alone."""
+        watch = self._watch_of(job)
+        if watch is not None:
+            watch.busy_beside = busy
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
         """The share of its speed alone that a running job keeps with these jobs now.

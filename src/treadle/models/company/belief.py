@@ -18,6 +18,7 @@ from treadle.core.company import (
     kept_in_crowd,
     needed_gib,
     no_company,
+    room_gib,
     smallest_device_gib,
 )
 from treadle.core.job import JobId, JobSpec
@@ -33,6 +34,11 @@ FLOOR = 0.5  # no member is to keep less of its speed alone
 # Of the doubt about two kinds, once they were seen together: the newest observation counts half.
 SEEN_DOUBT = 0.5
 SEEN_S = 20.0  # so long a job is watched alone
+# A job of which nothing is known is tried beside others that leave this share of their devices'
+# time idle, and this share of the memory free, unless its user says what it needs.
+TRY_IDLE = 0.25
+TRY_MEMORY = 0.4
+TRY_AGAIN = 0.7  # two kinds that kept less than this of what was predicted are not tried again
 # What a job needs is known from runs that differ in no more than this; how long it takes, also from
 # farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
@@ -110,6 +116,32 @@ class CompanyBelief(SpeedsTogether):
         if self.record.faulty(kind_of(spec)):
             return "a job of its kind ended the jobs that it shared with"
         return None
+
+    def may_try(self, spec: JobSpec) -> bool:
+        """Whether the job may be put beside others to see what it needs, as nobody knows that."""
+        unseen = spec.profile.busy is None
+        known = unseen and (spec.exclusive or spec.ousted_by or self.record.faulty(kind_of(spec)))
+        return self._allowed and unseen and not known
+
+    def tries(
+        self, spec: JobSpec, others: Sequence[JobSpec], *, device_gib: float, cores: float
+    ) -> float:
+        """How much room these jobs leave for one to be tried beside them; 0: too little.
+
+        It is the time that their devices are idle, as a share.
+        """
+        kind = kind_of(spec)
+        pairs = [(kind, kind_of(other)) for other in others]
+        bad = any(
+            self.record.apart(*pair) or self.record.factor(*pair, mps=self.mps) < TRY_AGAIN
+            for pair in pairs
+        )
+        left_gib = room_gib(device_gib) - sum(needed_gib(other) for other in others)
+        enough_gib = needed_gib(spec) or TRY_MEMORY * device_gib
+        if bad or (device_gib and left_gib < enough_gib) or _too_few_cores([spec, *others], cores):
+            return 0.0
+        idle = 1.0 - sum(other.profile.busy or 0.0 for other in others)
+        return idle if idle >= TRY_IDLE else 0.0
 
     def refuses(
         self,

@@ -45,6 +45,7 @@ MPS = Sharing(capacity=1.4, hidden=0.6)
 # By how much a member's predicted share is off on average. Without MPS it is what the table says;
 # with MPS, where members were measured in few groups, a figure on the safe side.
 _DOUBTS = {False: 0.08, True: 0.15}
+_BESIDE_STEPS = 20  # a busy share that is worked out has such steps
 
 
 def predict(loads: Sequence[Alone], mps: bool = False) -> tuple[float, ...]:
@@ -53,6 +54,21 @@ def predict(loads: Sequence[Alone], mps: bool = False) -> tuple[float, ...]:
     A job whose busy share is not known is taken to keep its device busy all the time.
     """
     return shares([_busy(load) for load in loads], MPS if mps else TIME_SLICED)
+
+
+def busy_beside(others: Sequence[tuple[float, float]], *, mps: bool) -> float:
+    """The busy share alone of a job that is only known by what it costs others.
+
+    others: the busy share alone of each, and the share of its speed that it keeps beside the job.
+    """
+    busy = [each for each, _ in others]
+    sharing = MPS if mps else TIME_SLICED
+
+    def off(own: float) -> float:
+        found = shares([*busy, own], sharing)
+        return sum((share - kept) ** 2 for share, (_, kept) in zip(found, others, strict=False))
+
+    return min((step / _BESIDE_STEPS for step in range(_BESIDE_STEPS + 1)), key=off)
 
 
 def doubt(*, mps: bool) -> float:

@@ -213,11 +213,13 @@ class History:
         needs, load = self.needs, seen.load
         size, whole = outcome.size, outcome.whole
         # A run that was cut off after a moment says little of what it would have used.
+        cores = None if load.cores is None else round(load.cores / size, 4)
         if seen.alone_s >= ALONE_MIN_S or (whole and seen.alone_s > 0):
             needs.busy = _smooth(needs.busy, load.busy)
             needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
-            cores = None if load.cores is None else round(load.cores / size, 4)
             needs.cores = _smooth(needs.cores, cores)
+        elif needs.busy is None and seen.busy_beside is not None:
+            needs.busy, needs.cores = seen.busy_beside, cores
         if seen.device_memory_peak_gib is not None:
             # A peak that was reached once can be reached again.
             needs.memory_gib = max(needs.memory_gib or 0.0, seen.device_memory_peak_gib)

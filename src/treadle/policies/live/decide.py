@@ -90,17 +90,20 @@ def live(
     *,
     quotas: str = "",
     share: bool = True,
+    tries: bool = True,
     restart_s: float = RESTART_S,
 ) -> "Live":
     """The live decision: what may run, what pays, patience, quotas, sharing.
 
     quotas: devices that each tenant is entitled to, as a:32/b:16. share: jobs may share devices.
+    tries: also those of which nothing is known, to see what they need.
     restart_s: what a restart is assumed to cost a job of which it was not measured.
     """
     if not 0 <= restart_s < inf:
         raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
     given = parse_quotas("live", quotas)
-    return Live(inner, placement, belief, given, share=share, restart_s=restart_s)
+    joining = Joining.of(belief, tries=tries) if share else None
+    return Live(inner, placement, belief, given, joining, restart_s=restart_s)
 
 
 class Live(Wrapper):
@@ -112,15 +115,15 @@ class Live(Wrapper):
         placement: Placement,
         belief: PerformanceModel,
         given: Quotas | None,
+        joining: Joining | None,
         *,
-        share: bool,
         restart_s: float,
     ) -> None:
         super().__init__(inner)
         self._restart_s = restart_s
         self.placement, self.belief, self.given = placement.in_parts(), belief, given
         self._sizes = any_size if inner.resizes else fast_enough(belief)
-        self._joining = Joining.of(belief) if share else None
+        self._joining = joining
         self.shares = inner.shares or self._joining is not None
         self.in_order = False  # Priorities and retries let jobs overtake.
         self.strict = innermost(inner).in_order

@@ -8,7 +8,7 @@ DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 LIVE = "live"
 # Parameters that every policy has live; they are written behind the policy's name.
-_COMMON = ("quotas", "share")
+_COMMON = ("quotas", "share", "tries")
 # Wrappers of earlier versions, which the live decision has replaced.
 _GONE = ("few", "suitable", "priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
 

@@ -10,6 +10,9 @@ plain start, which stops no job. All of this must hold:
 - no job waits whose patience is over: a join keeps devices in use for longer;
 - the node has the host memory and cores.
 
+A job of which nothing is known may be tried beside jobs that are known to leave room; what they
+keep of their speed says what it needs, and whether it stays.
+
 A group that turns out worse than it may be is parted: the newest is stopped if it can resume. A job
 that ran out of device memory beside others runs again first, and alone.
 """
@@ -20,7 +23,7 @@ from itertools import islice
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
@@ -35,13 +38,16 @@ _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's orde
 class Joining:
     """Starts beside running jobs, and groups that part."""
 
-    def __init__(self, belief: SharingBelief) -> None:
-        self._belief = belief
+    def __init__(self, belief: SharingBelief, *, tries: bool) -> None:
+        self._belief, self._try = belief, tries
 
     @classmethod
-    def of(cls, belief: PerformanceModel) -> "Joining | None":
-        """None for a belief that knows no job from a time alone: none may share then."""
-        return cls(belief) if isinstance(belief, SharingBelief) else None
+    def of(cls, belief: PerformanceModel, *, tries: bool) -> "Joining | None":
+        """None for a belief that knows no job from a time alone: none may share then.
+
+        tries: jobs of which nothing is known may be tried beside others.
+        """
+        return cls(belief, tries=tries) if isinstance(belief, SharingBelief) else None
 
     def part(self, plan: Plan) -> None:
         """Stop the newest of each group that turned out badly, if it can resume."""
@@ -67,7 +73,8 @@ class Joining:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
         for job in able:
-            group = hosts.best(job)
+            known = self._belief.may_share(job.spec) is None
+            group = hosts.best(job) if known else hosts.roomiest(job)
             if group is not None and plan.room.allows(job, group.devices):
                 plan.give(job, Allocation(group.devices, turn=hosts.join(job, group)))
 
@@ -77,8 +84,12 @@ class Joining:
                 continue  # Beside others it needs as much of a node.
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
-            if waits and self._belief.may_share(job.spec) is None:
+            spec = job.spec
+            if waits and (self._belief.may_share(spec) is None or self._tries(spec)):
                 yield job
+
+    def _tries(self, spec: JobSpec) -> bool:
+        return self._try and self._belief.may_try(spec)
 
 
 def ousted_of(eligible: Eligibility, now: float) -> list[Job]:

@@ -74,7 +74,10 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
 @pytest.mark.parametrize(
     ("running", "newcomer"),
     [
-        (seen("a"), seen("b", busy=None)),
+        (seen("a", busy=None), seen("b", busy=None)),
+        (seen("a", busy=0.8), seen("b", busy=None)),
+        (seen("a", gib=50.0), seen("b", busy=None, gib=0.0)),
+        (seen("a", gib=50.0), seen("b", busy=None, gib=30.0)),
         (seen("a"), seen("b", gib=0.0)),
         (seen("a"), seen("b", exclusive=True)),
         (seen("a", exclusive=True), seen("b")),
@@ -83,12 +86,46 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
         (seen("a", priority=1), seen("b")),
         (seen("a", busy=0.3), seen("b", sizes=(2,))),
     ],
-    ids=["unseen", "unknown", "exclusive", "beside", "busy", "memory", "priority", "size"],
+    ids=[
+        "unseen",
+        "full",
+        "large",
+        "both",
+        "unknown",
+        "exclusive",
+        "beside",
+        "busy",
+        "memory",
+        "priority",
+        "size",
+    ],
 )
 def test_jobs_that_do_not_share(running: JobSpec, newcomer: JobSpec) -> None:
     scheduler = live(cluster=Cluster((*gpus(1).nodes, Node("n1", 1, device_memory_gib=80.0))))
     told(scheduler, 0.0, running, seen("z", exclusive=True))
     assert told(scheduler, 1.0, newcomer) == []
+
+
+@pytest.mark.parametrize("policy", ["fifo", "afs", "muri-l", "weave-l"])
+def test_a_job_of_which_nothing_is_known_is_tried_beside_one_that_leaves_room(policy: str) -> None:
+    scheduler = live(policy, gpus(2))
+    told(scheduler, 0.0, seen("busy", busy=0.7), seen("idle", busy=0.1))
+    (order,) = told(scheduler, 5.0, seen("new", busy=None, gib=0.0))
+    assert isinstance(order, Start)
+    idle = scheduler.jobs["idle"].allocation
+    assert idle is not None
+    assert (order.allocation.devices, order.allocation.turn) == (idle.devices, 1)
+    (order,) = told(scheduler, 6.0, seen("newer", busy=None, gib=0.0))
+    assert isinstance(order, Start), "one at a time beside each"
+    assert order.allocation.devices != idle.devices
+    assert told(scheduler, 7.0, seen("newest", busy=None, gib=0.0)) == []
+
+
+@pytest.mark.parametrize("text", ["fifo?tries=off", "fifo?share=off"])
+def test_trying_can_be_switched_off(text: str) -> None:
+    scheduler = live(wrapped(text))
+    told(scheduler, 0.0, seen("a", busy=0.1))
+    assert told(scheduler, 5.0, seen("b", busy=None, gib=0.0)) == []
 
 
 def test_groups_are_formed_up_to_four_and_by_what_they_gain() -> None:
