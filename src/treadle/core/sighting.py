@@ -9,6 +9,8 @@ from typing import NamedTuple
 from treadle.core.job import JobId
 from treadle.core.value import value
 
+WATCHED_S = 8.0  # a job that was seen training alone for so long is known
+
 
 class Load(NamedTuple):
     """What an attempt uses, all its ranks together, on average over a span of time."""

@@ -37,10 +37,18 @@ CLUSTER = Cluster((Node("n0", 2, device_memory_gib=80.0),))
 
 
 class Kept:
-    """Speeds in company, as if they had been measured."""
+    """Speeds in company, as if they had been measured; and who was never alone."""
 
-    def __init__(self, shares: Mapping[JobId, float | None]) -> None:
-        self._shares = shares
+    def __init__(self, shares: Mapping[JobId, float | None], tried: str = "") -> None:
+        self._shares, self._tried = shares, tried
+        self.found: dict[JobId, float] = {}
+
+    def tried(self, job: JobId, others: Sequence[JobId]) -> bool:
+        del others
+        return job == self._tried
+
+    def beside(self, job: JobId, busy: float) -> None:
+        self.found[job] = busy
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
         del others, alone_per_s
@@ -98,6 +106,22 @@ def test_the_sum_is_judged_only_where_all_speeds_are_known() -> None:
     assert judge.look(rows, measured, 10.0) == judge.look(rows, measured, 60.0) == []
     judge.look([], [], 70.0)
     assert judge.changed() is None, "nothing is learned from half of a group"
+
+
+@pytest.mark.parametrize(("kept", "busy", "stays"), [(0.97, 0.2, True), (0.35, 1.0, False)])
+def test_what_the_others_keep_says_what_a_job_needs_that_was_never_alone(
+    kept: float, busy: float, stays: bool
+) -> None:
+    """A, known to keep its device busy for half of the time, keeps so much beside b."""
+    belief = belief_on(CLUSTER)
+    rows = [row("a", 0, 0), row("b", 0, 1)]
+    seen = Kept({"a": kept, "b": None}, tried="b")
+    jobs = cast("Any", SimpleNamespace(records={}))
+    judge = CompanyJudge(belief, jobs, cast("Any", SimpleNamespace(seen=seen)))
+    measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
+    judge.look(rows, measured, 10.0)
+    assert seen.found["b"] == pytest.approx(busy, abs=0.1)
+    assert (judge.look(rows, measured, 31.0) == []) is stays
 
 
 class Asked(Kept):

@@ -19,13 +19,13 @@ from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import Clock, Engine, PerformanceModel
 from treadle.core.scheduler import Scheduler
+from treadle.core.sighting import WATCHED_S
 
 logger = logging.getLogger("treadle")
 
 TELL_S = 5.0  # the scheduler hears of a job's progress at most so often
 DRIFT = 0.2  # a length that turns out so much different replaces the estimate
 GROWN = 1.02  # a peak of memory that is so much higher is told at once
-SIGHT_S = 20.0  # a job that was watched alone for so long is known
 READ_MAX = 256  # jobs whose output is read in one round
 
 # What else it needs to know of a job: its newest attempt, and its spec as it will be once all
@@ -92,7 +92,7 @@ class ProgressWatch:
         row, seen = self._scheduler.jobs.get(job), self._learner.sighting(attempt)
         if row is None or seen is None:
             return
-        alone = seen.alone_s >= SIGHT_S
+        alone = seen.alone_s >= WATCHED_S
         if not alone and seen.busy_beside is None:
             return
         peak_gib = seen.device_memory_peak_gib or 0.0

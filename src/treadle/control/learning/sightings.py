@@ -16,7 +16,7 @@ from treadle.core.sighting import Company, Load, Sighting
 
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
-RELATIVE_S = 10.0  # a speed while sharing is measured over at least this long
+RELATIVE_S = 6.0  # a speed while sharing is measured over at least this long
 RECENT_S = 20.0  # sharing is judged by the speed over these last seconds
 HANG_S = 600.0  # without a step while sharing: it hangs
 PATIENCE = 3.0  # times the longest time between two of its steps
@@ -144,7 +144,18 @@ class Sightings:
             others = company.get(measured.job, ())
             self.meet(measured.job, others, now)
             watch = self._watches.setdefault(measured.attempt, _Watch())
+            loads = not watch.trains
             _add(watch, measured, others, steps.get(measured.job), wall_at)
+            if loads and watch.trains:
+                self._count_anew(measured.job, others)
+
+    def _count_anew(self, job: JobId, others: Iterable[JobId]) -> None:
+        """The job has begun to train: before, the others were as fast as without it."""
+        for other in others:
+            watch = self._watch_of(other)
+            for beside, spell in () if watch is None else watch.spells.items():
+                if job in beside:
+                    spell.pieces.clear()
 
     def restore(self, attempt: AttemptId, history: History, so_far: SoFar | None = None) -> None:
         """Go on with what an earlier controller saw of an attempt that still runs."""
@@ -273,7 +284,7 @@ class Sightings:
         """Whether it was never alone, and has worked beside these for as long as speeds need."""
         watch = self._watch_of(job)
         spell = None if watch is None or () in watch.spells else watch.spells.get(tuple(others))
-        return spell is not None and spell.seconds >= RECENT_S
+        return spell is not None and spell.seconds >= RELATIVE_S
 
     def beside(self, job: JobId, busy: float) -> None:
         """What those beside a job keep of their speed says that it would be so busy alone."""

@@ -5,6 +5,7 @@ where devices say how much they have. Nothing is drawn or assumed.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations
 from math import sqrt
@@ -18,11 +19,11 @@ from treadle.core.company import (
     kept_in_crowd,
     needed_gib,
     no_company,
-    room_gib,
     smallest_device_gib,
 )
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.core.sighting import WATCHED_S
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, doubt, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
@@ -33,20 +34,18 @@ SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job af
 FLOOR = 0.5  # no member is to keep less of its speed alone
 # Of the doubt about two kinds, once they were seen together: the newest observation counts half.
 SEEN_DOUBT = 0.5
-SEEN_S = 20.0  # so long a job is watched alone
-# A job of which nothing is known is tried beside others that leave this share of their devices'
-# time idle, and this share of the memory free, unless its user says what it needs.
-TRY_IDLE = 0.25
+# A job of which nothing is known is tried beside others as if it kept a device busy for this share
+# of the time, and needed this share of its memory.
+TRY_BUSY = 0.5
 TRY_MEMORY = 0.4
-TRY_AGAIN = 0.7  # two kinds that kept less than this of what was predicted are not tried again
 # What a job needs is known from runs that differ in no more than this; how long it takes, also from
 # farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
     "no job with its command was seen at work alone yet, not even with another --seed or --steps "
-    "(any other number may change what it needs); that takes 20 s in which it prints steps or uses "
-    "its device, or a whole run with steps"
+    "(any other number may change what it needs); that takes a few seconds in which it prints "
+    "steps or uses its device"
 )
-SHORT = "it is expected to end within 20 s, too soon to see what it needs"
+SHORT = "it is expected to end too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
 
 
@@ -110,38 +109,20 @@ class CompanyBelief(SpeedsTogether):
         if spec.exclusive:
             return "it is exclusive (--exclusive)"
         if spec.profile.busy is None:
-            return SHORT if spec.iterations < SEEN_S else UNSEEN
+            return SHORT if spec.iterations < WATCHED_S else UNSEEN
         if self._device_gib and not needed_gib(spec):
             return "its GPU memory is not known: --gpu-memory says it"
         if self.record.faulty(kind_of(spec)):
             return "a job of its kind ended the jobs that it shared with"
         return None
 
-    def may_try(self, spec: JobSpec) -> bool:
-        """Whether the job may be put beside others to see what it needs, as nobody knows that."""
-        unseen = spec.profile.busy is None
-        known = unseen and (spec.exclusive or spec.ousted_by or self.record.faulty(kind_of(spec)))
-        return self._allowed and unseen and not known
-
-    def tries(
-        self, spec: JobSpec, others: Sequence[JobSpec], *, device_gib: float, cores: float
-    ) -> float:
-        """How much room these jobs leave for one to be tried beside them; 0: too little.
-
-        It is the time that their devices are idle, as a share.
-        """
-        kind = kind_of(spec)
-        pairs = [(kind, kind_of(other)) for other in others]
-        bad = any(
-            self.record.apart(*pair) or self.record.factor(*pair, mps=self.mps) < TRY_AGAIN
-            for pair in pairs
-        )
-        left_gib = room_gib(device_gib) - sum(needed_gib(other) for other in others)
-        enough_gib = needed_gib(spec) or TRY_MEMORY * device_gib
-        if bad or (device_gib and left_gib < enough_gib) or _too_few_cores([spec, *others], cores):
-            return 0.0
-        idle = 1.0 - sum(other.profile.busy or 0.0 for other in others)
-        return idle if idle >= TRY_IDLE else 0.0
+    def assumed(self, spec: JobSpec) -> JobSpec:
+        """The job as it is tried beside others, if nobody knows what it needs: as a usual one."""
+        if spec.profile.busy is not None:
+            return spec
+        needs_gib = needed_gib(spec) or TRY_MEMORY * self._device_gib
+        profile = replace(spec.profile, busy=TRY_BUSY, memory_gib=needs_gib)
+        return replace(spec, profile=profile)
 
     def refuses(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple
 
-from treadle.core.sighting import Sighting
+from treadle.core.sighting import WATCHED_S, Sighting
 from treadle.models.learning.outcome import RAN_MIN_S, STEP_MAX_S, STEP_MIN_S, UNKNOWN_TYPE, Outcome
 from treadle.models.learning.speeds import REPEATS_MAX, put
 from treadle.models.lengths.coverage import PLAIN, Level
@@ -12,7 +12,6 @@ from treadle.models.lengths.histogram import Histogram
 
 RUNS_MAX = 64  # of one kind
 TOTAL_MIN, TOTAL_MAX = 1e-6, 1e15  # steps of a whole job
-ALONE_MIN_S = 20.0  # so long a job is watched alone before what it uses is known
 OWNERS_MAX = 256
 TYPES_MAX = 16  # of device
 HALF_LIVES = (8.0, 64.0, 4096.0)  # jobs after which an older one counts half, of kinds with many
@@ -214,7 +213,7 @@ class History:
         size, whole = outcome.size, outcome.whole
         # A run that was cut off after a moment says little of what it would have used.
         cores = None if load.cores is None else round(load.cores / size, 4)
-        if seen.alone_s >= ALONE_MIN_S or (whole and seen.alone_s > 0):
+        if seen.alone_s >= WATCHED_S or (whole and seen.alone_s > 0):
             needs.busy = _smooth(needs.busy, load.busy)
             needs.memory_busy = _smooth(needs.memory_busy, load.memory_busy)
             needs.cores = _smooth(needs.cores, cores)

@@ -140,22 +140,6 @@ class Hosts:
                 return min(found, key=lambda group: (len(group.members), group.place))
         return None
 
-    def roomiest(self, job: Job) -> Group | None:
-        """The group beside which most room is left to try a job of which nothing is known."""
-        found = [
-            (room, group)
-            for alike, groups in self._alike.items()
-            if job.spec.runs_on(alike.size) and alike.level >= self._level_of(job)
-            for group in [self._first(job, groups)]
-            if group is not None and (room := self._room(job, group)) > 0.0
-        ]
-        return max(found, key=lambda each: (each[0], -each[1].place))[1] if found else None
-
-    def _room(self, job: Job, group: Group) -> float:
-        return self._belief.tries(
-            job.spec, group.specs, device_gib=group.device_gib, cores=group.cores
-        )
-
     def join(self, job: Job, group: Group) -> int:
         """The turn that the job gets there."""
         turn = group.free_turn

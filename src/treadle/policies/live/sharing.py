@@ -23,7 +23,7 @@ from itertools import islice
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
@@ -73,8 +73,7 @@ class Joining:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
         for job in able:
-            known = self._belief.may_share(job.spec) is None
-            group = hosts.best(job) if known else hosts.roomiest(job)
+            group = hosts.best(job)
             if group is not None and plan.room.allows(job, group.devices):
                 plan.give(job, Allocation(group.devices, turn=hosts.join(job, group)))
 
@@ -84,12 +83,9 @@ class Joining:
                 continue  # Beside others it needs as much of a node.
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
-            spec = job.spec
-            if waits and (self._belief.may_share(spec) is None or self._tries(spec)):
-                yield job
-
-    def _tries(self, spec: JobSpec) -> bool:
-        return self._try and self._belief.may_try(spec)
+            spec = self._belief.assumed(job.spec) if self._try else job.spec
+            if waits and self._belief.may_share(spec) is None:
+                yield job._replace(spec=spec)
 
 
 def ousted_of(eligible: Eligibility, now: float) -> list[Job]:

@@ -75,7 +75,6 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
     ("running", "newcomer"),
     [
         (seen("a", busy=None), seen("b", busy=None)),
-        (seen("a", busy=0.8), seen("b", busy=None)),
         (seen("a", gib=50.0), seen("b", busy=None, gib=0.0)),
         (seen("a", gib=50.0), seen("b", busy=None, gib=30.0)),
         (seen("a"), seen("b", gib=0.0)),
@@ -88,7 +87,6 @@ def test_a_job_joins_once_it_is_known_and_not_before() -> None:
     ],
     ids=[
         "unseen",
-        "full",
         "large",
         "both",
         "unknown",
