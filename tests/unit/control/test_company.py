@@ -47,7 +47,8 @@ class Kept:
         del others
         return job == self._tried
 
-    def beside(self, job: JobId, busy: float) -> None:
+    def beside(self, job: JobId, others: Sequence[JobId], busy: float, kept: float) -> None:
+        del others, kept
         self.found[job] = busy
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:

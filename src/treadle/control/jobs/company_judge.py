@@ -144,9 +144,9 @@ class CompanyJudge:
             return shares
         (job,) = unknown
         busy = busy_beside(others, mps=mps)
-        seen.beside(job, busy)
-        alone = (*others, (busy, 1.0))
-        expected = predict([(one, None, None) for one, _ in alone], mps)[-1]
+        loads = [(one, None, None) for one in (*(known for known, _ in others), busy)]
+        expected = predict(loads, mps)[-1]
+        seen.beside(job, sorted(shares.keys() - {job}), busy, expected)
         return {**shares, job: (shares[job][0], expected)}
 
     def _alone_per_s(self, row: Job) -> float | None:

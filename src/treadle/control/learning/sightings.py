@@ -104,7 +104,9 @@ class _Watch:
     trains: bool = False  # it has begun its work
     starting: _Mean = field(default_factory=_Mean)  # before that
     stuck_from: float | None = None  # since when it shares devices that rest
-    busy_beside: float | None = None  # its busy share, as those beside it tell
+    # Of a job that was never alone, as those beside it tell: its busy share, steps a second alone.
+    busy_beside: float | None = None
+    alone_per_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -286,11 +288,14 @@ class Sightings:
         spell = None if watch is None or () in watch.spells else watch.spells.get(tuple(others))
         return spell is not None and spell.seconds >= RELATIVE_S
 
-    def beside(self, job: JobId, busy: float) -> None:
-        """What those beside a job keep of their speed says that it would be so busy alone."""
+    def beside(self, job: JobId, others: Sequence[JobId], busy: float, kept: float) -> None:
+        """What those beside a job keep says that it is so busy alone, and keeps so much itself."""
         watch = self._watch_of(job)
-        if watch is not None:
+        spell = None if watch is None else watch.spells.get(tuple(others))
+        if watch is not None and spell is not None and watch.busy_beside is None:
+            now_per_s = spell.lately_per_s()
             watch.busy_beside = busy
+            watch.alone_per_s = None if now_per_s is None else now_per_s / kept
 
     def kept(self, job: JobId, others: Sequence[JobId], alone_per_s: float | None) -> float | None:
         """The share of its speed alone that a running job keeps with these jobs now.
@@ -301,7 +306,7 @@ class Sightings:
         spell = None if watch is None else watch.spells.get(tuple(others))
         if watch is None or spell is None or (now_per_s := spell.lately_per_s()) is None:
             return None
-        own = watch.spells.get((), _Spell()).per_s() or alone_per_s
+        own = watch.spells.get((), _Spell()).per_s() or alone_per_s or watch.alone_per_s
         return None if own is None else now_per_s / own
 
     def _watch_of(self, job: JobId) -> _Watch | None:

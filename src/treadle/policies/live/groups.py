@@ -140,14 +140,15 @@ class Hosts:
                 return min(found, key=lambda group: (len(group.members), group.place))
         return None
 
-    def join(self, job: Job, group: Group) -> int:
-        """The turn that the job gets there."""
+    def join(self, job: Job, group: Group, *, last: bool = False) -> int:
+        """The turn that the job gets there. last: no other is to join them."""
         turn = group.free_turn
         alike = self._likeness(group)
         self._alike[alike].remove(group)
         if not self._alike[alike]:
             del self._alike[alike]
-        self._add(group._replace(members={**group.members, turn: job}))
+        if not last:
+            self._add(group._replace(members={**group.members, turn: job}))
         self._cores.take(job.spec, group.devices)
         return turn
 

@@ -19,7 +19,7 @@ that ran out of device memory beside others runs again first, and alone.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
@@ -61,7 +61,7 @@ class Joining:
     def join(
         self, plan: Plan, eligible: Eligibility, ousted: Iterable[Job], level_of: LevelOf
     ) -> None:
-        """Start waiting jobs beside running ones, each where most is gained by it."""
+        """Start waiting jobs beside others, each where most is gained by it."""
         able = list(islice(self._able(plan, eligible), _LOOKED_AT))
         if not able:
             return
@@ -72,12 +72,15 @@ class Joining:
         if not found:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
-        for job in able:
-            group = hosts.best(job)
+        for job, assumed in able:
+            group = hosts.best(assumed)
             if group is not None and plan.room.allows(job, group.devices):
-                plan.give(job, Allocation(group.devices, turn=hosts.join(job, group)))
+                # One is tried at a time: what the others keep is to say what it needs.
+                turn = hosts.join(assumed, group, last=assumed is not job)
+                plan.give(job, Allocation(group.devices, turn=turn))
 
-    def _able(self, plan: Plan, eligible: Eligibility) -> Iterator[Job]:
+    def _able(self, plan: Plan, eligible: Eligibility) -> Iterator[tuple[Job, Job]]:
+        """Jobs that may share, each also as it is assumed to be if nothing is known of it."""
         for job in eligible.waiting:
             if (why := eligible.hidden.get(job.id)) is not None and why.code == "host":
                 continue  # Beside others it needs as much of a node.
@@ -85,7 +88,7 @@ class Joining:
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans
             spec = self._belief.assumed(job.spec) if self._try else job.spec
             if waits and self._belief.may_share(spec) is None:
-                yield job._replace(spec=spec)
+                yield job, job if spec is job.spec else job._replace(spec=spec)
 
 
 def ousted_of(eligible: Eligibility, now: float) -> list[Job]:
@@ -143,10 +146,25 @@ def _together(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]]
             yield held.devices, members
 
 
+def _beginning(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]]:
+    """Jobs that this plan starts on free devices, those on the same devices together."""
+    rows, tenants = plan.snapshot.jobs, plan.snapshot.tenants
+    found: dict[tuple[Device, ...], dict[int, Job]] = {}
+    users = Counter[Device]()
+    for name, new in plan.changes.items():
+        if new is not None:
+            users.update(new.devices)
+            if rows[name].allocation is None:
+                found.setdefault(new.devices, {})[new.turn] = rows[name]
+    for devices, members in found.items():
+        if all(not tenants.get(d) and users[d] == len(members) for d in devices):
+            yield devices, members
+
+
 def _groups(plan: Plan) -> Iterator[Group]:
-    """The same, with what their nodes have for each."""
+    """Both, with what their nodes have for each."""
     nodes = {node.name: node for node in plan.snapshot.cluster.nodes}
-    for place, (devices, members) in enumerate(_together(plan)):
+    for place, (devices, members) in enumerate(chain(_together(plan), _beginning(plan))):
         counts = Counter(device.node for device in devices)
         device_gib = min(nodes[name].device_memory_gib for name in counts)
         cores = min(nodes[name].cores / count for name, count in counts.items())
