@@ -117,7 +117,7 @@ class CompanyBelief(SpeedsTogether):
         return None
 
     def assumed(self, spec: JobSpec) -> JobSpec:
-        """The job as it is tried beside others, if nobody knows what it needs: as a usual one."""
+        """The job as it is tried beside others, if its needs are unknown: as a usual one."""
         if spec.profile.busy is not None:
             return spec
         needs_gib = needed_gib(spec) or TRY_MEMORY * self._device_gib
