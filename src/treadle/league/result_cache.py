@@ -1,7 +1,5 @@
 """Outcomes kept by content: the same jobs, settings and source give the same figures."""
 
-import json
-from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 
@@ -52,28 +50,19 @@ class ResultCache:
         try:
             if path.stat().st_size > _ENTRY_MAX:
                 return None
-            document = json.loads(path.read_bytes())
-            if "cut_off_s" in document:
-                cut_off_s = float(document["cut_off_s"])
-                return Outcome(cut_off_s=limit_s) if limit_s <= cut_off_s else None
-            figures = msgspec.convert(document["figures"], Figures)
-            return Outcome(figures).limited(limit_s)
-        except (OSError, ValueError, KeyError, TypeError, msgspec.ValidationError):
+            figures = msgspec.json.decode(path.read_bytes(), type=Figures)
+        except (OSError, msgspec.MsgspecError):
             return None
+        return Outcome(figures).limited(limit_s)
 
     def keep(self, key: str, outcome: Outcome) -> None:
-        """Write an outcome; errors are not kept, because their cause may be gone next time."""
-        if outcome.error:
+        """Write an outcome with figures; an error or a busy machine may be gone next time."""
+        if outcome.figures is None:
             return
-        document = (
-            {"cut_off_s": outcome.cut_off_s}
-            if outcome.figures is None
-            else {"figures": asdict(outcome.figures)}
-        )
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, json.dumps(document).encode())
+            replace_file(path, msgspec.json.encode(outcome.figures))
         except OSError as error:
             raise InvalidInputError(
                 f"cannot write in {self._folder}: {why_refused(error)}; choose another --cache"

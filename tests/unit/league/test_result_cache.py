@@ -19,22 +19,16 @@ def test_an_outcome_comes_back_as_it_was_kept(tmp_path: Path) -> None:
     assert cache.find("ab1", 0.5) == Outcome(cut_off_s=0.5)
 
 
-def test_a_cut_off_counts_for_the_same_limit_or_a_lower_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [Outcome(error="it broke"), Outcome(cut_off_s=30.0)])
+def test_a_loss_is_tried_again(tmp_path: Path, lost: Outcome) -> None:
     cache = ResultCache(tmp_path)
-    cache.keep("cd1", Outcome(cut_off_s=30.0))
-    assert cache.find("cd1", 10.0) == Outcome(cut_off_s=10.0)
-    assert cache.find("cd1", 60.0) is None
-
-
-def test_errors_are_tried_again(tmp_path: Path) -> None:
-    cache = ResultCache(tmp_path)
-    cache.keep("ef1", Outcome(error="it broke"))
+    cache.keep("ef1", lost)
     assert cache.find("ef1", 30.0) is None
 
 
 @pytest.mark.parametrize(
     "content",
-    ["{", '{"figures": {"jobs": "x", "resampled_s": [1]}}'],
+    ["{", '{"jobs": "x", "resampled_s": [1]}'],
 )
 def test_a_damaged_file_is_as_good_as_none(tmp_path: Path, content: str) -> None:
     cache = ResultCache(tmp_path)
