@@ -14,9 +14,7 @@ from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
-_RESAMPLES = 1000
-_KEPT = 200  # of them, for ratios of two policies
-_CONFIDENCE = (2.5, 97.5)  # per cent
+_RESAMPLES = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +26,6 @@ class Figures:
     failed: int  # as the trace or its faults have it, under every policy
     unfinished: int  # or never started
     mean_s: float
-    mean_low_s: float  # 95 % interval: the jobs are resampled
-    mean_high_s: float
     p99_s: float
     longest_s: float  # of any job
     makespan_s: float
@@ -42,7 +38,7 @@ class Figures:
     bound_shared_s: float
     # Means of jobs drawn again. The draws depend on the seed alone, so that of two policies on
     # the same jobs the ratios of these means have what both share cancelled.
-    resampled_s: tuple[float, ...] = ()
+    resampled_s: tuple[float, ...]
 
     @property
     def doubt(self) -> str:
@@ -82,16 +78,12 @@ def _figures(
         if history.status == "finished" and history.ended_at is not None
     }
     bounds = lower_bounds([job for job in jobs if job.id in ended], cluster, settings)
-    means_s = _resampled(list(ended.values()), settings.seed)
-    low_s, high_s = _limits(means_s)
     return Figures(
         jobs=summary.jobs,
         finished=summary.finished,
         failed=summary.failed,
         unfinished=summary.jobs - summary.finished - summary.failed,
         mean_s=summary.jct_mean_s or 0.0,
-        mean_low_s=low_s,
-        mean_high_s=high_s,
         p99_s=summary.jct_p99_s or 0.0,
         longest_s=max(ended.values(), default=0.0),
         makespan_s=summary.makespan_s or 0.0,
@@ -102,7 +94,7 @@ def _figures(
         peak_mb=spent[1],
         bound_alone_s=bounds.alone_s,
         bound_shared_s=bounds.shared_s,
-        resampled_s=tuple(means_s[:_KEPT]),
+        resampled_s=tuple(_resampled(list(ended.values()), settings.seed)),
     )
 
 
@@ -120,13 +112,3 @@ def _resampled(values: Sequence[float], seed: int) -> list[float]:
     generator = np.random.default_rng(seed)
     drawn = np.asarray(values)
     return [float(generator.choice(drawn, size=len(drawn)).mean()) for _ in range(_RESAMPLES)]
-
-
-def _limits(means_s: Sequence[float]) -> tuple[float, float]:
-    """The 95 % interval of these means."""
-    if not means_s:
-        return 0.0, 0.0
-    import numpy as np  # noqa: PLC0415  # as above
-
-    low_s, high_s = np.percentile(means_s, _CONFIDENCE)
-    return float(low_s), float(high_s)

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp, log
 
-from treadle.league.standings import Row, by_workload, geometric_mean, interval
-
-_TAIL = 0.025  # of resampled ratios, on each side of a 95 % interval
+from treadle.league.standings import Row, by_workload, geometric_mean, interval, middle
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +86,4 @@ def _limits(own: Row, other: Row) -> tuple[float, float]:
         pairs = zip(own.means_s, other.means_s, strict=True)
         low, high = interval([log(a / b) for a, b in pairs])
         return exp(low), exp(high)
-    ratios = sorted(a / b for a, b in zip(own.resampled_s, other.resampled_s, strict=True))
-    if not ratios:
-        return own.to_other, own.to_other
-    cut = round(_TAIL * len(ratios))
-    return ratios[cut], ratios[-1 - cut]
+    return middle([a / b for a, b in zip(own.resampled_s, other.resampled_s, strict=True)])

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import exp, log, sqrt
 from typing import NamedTuple
 
-from treadle.league.cell import Figures
 from treadle.league.processes import Outcome
 
 KNOWN, BLIND, LEARNED, ALL = "known", "blind", "learned", "all"
@@ -23,6 +22,7 @@ _STUDENT = (
     *(2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
 )
 _NORMAL = 1.96
+_TAIL = 0.025  # of resampled values, on each side of a 95 % interval
 # A row without figures is a loss: it counts as this many times the worst mean of its class, or of
 # the best where no row of the class has figures.
 LOSS = 2.0
@@ -135,6 +135,13 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     return mean - half, mean + half
 
 
+def middle(values: Sequence[float]) -> tuple[float, float]:
+    """The interval that 95 % of resampled values are in."""
+    in_order = sorted(values)
+    cut = round(_TAIL * len(in_order))
+    return in_order[cut], in_order[-1 - cut]
+
+
 def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) -> Row:
     found = [one.figures for one in outcomes if one.figures is not None]
     troubles = [one.trouble for one in outcomes if one.trouble]
@@ -143,7 +150,7 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
         cut_off_s = max(one.cut_off_s for one in outcomes)
         return replace(row, trouble=troubles[0], cpu_max_s=cut_off_s)
     means = [one.mean_s for one in found]
-    low_s, high_s = interval(means) if len(found) > 1 else _resampled(found[0])
+    low_s, high_s = interval(means) if len(found) > 1 else middle(found[0].resampled_s)
     return replace(
         row,
         mean_s=_mean(means),
@@ -162,10 +169,6 @@ def _row(workload: str, policy: str, group: str, outcomes: Sequence[Outcome]) ->
         bound_alone_s=_mean([one.bound_alone_s for one in found]),
         bound_shared_s=_mean([one.bound_shared_s for one in found]),
     )
-
-
-def _resampled(figures: Figures) -> tuple[float, float]:
-    return figures.mean_low_s, figures.mean_high_s
 
 
 def _ranked(rows: Sequence[Row]) -> list[Row]:
