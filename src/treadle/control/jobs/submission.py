@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.control.jobs.elastic_command import completed
-from treadle.control.jobs.job_kinds import kinds_of, program_of
+from treadle.control.jobs.job_kinds import likeness_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import CPU, Cluster
@@ -20,7 +20,6 @@ from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, short_span
 from treadle.models.learning.expectation import remaining
-from treadle.models.learning.kinds import needs_kind
 from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
 from treadle.wire.job_fields import RETRIES_MAX
@@ -256,7 +255,7 @@ def _spec(
         retry_unknown=record.retry_unknown,
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
-        kind=needs_kind(kinds_of(record)),
+        kind=likeness_of(record).shape,
         resumable=request.resumable,
         host_memory_gib=request.memory_gib or 0.0,
         host_cores=request.cpus or 0.0,
@@ -411,7 +410,7 @@ def _notes(request: JobRequest, sizes: Sequence[int], known: Expectation) -> tup
         note = "its size is chosen when it starts and stays: only a job that can resume "
         notes.append(note + "(--resumable) is resized while it runs")
     limit_s = request.time_limit_s
-    if limit_s is not None and known.known and known.learned.length.survival(limit_s) > PROBABLY:
+    if limit_s is not None and known.shown and known.learned.length.survival(limit_s) > PROBABLY:
         left = remaining(known.learned, 0.0)
         takes = from_to(left.span.low_s, left.span.high_s)
         notes.append(

@@ -18,8 +18,11 @@ SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may
 NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
 MIXED_TAIL = 1e-3  # beyond everything in a mixture
 OUTLIVED = 0.1  # of jobs like it, so few ran longer
+NEARLY_ONE = 1.0 + 1e-9
 NEARLY = 1.0 - 1e-9  # of a share: sums of equal masses must not be one or not by rounding alone
 LENGTH_MIN_S = 1e-3
+WIDE = 20.0  # a range whose upper end is more times its lower one says less than "unknown",
+SOON_S = 3.0  # but a minute is never too wide
 LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
 
@@ -29,6 +32,12 @@ class Span(NamedTuple):
     low_s: float
     high_s: float
     coverage: float
+
+
+def as_shown(low_s: float, high_s: float) -> tuple[float, float] | None:
+    """The ends of a range as people are shown them; None: they say too little."""
+    low_s = max(low_s, min(high_s / WIDE, SOON_S))
+    return None if high_s > WIDE * low_s * NEARLY_ONE else (low_s, high_s)
 
 
 # Seconds, and how much of the mass lies there. Plain tuples: they are made by the hundred for every
