@@ -57,7 +57,9 @@ def report(path: Path = HOUR) -> str:
     known = [row for row in rows if row.estimate.known]
     by_basis: dict[str, list[Said]] = {"all": known}
     for row in known:
-        basis = sub(r"\d+ | \(.*", "", row.estimate.because).replace("runs", "run")
+        basis = sub(r"\d+ | and its time limit|, .*", "", row.estimate.because).replace(
+            "runs", "run"
+        )
         by_basis.setdefault(basis, []).append(row)
     lines = [
         f"\nreal use ({path.name}): {len(rows)} jobs; {len(rows) - len(known)} of unknown length",

@@ -43,7 +43,7 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
-            "no similar job has run here",
+            "no run of this script has ended here",
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, short_span
+from treadle.models.learning.commands import parsed
 from treadle.models.learning.expectation import remaining
 from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
@@ -376,13 +378,12 @@ def _check_code(request: JobRequest) -> None:
             )
 
 
-def name_by_default(command: Sequence[str]) -> str:
+@lru_cache(maxsize=32_768)  # It is asked of every row of a list of jobs.
+def name_by_default(command: tuple[str, ...]) -> str:
     """A name for a job whose user gave none: the script, or the program."""
-    for word in command[:6]:
-        name = PurePosixPath(word).name
-        if name.endswith((".py", ".sh")):
-            return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
-    name = PurePosixPath(command[0]).name or command[0]
+    script = parsed(command)
+    runs_script = script.file or script.module
+    name = script.name if runs_script else PurePosixPath(command[0]).name or command[0]
     found = "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
     return "job" if not found or is_identity(found) else found
 

@@ -207,7 +207,8 @@ class Profiles:
 
     def _judged(self, question: Question, learned: Learned) -> Expectation:
         """The answer with what its user says of the job."""
-        if question.estimate_s is not None and learned.source not in CLOSER:
+        doubtful = learned.source not in CLOSER or learned.doubted
+        if question.estimate_s is not None and doubtful:
             # What its user says of it is closer than what other jobs did.
             learned = learned.by_user(question.estimate_s)
         elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:

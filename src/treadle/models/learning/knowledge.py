@@ -179,7 +179,8 @@ class Knowledge:
         steps, paces = needs.steps(likeness), self._paces_at(likeness, asked)
         if paces and steps.counts and self._by_steps(likeness, asked, curve):
             beside_s = costs.before_steps_s(paces[0]) + (costs.tail_s or 0.0)
-            alike = length if source is Source.ALIKE else None
+            # Some take another time; as long as their like, if that is hardly in doubt.
+            alike = length if source is Source.ALIKE and not doubted else None
             found = [count * step_s + beside_s for count in steps.counts for step_s in paces]
             length, source, runs, doubted = around(found, alike), steps.source, steps.runs, ""
         if likeness.kinds:
