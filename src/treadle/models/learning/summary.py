@@ -1,0 +1,111 @@
+"""What is known of one script, for people: figures, the arguments that matter, speeds."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import exp
+from typing import NamedTuple
+
+from treadle.models.learning.commands import Arguments
+from treadle.models.learning.effects import ABSENT, LENGTH, MEMORY, NEED, Effects, Number
+from treadle.models.learning.kind_history import Costs, History, Run
+from treadle.models.learning.measured import DEVICES, Measured, measured
+from treadle.models.learning.near import Use, use_of
+from treadle.models.learning.speeds import median
+
+
+class Span(NamedTuple):
+    """A figure over all runs in which it was seen."""
+
+    runs: int
+    least: float
+    middle: float
+    most: float
+
+
+class Effect(NamedTuple):
+    """What an argument that matters does."""
+
+    figure: str  # length, step or memory
+    share: float  # of what varied
+    slope: float | None = None  # of a number
+    factors: Mapping[str, float] | None = None  # of a word: by value, of the middle
+
+
+class Argument(NamedTuple):
+    name: str
+    values: int  # that were tried
+    effects: tuple[Effect, ...] = ()
+
+
+class Summary(NamedTuple):
+    name: str
+    runs: int  # whole
+    cut_off: int
+    length_s: Span | None
+    memory_gib: Span | None
+    busy: Span | None
+    cores: Span | None
+    measured: Measured  # as of the last run
+    use: Use  # likewise
+    arguments: tuple[Argument, ...]
+    costs: Costs
+
+
+def summary(history: History) -> Summary:
+    rows = history.rows
+    last: Arguments = rows[-1].arguments if rows else ()
+    whole = [run for run in history.seen if run.whole]
+    lengths = [(run.arguments, run.seconds) for run in whole if run.seconds is not None]
+    steps = [(_with_size(run), run.step_s) for run in rows if run.step_s is not None]
+    memory = [(run.arguments, run.memory_gib) for run in rows if run.memory_gib]
+    found = {
+        "length": Effects.of(lengths, LENGTH),
+        "step": Effects.of(steps, NEED),
+        "memory": Effects.of(memory, MEMORY),
+    }
+    return Summary(
+        history.name,
+        history.ended,
+        sum(not run.whole for run in history.seen),
+        _span(seconds for _, seconds in lengths),
+        _span(peak for _, peak in memory),
+        _span(run.busy for run in rows if run.busy is not None),
+        _span(run.cores for run in rows if run.cores is not None),
+        measured(history, last),
+        use_of(history, last),
+        tuple(_arguments(rows, found)),
+        history.costs,
+    )
+
+
+def _arguments(rows: Sequence[Run], found: Mapping[str, Effects]) -> list[Argument]:
+    """Those that matter most first."""
+    given = [dict(run.arguments) for run in rows]
+    arguments = [
+        Argument(
+            name,
+            len({each.get(name, ABSENT) for each in given}),
+            tuple(
+                _effect(figure, found[figure], name)
+                for figure in found
+                if name in found[figure].parts
+            ),
+        )
+        for name in sorted({name for each in given for name in each})
+    ]
+    return sorted(arguments, key=lambda one: -sum(each.share for each in one.effects))
+
+
+def _effect(figure: str, effects: Effects, name: str) -> Effect:
+    part, share = effects.parts[name], effects.explained.get(name, 0.0)
+    if isinstance(part, Number):
+        return Effect(figure, share, slope=part.slope)
+    return Effect(figure, share, factors={value: exp(at) for value, at in part.levels.items()})
+
+
+def _with_size(run: Run) -> Arguments:
+    return (*run.arguments, (DEVICES, str(run.size)))
+
+
+def _span(found: Iterable[float]) -> Span | None:
+    seen = sorted(found)
+    return Span(len(seen), seen[0], median(seen), seen[-1]) if seen else None
