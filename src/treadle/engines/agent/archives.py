@@ -22,7 +22,7 @@ from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.launch import Launch
 from treadle.engines.agent.messages import Archive, ArchiveTaken
 
-KEPT_S = 30 * 86_400.0  # an unpacked archive that no job uses, and nobody has written to
+KEPT_S = 30 * 86_400.0  # an unpacked archive that no job uses, and none has written to
 PART_KEPT_S = 86_400.0
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 

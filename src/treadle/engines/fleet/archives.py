@@ -111,7 +111,7 @@ class Archives:
 
     async def _send(self, launch: Launch, node: str, client: "NodeClient") -> str:
         """The folder that it has there in place of its own; empty: it sees its own."""
-        size = await asyncio.to_thread(self._size, launch.archive)
+        size = await asyncio.to_thread(self._size, launch.archive) if launch.archive else 0
         answer = await self._ask(client, launch, size, 0, b"")
         while not (answer.sees or answer.folder):
             if not size:
@@ -143,7 +143,7 @@ class Archives:
     def _size(self, name: str) -> int:
         """0: there is none."""
         with suppress(FileNotFoundError):
-            return (self._folder / name).stat().st_size if name else 0
+            return (self._folder / name).stat().st_size
         return 0
 
     def _piece(self, name: str, offset: int) -> bytes:
