@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple, Self
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.errors import InvalidInputError
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL, Plan
@@ -93,6 +93,8 @@ class JobSpec:
     kind: str = ""  # by which its needs and company are remembered; empty: by its command alone
     trial: bool = False  # it may also be tried on one device, whatever its sizes
     resumable: bool = True  # it can be stopped and go on where it was, or be given another size
+    preemptible: bool = True  # it may be stopped, changed or paused for others
+    pauses: tuple[Pause, ...] = ()  # in traces: how it can be paused; live its attempt says so
     # Of each node that it runs on, all its processes there together; 0: it does not say.
     host_memory_gib: float = 0.0
     host_cores: float = 0.0
@@ -172,6 +174,9 @@ class Job(NamedTuple):
     only_because: str = ""  # why they cannot be copied
     failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start
     grow_at: float = 0.0  # it could not be given more devices: when another try makes sense
+    pauses: tuple[Pause, ...] = ()  # how the present attempt can be paused, as it announced
+    # Only in what policies see, to whom a paused job waits: where it can go on, and nowhere else.
+    parked: Allocation | None = None
 
     @property
     def id(self) -> JobId:
@@ -179,11 +184,14 @@ class Job(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many devices it holds."""
-        return 0 if self.allocation is None else len(self.allocation.devices)
+        """How many devices it holds; a paused job holds none."""
+        held = self.allocation
+        return 0 if held is None or held.paused else len(held.devices)
 
     def least(self, *, resizes: bool) -> int:
         """The devices that a policy must give it: as few as it can use, if the policy resizes."""
+        if self.parked is not None:
+            return len(self.parked.devices)
         return self.spec.sizes[0] if resizes else self.size or self.spec.asked
 
     def iterations_at(self, now: float) -> float:
@@ -210,11 +218,13 @@ class Job(NamedTuple):
 
     def held_at(self, now: float) -> float:
         """Seconds it has held devices, now included."""
-        return self.held_s if self.allocation is None else self.held_s + now - self.observed_at
+        held = self.allocation
+        return self.held_s if held is None or held.paused else self.held_s + now - self.observed_at
 
     def waited_at(self, now: float) -> float:
         """Seconds that it has waited in all, now included; a short run does not start it again."""
-        return self.waited_s + now - self.since_at if self.phase is Phase.WAITING else self.waited_s
+        waits = self.phase is Phase.WAITING or self.phase is Phase.PAUSED
+        return self.waited_s + now - self.since_at if waits else self.waited_s
 
     def service_at(self, now: float) -> float:
         """Device-seconds it has been given, now included. It never falls."""
@@ -237,6 +247,8 @@ class Job(NamedTuple):
                 *self[21:23],
                 (),
                 0.0,
+                (),
+                None,
             ),
         )
 
@@ -253,6 +265,10 @@ class Job(NamedTuple):
             service_s += len(self.allocation.devices) * (now - self.observed_at)
         moved = (iterations_done, iterations_per_s, now, held_s, service_s)
         return tuple.__new__(Job, (*self[:6], *moved, *self[11:]))  # `_make` takes twice as long
+
+    def waiting_on(self, parked: Allocation) -> "Job":
+        """A paused job as policies see it: it waits for these devices."""
+        return self._replace(phase=Phase.WAITING, allocation=None, parked=parked)
 
     def settled(self, now: float) -> Self:
         """The same job with every running count brought up to now."""

@@ -39,6 +39,9 @@ class Tenancy:
             self.free.take(held)
 
     def claim(self, job: JobId, allocation: Allocation) -> None:
+        """Book the devices; a paused job has none."""
+        if allocation.paused:
+            return
         tenants, turn = self._tenants, allocation.turn
         taken = []
         for device in allocation.devices:
@@ -56,6 +59,8 @@ class Tenancy:
             self.sharing += 1
 
     def release(self, allocation: Allocation) -> None:
+        if allocation.paused:
+            return
         tenants, turn = self._tenants, allocation.turn
         given = []
         for device in allocation.devices:

@@ -18,6 +18,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobHeld,
+    JobPaused,
     JobProgressed,
     JobReleased,
     JobsLearned,
@@ -290,7 +291,15 @@ class Recorder:
         history = self.histories[action.job]
         before = history.allocation
         self._end_hold(action.job, history, now)
-        if before is not None and before.size != action.allocation.size:
+        if action.allocation.paused:
+            history.pauses += before is not None
+            self._start_waiting(history, now)
+            return
+        if before is None:  # It was paused.
+            self._stop_waiting(history, now)
+            self._hold(history, action.allocation, now)
+            return
+        if before.size != action.allocation.size:
             history.resizes += 1
         else:
             history.moves += 1
@@ -463,6 +472,7 @@ class Recorder:
         JobProgressed: _observed,
         TrainingEnded: _pass_over,
         RankReplaced: _pass_over,
+        JobPaused: _pass_over,
         JobStopped: _stopped,
         JobFailed: _failed,
         JobFinished: _finished,
