@@ -16,9 +16,10 @@ import msgspec
 
 from treadle.core.job import Profile
 from treadle.models.learning.expectation import Expectation as Learned
+from treadle.models.learning.forecasts import PRIOR_RUNS
 from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import NO_VARIABLES, Kind, Source, by_command, numbers
-from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
+from treadle.models.learning.knowledge import KINDS_MAX, Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths
 from treadle.models.lengths.gittins import equivalent_s

@@ -85,7 +85,10 @@ def rescored(
     scores: Mapping[str, float], experts: Sequence[Expert], seconds: float
 ) -> dict[str, float]:
     """The scores after one more job. A forecast that was not made keeps its place on average."""
-    found = {expert.label: expert.score(seconds) for expert in experts}
+    # Kinds with the same runs share a forecast.
+    shared = {id(expert.forecast): expert for expert in experts}
+    scored = {forecast: expert.score(seconds) for forecast, expert in shared.items()}
+    found = {expert.label: scored[id(expert.forecast)] for expert in experts}
     average = sum(found.values()) / len(found)
     after = {
         label: MEMORY * scores.get(label, 0.0) + found.get(label, average)

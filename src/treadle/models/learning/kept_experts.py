@@ -9,7 +9,7 @@ from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.even_users import EvenUsers
 from treadle.models.learning.experts import Expert
 from treadle.models.learning.kind_experts import close_experts, far_experts, memory
-from treadle.models.learning.kind_history import RUNS_MAX, Evidence, History
+from treadle.models.learning.kind_history import RUNS_MAX, Evidence, History, Run
 from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, Source, closeness
 from treadle.models.learning.known_kinds import KnownKinds
 
@@ -33,6 +33,8 @@ class KeptExperts:
         self._newer: dict[Kind, int] = {}  # runs since then
         self._kept: dict[Kind, dict[_Asked, list[Expert]]] = {}
         self._even: dict[Kind, EvenUsers] = {}  # of kinds of everything
+        # Made last, of close kinds.
+        self._newest: tuple[list[Run], _Asked, list[Expert]] | None = None
 
     def evidence(self, kind: Kind) -> Evidence:
         """What its forecasts rest on; to be asked for before something is learned of it."""
@@ -83,8 +85,18 @@ class KeptExperts:
         if asking not in known:
             if len(known) >= ASKED_MAX:
                 known.clear()
-            known[asking] = close_experts(_label(kind), evidence.runs, asked, numbers, curve)
+            known[asking] = self._close(kind, evidence.runs, asking, curve)
         return known[asking]
+
+    def _close(
+        self, kind: Kind, runs: list[Run], asking: _Asked, curve: FittedCurve | None
+    ) -> list[Expert]:
+        """Once for kinds with the same runs: a script has mostly those of its one command."""
+        if self._newest is None or self._newest[:2] != (runs, asking):
+            asked, numbers, _ = asking
+            self._newest = runs, asking, close_experts("", runs, asked, numbers, curve)
+        label = _label(kind)
+        return [one._replace(label=f"{label}{one.label}") for one in self._newest[2]]
 
     def of_all(self, kind: Kind, *, even: bool) -> list[Expert]:
         """What everything here says; `even`: with no user counting for more than another."""

@@ -83,7 +83,7 @@ def memory(expert: Expert) -> str:
 
 
 def _surer(own: Blurred, farther: Blurred | None) -> Blurred:
-    if farther is None:
+    if farther is None or farther is own:
         return own
     low_s, high_s, _ = farther.span(AGREES_WITHIN)
     mine = own.span(NARROWEST)

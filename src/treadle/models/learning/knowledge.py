@@ -5,7 +5,7 @@ replaying a journal rebuilds what was learned. Its state is one `History` of pla
 kind, which the live controller stores as one row each.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -14,9 +14,8 @@ from treadle.models.fitted import Point
 from treadle.models.learning.confirmed import confirmed_by, no_wider
 from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.expectation import Expectation, around
-from treadle.models.learning.experts import WEIGHT_MIN, Expert, narrowed, rescored, weights
-from treadle.models.learning.kept_experts import KeptExperts
-from treadle.models.learning.kind_experts import as_sure_as_farther
+from treadle.models.learning.experts import rescored
+from treadle.models.learning.forecasts import Forecasts
 from treadle.models.learning.kind_history import History, Needs
 from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
 from treadle.models.learning.known_kinds import KnownKinds
@@ -29,35 +28,12 @@ from treadle.models.learning.speeds import points as measured_points
 from treadle.models.learning.spread import Apart, apart, steps_of
 from treadle.models.learning.unlike import Factors, at_home, by_type
 from treadle.models.lengths.coverage import PLAIN, Level
-from treadle.models.lengths.distribution import Lengths, mixture
-from treadle.models.lengths.prior import philly
 
 KINDS_MAX = 20_000
 COMPARED_MIN = 20  # ranges before a kind's own level is used
-PRIOR_RUNS = 10  # from so many jobs on, what others saw elsewhere is forgotten
-MIXED_POINTS = 256  # of what is expected of a job
-LENGTHS_MAX = 1024  # kept until the next is learned
-SHARE_MIN = 0.02  # of any forecast, before scores
-NEWCOMER_RUNS = 10  # jobs of a user, before all of everybody's jobs count as they came
-NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of whom none are known
 
-# How many runs a kind needs until it counts as much as all farther kinds together.
-_DOUBT = {
-    Source.SAME_COMMAND: 0.25,
-    Source.SAME_NEEDS: 2.0,
-    Source.ALIKE: 2.0,
-    Source.SAME_SCRIPT: 4.0,
-    Source.SAME_USER: 8.0,
-    Source.EVERYTHING: 1.0,
-}
-OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
-# How labels of such forecasts begin.
-_OWN, _OTHERS = Source.SAME_COMMAND.value, Source.EVERYTHING.value
 _NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
 _ALIKE = (*_NEEDING, Source.ALIKE)  # kinds of jobs that differ in numbers or paths at most
-_OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
-
-_Asked = tuple[tuple[Kind, ...], int, tuple[float, ...]]  # kinds, size, numbers
 
 
 class Pace(NamedTuple):
@@ -75,8 +51,7 @@ class Knowledge:
         """`stored`: what an earlier one knew, the kind that changed last at the end."""
         self._known = KnownKinds()
         self._changed: dict[Kind, None] = {}
-        self._experts = KeptExperts(self._known)
-        self._lengths: dict[_Asked, tuple[Lengths, Source, int]] = {}  # until kinds have grown
+        self._forecasts = Forecasts(self._known)
         self._open = OpenRanges()
         self._paces: dict[Kind, Pace] = {}
         self._remeasured: set[Kind] = set()  # since their pace was asked for
@@ -101,7 +76,7 @@ class Knowledge:
         self.advance(now)
         if name not in self._open:
             expect = partial(self.expect, tuple(kinds), asked, numbers=numbers)
-            experts = tuple(self._forecasts(kinds, asked, numbers, self._curve(kinds)))
+            experts = self._forecasts.of(kinds, asked, numbers, self._curve(kinds))
             self._open.add(name, Watched(tuple(kinds), expect, experts))
         self._open.begin(name, now=now, age_s=age_s)
 
@@ -117,8 +92,7 @@ class Knowledge:
     def forget_all(self) -> None:
         """Nothing that runs is watched any more, and forecasts rest on all that is known."""
         self._open = OpenRanges()
-        self._experts = KeptExperts(self._known)
-        self._lengths.clear()
+        self._forecasts = Forecasts(self._known)
 
     def advance(self, now: float) -> bool:
         """Count the ranges that jobs have outlived by now; whether there were any.
@@ -137,8 +111,7 @@ class Knowledge:
         Returns the kinds of whose jobs something else is to be expected now.
         """
         sized = with_sizes(kinds, outcome.size)
-        for kind in sized:
-            self._experts.evidence(kind)  # as it is before this is learned
+        self._forecasts.begin(sized)
         if outcome.timed:
             watched = self._open.end(name)
             if outcome.whole:
@@ -157,10 +130,9 @@ class Knowledge:
             return False
         self._keep(kind, history)
         self._changed[kind] = None
-        grown = outcome.timed and self._experts.learned(kind)
-        if grown or outcome.paced:
-            self._lengths.clear()
+        grown = outcome.timed and self._forecasts.learned(kind)
         if outcome.paced:
+            self._forecasts.make_again()
             self._remeasured.add(kind)
         return grown or (not far and outcome.says_more)
 
@@ -215,7 +187,7 @@ class Knowledge:
         if types := self.by_type(kinds):
             profile = replace(profile, by_type=types)
         works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
-        length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
+        length, source, runs = self._forecasts.length((tuple(kinds), asked, numbers), curve)
         if works and step_s is not None and source is not Source.SAME_COMMAND:
             paces, needs = self._paces_at(kinds, asked), self.needs(kinds)
             beside_s = needs.before_steps_s(step_s) + (needs.tail_s or 0.0)
@@ -251,117 +223,7 @@ class Knowledge:
     def history(self, kind: Kind) -> History | None:
         return self._known.get(kind)
 
-    # -- lengths --------------------------------------------------------------------------------
-
-    def _length(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
-        """The same as `_mixed`, once until enough is learned of lengths, or a speed."""
-        if (known := self._lengths.get(question)) is None:
-            if len(self._lengths) >= LENGTHS_MAX:
-                self._lengths.clear()
-            known = self._lengths[question] = self._mixed(question, curve)
-        return known
-
-    def _mixed(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
-        """The mixture of all forecasts; the closest kind that was seen, and its runs."""
-        kinds, asked, numbers = question
-        source, runs, most = self._closest(kinds)
-        forecasts = self._forecasts(kinds, asked, numbers, curve)
-        parts = [
-            (expert.lengths, weight)
-            for expert, weight in zip(forecasts, self._weights(kinds, forecasts), strict=True)
-            if weight >= WEIGHT_MIN
-        ]
-        if source is Source.NOTHING:
-            parts = [(philly(asked), 1.0)]
-        elif most < PRIOR_RUNS and source in _OTHER_WORDS:
-            # So few jobs that what others saw elsewhere still counts: another word of the command
-            # may make a job any number of times as long.
-            parts.append((philly(asked), 1.0 / (1.0 + most)))
-        if not parts:  # All that is remembered was cut off.
-            parts = [(philly(asked), 1.0)]
-        mixed = parts[0][0] if len(parts) == 1 else mixture(parts)
-        return mixed.thinned(MIXED_POINTS), source, runs
-
-    def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
-        """The closest kind of which jobs have ended, how many, and the most of any kind."""
-        source, runs, most = Source.NOTHING, 0, 0
-        for kind in kinds:
-            if ended := self._experts.evidence(kind).ended:
-                if source is Source.NOTHING:
-                    source, runs = closeness(kind), ended
-                most = max(most, ended)
-        return source, runs, most
-
-    def _forecasts(
-        self,
-        kinds: Sequence[Kind],
-        asked: int,
-        numbers: tuple[float, ...],
-        curve: FittedCurve | None,
-    ) -> list[Expert]:
-        """What each kind says by itself, with its share before scores: closer ones first."""
-        asked_of = with_sizes(kinds, asked)
-        newcomer = self._is_newcomer(kinds)
-        by_kind = {
-            kind: self._experts.of_all(kind, even=newcomer)
-            if closeness(kind) is Source.EVERYTHING
-            else self._experts.of(kind, asked, numbers, curve)
-            for kind in asked_of
-        }
-        by_kind |= as_sure_as_farther(
-            {
-                kind: each
-                for kind, each in by_kind.items()
-                if each and closeness(kind) is not Source.EVERYTHING
-            }
-        )
-        found: list[Expert] = []
-        left = 1.0
-        for kind, experts in by_kind.items():
-            if experts:
-                ended = self._experts.evidence(kind).ended
-                share = left * ended / (ended + _DOUBT[closeness(kind)])
-                left -= share
-                found += [one._replace(share=share / len(experts) + SHARE_MIN) for one in experts]
-        return found
-
-    def _is_newcomer(self, kinds: Sequence[Kind]) -> bool:
-        """Whether few jobs of the user have ended, so that others' say what to expect."""
-        return not self._known.have_ended(kinds, Source.SAME_USER, NEWCOMER_RUNS)
-
-    def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
-        """By scores; but the job's own command, once it ran a few times, counts for half at least.
-
-        The rest is its user's. Otherwise others could change what is expected of it: while all jobs
-        are alike, the forecast of everything scores as well as its own, and their next ones differ.
-        """
-        if not experts:
-            return []
-        found = weights(experts, self._scores(kinds))
-        if not self._known.have_ended(kinds, Source.SAME_COMMAND, OWN_RUNS_MIN):
-            return found
-        found = narrowed(found, [not expert.label.startswith(_OTHERS) for expert in experts])
-        own = [expert.label.startswith(_OWN) for expert in experts]
-        share = sum(weight for weight, mine in zip(found, own, strict=True) if mine)
-        if share >= OWN_SHARE_MIN:
-            return found
-        prior = sum(expert.share for expert, mine in zip(experts, own, strict=True) if mine)
-        return [
-            OWN_SHARE_MIN * expert.share / prior
-            if mine
-            else weight * (1.0 - OWN_SHARE_MIN) / (1.0 - share)
-            for expert, weight, mine in zip(experts, found, own, strict=True)
-        ]
-
-    def _scores(self, kinds: Sequence[Kind]) -> Mapping[str, float]:
-        """Of the user's jobs; of everybody's, with more doubt, if none of the user's are known."""
-        for kind in kinds:
-            scores = self._experts.evidence(kind).scores
-            if scores and closeness(kind) in FAR:
-                if closeness(kind) is Source.SAME_USER:
-                    return scores
-                return {key: NEWCOMERS_SHARE * one for key, one in scores.items()}
-        return {}
+    # -- ranges ---------------------------------------------------------------------------------
 
     def _confirm(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
         """Keep the range of a command that its run was within, before it is learned from."""
@@ -377,14 +239,15 @@ class Knowledge:
         if watched is None:
             # No range was shown, so none is compared; forecasts are scored as they would be now.
             asked, numbers = outcome.size, outcome.numbers
-            experts: Sequence[Expert] = self._forecasts(kinds, asked, numbers, self._curve(kinds))
+            experts = self._forecasts.of(kinds, asked, numbers, self._curve(kinds))
         else:
             experts = watched.experts
             for at, span in watched.ranges.items():
                 self._compare(kinds, at, held=span.low_s <= seconds <= span.high_s)
         if not experts:
             return
-        everybody, newcomer = self._scores(kinds), self._is_newcomer(kinds)
+        forecasts = self._forecasts
+        everybody, newcomer = forecasts.scores(kinds), forecasts.is_newcomer(kinds)
         for kind in kinds:
             # What newcomers are told is judged by the first jobs of each user, so that a burst of
             # one user does not decide it.
@@ -495,5 +358,5 @@ class Knowledge:
     def _keep(self, kind: Kind, history: History) -> None:
         for forgotten in self._known.keep(kind, history, kinds_max=KINDS_MAX):
             self._paces.pop(forgotten, None)
-            self._experts.forget(forgotten)
+            self._forecasts.forget(forgotten)
             self._remeasured.discard(forgotten)
