@@ -218,7 +218,8 @@ class Live(Wrapper):
         changes, for_whom = plan.made(), plan.stopped_for()
         left = {part.jobs: part for part in refused if changes.keys().isdisjoint(part.jobs)}
         memory = Decision(
-            *(asking.notes, asking.quiet, patience, eligible.hidden, tuple(left.values())),
+            *(self._notes(facts, draft, left.values()), asking.quiet),
+            *(patience, eligible.hidden, tuple(left.values())),
             for_whom=_still(facts.before.for_whom, plan) | for_whom,
         )
         until = min(
@@ -228,6 +229,15 @@ class Live(Wrapper):
             *(part.pays_at for part in left.values()),
         )
         return Schedule(changes, until, memory, for_whom, _in_the_way(plan, eligible, level_of))
+
+    def _notes(self, facts: _Facts, draft: _Draft, left: Iterable[Part]) -> Mapping[Key, object]:
+        """What the policy is to remember; of an answer that was not made, nothing.
+
+        One that counts time or changes is then asked again as it was before.
+        """
+        refused = {facts.sight.level[name] for part in left for name in part.jobs}
+        new = {key: note for key, note in draft.asking.notes.items() if key[0] not in refused}
+        return new | {key: note for key, note in facts.notes.items() if key[0] in refused}
 
     def _taken_back(
         self, plan: Plan, settled: Mapping[JobId, Allocation | None]
