@@ -17,7 +17,7 @@ def test_a_process_that_forges_the_tag_of_anothers_job_does_not_keep_it_from_end
     job, again and again; its supervisor dies, and the job ends all the same."""
     job = machine.runs(machine.bob, "exec sleep 60", grace_s=0.2, retries=0)
     (path,) = (machine.daemon.state / "jobs" / job).glob("*/supervisor.json")
-    supervisor = json.loads(path.read_text())
+    supervisor = json.loads(path.read_text().splitlines()[0])
     storm = subprocess.Popen(
         ["bash", "-c", "while true; do sleep 5 & sleep 5 & wait -n; done"],
         user=machine.ada.uid,

@@ -147,6 +147,8 @@ class SqliteBackend:
 
     def _engine(self, *, wait_ms: int, reads: bool = False) -> Engine:
         def connect() -> sqlite3.Connection:
+            if self._opened is not None and _mark(self._path) != self._opened:
+                self.verify(written=False)
             # The log and its index get the file's own mode. mode=rw: a file that was removed
             # while we hold the lock must not be created again, empty.
             connection = sqlite3.connect(
@@ -157,8 +159,6 @@ class SqliteBackend:
                 timeout=wait_ms / 1000,
             )
             try:
-                if self._opened is not None and _mark(self._path) != self._opened:
-                    self.verify(written=False)
                 _set_up(connection, reads=reads)
             except BaseException:
                 connection.close()

@@ -17,20 +17,23 @@ from treadle.policies.live.room import Room
 SMALL = 1 / 3  # of its speed, at least, for a job that stays as small as it starts
 
 Units = dict[tuple[Device, ...], list[tuple[Job, Allocation]]]
-Sizes = Callable[[Job], Sequence[int]]  # on how many devices a job may start, the most first
+# On how many devices a job may start, the most first, if it can never have more than so many here.
+Sizes = Callable[[Job, int], Sequence[int]]
 
 
-def any_size(job: Job) -> Sequence[int]:
+def any_size(job: Job, most: int) -> Sequence[int]:
     """All that it can use, up to what it asks for."""
-    return [size for size in reversed(job.spec.sizes) if size <= job.spec.asked]
+    most = min(most, job.spec.asked)
+    return [size for size in reversed(job.spec.sizes) if size <= most]
 
 
 def fast_enough(belief: PerformanceModel) -> Sizes:
     """Those on which it is not much slower: for a policy that does not resize it later."""
 
-    def sizes(job: Job) -> Sequence[int]:
-        least = SMALL * belief.alone(job.spec, job.spec.asked)
-        return [size for size in any_size(job) if belief.alone(job.spec, size) >= least]
+    def sizes(job: Job, most: int) -> Sequence[int]:
+        found = any_size(job, most)
+        least = SMALL * belief.alone(job.spec, found[0]) if found else 0.0
+        return [size for size in found if belief.alone(job.spec, size) >= least]
 
     return sizes
 
@@ -91,12 +94,15 @@ class Plan:
 
         above: only on more than so many.
         """
-        for size in self._sizes(job) if DATA_PARALLEL in job.spec.plans else ():
+        for size in self._fewer(job) if DATA_PARALLEL in job.spec.plans else ():
             found = self.room.place(job, size) if size > above else None
             if found is not None:
                 self.give(job, Allocation(found))
                 return True
         return False
+
+    def _fewer(self, job: Job) -> Sequence[int]:
+        return self._sizes(job, self.room.most(job))
 
     def made(self) -> dict[JobId, Allocation | None]:
         """The changes, those that only release devices first."""
@@ -216,7 +222,7 @@ class Plan:
 
     def _elsewhere(self, job: Job, new: Allocation, lower: Sequence[JobId]) -> bool:
         """Give a job as many other devices, or fewer if it can use them."""
-        fewer = self._sizes(job) if new.plan == DATA_PARALLEL else ()
+        fewer = self._fewer(job) if new.plan == DATA_PARALLEL else ()
         for size in (new.size, *(size for size in fewer if size < new.size)):
             found = self.make_room(job, size, lower)
             if found is not None:

@@ -102,6 +102,14 @@ class Room:
                     return found
         return None
 
+    def most(self, job: Job) -> int:
+        """How many devices the job could have if no job held any."""
+        needs = self.needs(job)
+        if needs is None:
+            return self._cluster.device_count
+        counts = self._cluster.counts
+        return max((sum(counts[name] for name in nodes) for nodes in needs.places), default=0)
+
     def allows(self, job: Job, devices: Sequence[Device]) -> bool:
         """Whether the job may have exactly these, if they are free."""
         if job.allocation is None and not self.quota(job, len(devices)):

@@ -102,7 +102,8 @@ def run_again(plan: Plan, ousted: Sequence[Job], level_of: LevelOf) -> None:
     for job in ousted:
         if level_of(job) != first or DATA_PARALLEL not in job.spec.plans:
             continue
-        found = next((f for size in any_size(job) if (f := plan.room.place(job, size))), None)
+        sizes = any_size(job, plan.room.most(job))
+        found = next((f for size in sizes if (f := plan.room.place(job, size))), None)
         found = found or _made_way(plan, job, level_of)
         if found is not None:
             plan.give(job, Allocation(found))
