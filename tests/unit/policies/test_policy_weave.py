@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
+from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted, waiting
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import JobSubmitted, NodeDrained
 from treadle.core.job import Job, JobSpec, Profile
@@ -19,9 +19,10 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
-from treadle.policies.weave.company import Company
-from treadle.policies.weave.curve import curve
-from treadle.policies.weave.worth import worths
+from treadle.policies.weave.candidate import Candidate
+from treadle.policies.weave.curve import Curve, curve
+from treadle.policies.weave.sharing import SharedSpeeds
+from treadle.policies.weave.worth import Worths
 
 
 @given(
@@ -55,8 +56,10 @@ def test_wrong_figures_in_a_curve_are_left_out(speeds: list[float]) -> None:
 def test_shorter_jobs_are_worth_more_and_equals_the_same(values: list[int], longer: int) -> None:
     values.sort()
     total = len(values) + longer
-    found = worths([float(value) for value in values], total, 1.0)
-    assert len(found) == len(values)
+    held = [float(value) for value in values[::2]]
+    queue = [(float(value), place, f"j{place}") for place, value in enumerate(values[1::2])]
+    worths = Worths(held, queue, longer, 1.0)
+    found = [worths.of(float(value)) for value in values]
     for (a, wa), (b, wb) in pairwise(zip(values, found, strict=True)):
         assert (wa == wb) if a == b else (wa > wb)
     # Places are shared out: their sum is that of the places total, total - 1, ...
@@ -78,7 +81,7 @@ def test_no_job_shares_while_there_are_devices_for_all() -> None:
     assert len(world.holders("a", "b")) == 2
 
 
-def test_an_exclusive_job_has_no_company() -> None:
+def test_an_exclusive_job_shares_with_none() -> None:
     world = World("weave", 1)
     alone = JobSpec("a", 1000.0, profile=LOADS, exclusive=True)
     world.step(0.0, JobSubmitted(alone), submitted("b", 1000))
@@ -157,7 +160,7 @@ def test_a_decision_rests_on_the_jobs_and_not_on_what_was_decided_before(
 @pytest.mark.parametrize(
     ("seen", "mps", "doubt"), [(False, False, 0.08), (True, False, 0.04), (False, True, 0.15)]
 )
-def test_badly_known_company_must_promise_more(seen: bool, mps: bool, doubt: float) -> None:
+def test_badly_known_sharing_must_promise_more(seen: bool, mps: bool, doubt: float) -> None:
     """Two shares that are each off by as much have a sum that is off by the root of two as much."""
     cluster = Cluster((Node("n", 1),))
     belief = CompanyBelief(ScalingModel.on(cluster), cluster, mps=mps)
@@ -168,14 +171,16 @@ def test_badly_known_company_must_promise_more(seen: bool, mps: bool, doubt: flo
     if seen:
         total = sum(belief.relative(specs))
         belief.record.observe([kind_of(spec) for spec in specs], total, total, mps=mps)
-    company = Company(belief, largest=4, least=1.05)
-    company.refresh(0.0)
-    found = company.keeps(tuple(sorted(company.kind(spec) for spec in specs)), specs)
-    for spec, share in zip(specs, belief.relative(specs), strict=True):
-        assert found[company.kind(spec)] == pytest.approx(share - doubt / 2**0.5)
+    shared = SharedSpeeds(belief, largest=4, least=1.05)
+    shared.refresh(0.0)
+    one = Curve((), {1: 1.0}, (1,), 1.0)
+    jobs = [Candidate(waiting(spec), one, 1.0, shared.kind(spec), 0) for spec in specs]
+    found = shared.kept(sum(job.kind for job in jobs), jobs)
+    for job, share in zip(jobs, belief.relative(specs), strict=True):
+        assert found[job.kind] == pytest.approx(share - doubt / 2**0.5)
 
 
-def test_company_that_is_not_known_well_enough_is_not_formed() -> None:
+def test_jobs_of_which_too_little_is_known_do_not_share() -> None:
     """Two jobs are predicted to get 1.16 done together: enough if that were certain."""
     cluster = Cluster((Node("n", 1),))
     belief = CompanyBelief(ScalingModel.on(cluster), cluster)

@@ -3,7 +3,8 @@
 from treadle.core.actions import Stop
 from treadle.core.cluster import Cluster, Node
 from treadle.core.events import JobFinished, JobStarted, JobStopped, JobSubmitted
-from treadle.core.job import JobSpec, Profile
+from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
@@ -43,3 +44,8 @@ def submitted(
     name: str, work: float, sizes: tuple[int, ...] = (1,), profile: Profile = COMPUTES
 ) -> JobSubmitted:
     return JobSubmitted(JobSpec(name, work, sizes, profile=profile))
+
+
+def waiting(spec: JobSpec) -> Job:
+    """A job that was just submitted."""
+    return Job(spec, 0, Phase.WAITING, 0.0, 0.0)

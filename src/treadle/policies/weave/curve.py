@@ -36,6 +36,7 @@ class Curve(NamedTuple):
 
     steps: tuple[Step, ...]
     rates: dict[int, float]  # work a second, by size; also of sizes between the steps
+    sizes: tuple[int, ...]  # those of the rates, ascending
     unit: float  # iterations a second for one unit of work a second
 
 
@@ -67,7 +68,7 @@ def curve(
         Step(size, size - before, (rate - slower) / (size - before))
         for (before, slower), (size, rate) in pairwise(corners)
     )
-    return Curve(steps, rates, unit)
+    return Curve(steps, rates, tuple(rates), unit)
 
 
 def few(spec: JobSpec) -> list[int]:
@@ -124,4 +125,4 @@ class Curves:
             return found
         # A job that is believed to run nowhere is taken at its word for the asked size.
         size = spec.asked if spec.asked in sizes else sizes[-1]
-        return Curve((Step(size, size, 1.0),), {size: float(size)}, 1.0)
+        return Curve((Step(size, size, 1.0),), {size: float(size)}, (size,), 1.0)

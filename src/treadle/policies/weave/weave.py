@@ -1,19 +1,21 @@
-"""weave: sizes, company, order and place by one price for a device.
+"""weave: sizes, sharing, order and place by one price for a device.
 
 1. A unit of each job's work has a worth (worth.py), and each device that a job is given brings so
    many units a second (curve.py). Steps of all jobs are taken in the order of worth x gain for each
    device, as if the cluster were f times as large.
 2. The answer is folded onto the real cluster: groups of equal size share devices, those first that
-   lose least for each device that they save (company.py).
-3. Plans are improved by small changes, as is what runs now (improve.py).
+   lose least for each device that they save (fold.py).
+3. Layouts are improved by small changes, as is what runs now (improve.py).
 4. The f is taken whose groups are worth most in all. f = 1 means that no job shares.
 5. Groups stay where a member is (places.py).
+
+Most decisions only look at what is new (seen.py), and leave the rest as it is.
 
 With f = 1 and elastic jobs this is close to AFS with heSRPT's weights; with rigid jobs to Muri's
 grouping in order of remaining service; with neither to shortest remaining service first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable
 from functools import cache
 from math import inf
 from typing import NamedTuple
@@ -22,30 +24,28 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster
 from treadle.core.company import smallest_device_gib
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
 from treadle.policies.base.companions import GROUP_MAX
-from treadle.policies.base.costs import RESTART_S, restart_s
+from treadle.policies.base.costs import RESTART_S, resize_s, restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
-from treadle.policies.weave.anew import MANY, Anew
-from treadle.policies.weave.by_kind import LOOK, ByKind, kinds_of, speeds_on
-from treadle.policies.weave.company import Company
-from treadle.policies.weave.curve import Alone, Curves
-from treadle.policies.weave.decision import Decision
+from treadle.policies.weave.candidate import Candidate
+from treadle.policies.weave.curve import Alone, Curve, Curves
+from treadle.policies.weave.fold import Folding
+from treadle.policies.weave.gpus_and_slots import LOOK, GpusAndSlots, parts_of, speeds_on
+from treadle.policies.weave.layout import Layout, Layouts
 from treadle.policies.weave.places import WithinRacks, place
 from treadle.policies.weave.plans import Plans
-from treadle.policies.weave.worth import worths
+from treadle.policies.weave.seen import Look, News, Seen, by_devices, level_of, look, next_look_at
+from treadle.policies.weave.sharing import SharedSpeeds
+from treadle.policies.weave.worth import Worths
 
 _NEWER = 1 / 16  # weight of the newest figure in what is carried on
-_SETTLED = 4.0  # restarts: after so long, one counts for little
-_LOOKS = 2  # at that age, and at twice that if one of the next jobs has never run
-_NEXT = 4
-_QUANTUM_S = 3600.0  # without lengths: where the first class ends, in device-seconds
-_RATIO = 4.0  # of the ends of two classes
+_NEXT = 4  # waiting jobs; if one of them has never run, changes are weighed more often
 
 
 class _Memory(NamedTuple):
@@ -53,8 +53,7 @@ class _Memory(NamedTuple):
 
     fold: int = 0
     power: float = 0.5
-    jobs: tuple[int, int] = (0, 0)  # how many wait, and the sum of the numbers of the others
-    anew: Anew = Anew()
+    seen: Seen = Seen()
 
 
 class Levers(NamedTuple):
@@ -62,7 +61,7 @@ class Levers(NamedTuple):
 
     power: float  # the elasticity of work to devices; inf: measured
     group: int  # most jobs on the same devices
-    least: float  # what company must get done, where one job alone gets 1 done
+    least: float  # what jobs that share must do together, where one job alone does 1
     sizes: bool  # jobs may have other sizes than they ask for
     restart_s: float  # what a restart takes, where it was not measured
     deadline: float  # what a job gains in worth that has no time to lose
@@ -83,7 +82,7 @@ class Levers(NamedTuple):
 
 
 class Weave(Sharing):
-    """Sizes, company, order and place by one price for a device; lengths known or believed.
+    """Sizes, sharing, order and place by one price for a device; lengths known or believed.
 
     deadline: what a job gains in worth that has no time to lose; 0 is none.
     """
@@ -114,8 +113,9 @@ class Weave(Sharing):
         self.curves = Curves(belief, self._plans.alone, resizes=sizes)
         self._cluster: Cluster | None = None
         self._near = WithinRacks(placement, Cluster(()))
-        self._by_kind: ByKind | None = None
-        self._company = Company(belief, largest=group, least=least)
+        self._parts: GpusAndSlots | None = None
+        self._shared = SharedSpeeds(belief, largest=group, least=least)
+        self._folding = Folding(self._shared)
 
     # -- order ----------------------------------------------------------------------------------
 
@@ -129,11 +129,7 @@ class Weave(Sharing):
             # An end that cannot be predicted yet says less than the length that the job declares.
             left = found.remaining if found.predictable else job.order_at(now)
             return left / self.curves.of(job.spec).unit
-        served, level = job.service_at(now) / _QUANTUM_S, 0.0
-        while served >= 1.0:
-            served /= _RATIO
-            level += 1.0
-        return level
+        return float(level_of(job.service_at(now)))
 
     def left(self, job: Job, now: float) -> float:
         """Work left; of a job of unknown length, as much as it was given."""
@@ -142,45 +138,28 @@ class Weave(Sharing):
         return job.remaining_at(now) / self.curves.of(job.spec).unit
 
     def _to_gain(self, job: Job, now: float) -> float:
-        """The work that a restart is weighed against.
+        """The work that a restart of a running job is weighed against.
 
-        It is what is left, but no more than the job got done since it was last changed: one that
-        was changed a moment ago is as likely to be changed again in another.
+        It is what is left, but no more than the job did since it was last changed: one that was
+        changed a moment ago is as likely to be changed again in another.
         """
         since_s = max(now - job.begun_at, 2.0 * self.restart_s(job))
-        return min(self.left(job, now), since_s * job.size) if job.size else inf
+        return min(self.left(job, now), since_s * job.size)
 
     def restart_s(self, job: Job) -> float:
         return restart_s(job.spec, self._levers.restart_s)
 
-    def _settles_at(self, job: Job, now: float, *, changed: bool, looks: int) -> float:
-        """When another change of the job costs much less than now; inf: it does not.
-
-        A restart weighs half as much when twice the time has passed since the last one.
-        """
-        begun, after = now if changed else job.begun_at, _SETTLED * self.restart_s(job)
-        for _ in range(looks):
-            if begun + after > now:
-                return begun + after
-            after *= 2.0
-        return inf
-
-    def _class_ends_at(self, job: Job, size: int, now: float) -> float:
-        """When it has been given so much on so many devices that it is of the next class."""
-        limit_s: float = _QUANTUM_S * _RATIO ** self.value(job, now)
-        return now + max((limit_s - job.service_at(now)) / size, 1.0)
-
-    # -- kinds of devices -----------------------------------------------------------------------
+    # -- GPUs and CPU slots ---------------------------------------------------------------------
 
     def power(self, memory: object) -> float:
         return _memory(memory).power if self._levers.power == inf else self._levers.power
 
     def never_fits(self, spec: JobSpec, cluster: Cluster) -> str | None:
-        by_kind = self._kinds(cluster)
-        return super().never_fits(spec, cluster) if by_kind is None else by_kind.never_fits(spec)
+        parts = self._parts_of(cluster)
+        return super().never_fits(spec, cluster) if parts is None else parts.never_fits(spec)
 
-    def _kinds(self, cluster: Cluster) -> ByKind | None:
-        """A policy for each kind of device, if there are several."""
+    def _parts_of(self, cluster: Cluster) -> GpusAndSlots | None:
+        """A policy for GPUs and one for CPU slots, if there are both."""
         if self._cluster is not cluster:
             self._cluster = cluster
             self._near = WithinRacks(self._placement, cluster)
@@ -189,12 +168,12 @@ class Weave(Sharing):
                 alone = speeds_on(cluster, self._belief, self._placement)
             self._plans.on(cluster, alone)
             self.curves.forget()
-            kinds, self._by_kind = kinds_of(cluster), None
-            if len(kinds) > 1:
-                self._by_kind = ByKind(kinds, self._belief, self._placement, self._on_kind)
-        return self._by_kind
+            parts, self._parts = parts_of(cluster), None
+            if len(parts) > 1:
+                self._parts = GpusAndSlots(parts, self._belief, self._placement, self._on_part)
+        return self._parts
 
-    def _on_kind(self, alone: Alone) -> "Weave":
+    def _on_part(self, alone: Alone) -> "Weave":
         policy = type(self)(self._placement, self._belief, **self._levers._asdict())
         policy.curves = Curves(self._belief, alone, resizes=self._levers.sizes)
         return policy
@@ -207,91 +186,114 @@ class Weave(Sharing):
         knows = snapshot.free.knows
         held = ((job, job.allocation) for job in snapshot.holding())
         snapshot = snapshot.keeping([job for job, own in held if own and not knows(own.devices)])
-        by_kind = self._kinds(snapshot.cluster)
-        if by_kind is not None:
-            return by_kind.decide(snapshot)
-        now, queue = snapshot.now, snapshot.ranking.queue
-        holding = list(snapshot.holding())
-        memory = _memory(snapshot.memory)
-        if not holding and not queue:
-            return Schedule(memory=memory)
-        total = len(holding) + len(queue) + others
-        decision = self._decision(snapshot, holding, memory, total)
-        fold, plan = memory.fold, None
-        if memory.anew.holds(now, total, len(decision.jobs)):
-            plan = decision.carried_on(snapshot.supply)
-        anew = memory.anew.later() if plan is not None else Anew(now, total)
-        if plan is None:
-            fold, plan = decision.best(snapshot.supply, memory.fold)
-        allocations = place(snapshot, self._near, decision.wanted(plan), decision.each_alone())
+        parts = self._parts_of(snapshot.cluster)
+        if parts is not None:
+            return parts.decide(snapshot)
+        return self._decided(snapshot, _memory(snapshot.memory), others)
+
+    def _decided(self, snapshot: Snapshot, memory: _Memory, others: int) -> Schedule:
+        most, queue, seen = snapshot.supply, snapshot.ranking.queue, memory.seen
+        holding = {job.spec.id: job for job in snapshot.holding()}
+        held = {name: own for name, job in holding.items() if (own := job.allocation)}
+        looks = {name: self._look(holding[name], own, snapshot.now) for name, own in held.items()}
+        groups = by_devices(held, looks)
+        if not queue and self._all_have_the_best(snapshot, holding.values()):
+            return Schedule(memory=memory._replace(seen=Seen(groups, frozenset(), 0)))
+        waiting = self._first(snapshot, most)
+        news = seen.news(groups, [job.spec.id for _, job in waiting])
+        anew = seen.is_far(news, len(holding) + len(waiting))
+        if anew or snapshot.free.total:
+            waiting = self._first(snapshot, LOOK * most)
+        jobs = self._candidates(snapshot, holding.values(), waiting, self.power(memory), others)
+        layouts = Layouts(self._shared, self._folding, jobs, most)
+        if anew:
+            layout, memory = self._anew(layouts, news, memory)
+        else:
+            layout = layouts.going_on(news)
+        allocations = place(snapshot, self._near, layouts.wanted(layout), layouts.each_alone())
         allocations = self._plans.named(snapshot.jobs, allocations)
         changes = Schedule.whole(snapshot, allocations).changes
-        power, jobs = memory.power, (len(queue), sum([job.sequence for job in holding]))
-        # A decision that is made again about the same jobs is the same.
-        if jobs != memory.jobs and not anew.since:
-            weight = 1.0 - (1.0 - _NEWER) ** (1 + memory.anew.since)
-            power += (decision.power(plan) - power) * weight
-        until = self._until(snapshot, allocations, changes) if queue else inf
-        if queue and len(decision.jobs) >= MANY:
-            until = min(until, anew.ends_at)
-        return Schedule(changes, until, _Memory(fold, power, jobs, anew))
+        if changes:
+            for name in changes:
+                looks.pop(name, None)
+            for name, new in allocations.items():
+                if name in changes:
+                    looks[name] = self._look(snapshot.jobs[name], new, snapshot.now, changed=True)
+            groups = by_devices(allocations, looks)
+        left = frozenset([job.spec.id for _, job in waiting if job.spec.id not in looks])
+        seen = Seen(groups, left, 0 if anew else seen.changes + news.changes)
+        until = self._next_look_at(snapshot, looks.values()) if queue else inf
+        return Schedule(changes, until, memory._replace(seen=seen))
 
-    def _until(
-        self,
-        snapshot: Snapshot,
-        allocations: Mapping[JobId, Allocation],
-        changes: Mapping[JobId, Allocation | None],
-    ) -> float:
+    def _anew(self, layouts: Layouts, news: News, memory: _Memory) -> tuple[Layout, _Memory]:
+        """A layout of all jobs, and what to remember of it."""
+        fold, layout = layouts.best(memory.fold, news)
+        weight = 1.0 - (1.0 - _NEWER) ** max(memory.seen.changes + news.changes, 1)
+        power = memory.power + (layouts.power(layout) - memory.power) * weight
+        return layout, memory._replace(fold=fold, power=power)
+
+    def _all_have_the_best(self, snapshot: Snapshot, holding: Collection[Job]) -> bool:
+        """Whether each job is alone on as many devices as it can make use of."""
+        most = snapshot.supply
+        return sum([job.size for job in holding]) == len(snapshot.tenants) and all(
+            job.size == self.curves.of(job.spec, most).steps[-1].size for job in holding
+        )
+
+    def _next_look_at(self, snapshot: Snapshot, looks: Collection[Look]) -> float:
         """When to decide again although nothing happens, because jobs wait."""
         now = snapshot.now
-        # What was not worth a restart may be so soon.
         first = (snapshot.jobs[row[2]] for row in snapshot.ranking.queue[:_NEXT])
-        looks = _LOOKS if any(not job.service_at(now) for job in first) else 1
-        settle = [
-            self._settles_at(snapshot.jobs[job], now, changed=job in changes, looks=looks)
-            for job in allocations
-        ]
-        until = min(settle, default=inf)
-        if not self.known:
-            for identity, allocation in allocations.items():
-                job = snapshot.jobs[identity]
-                until = min(until, self._class_ends_at(job, allocation.size, now))
-        return until
+        return next_look_at(looks, now, often=any(not job.service_at(now) for job in first))
 
-    def _decision(
-        self, snapshot: Snapshot, holding: Sequence[Job], memory: _Memory, total: int
-    ) -> Decision:
-        """The jobs in order: those that hold devices, and as much of the queue as could share.
+    def _look(self, job: Job, held: Allocation, now: float, *, changed: bool = False) -> Look:
+        return look(job, held, now, self.restart_s(job), known=self.known, changed=changed)
 
-        total: jobs in the system.
-        """
-        now, queue = snapshot.now, snapshot.ranking.queue
-        rows = [(self.value(job, now), not job.size, job.sequence, job) for job in holding]
-        demand, empty = LOOK * snapshot.supply, snapshot.emptied()
+    def _first(self, snapshot: Snapshot, demand: float) -> list[tuple[float, Job]]:
+        """The first waiting jobs that want so many devices, with their values."""
+        empty, jobs = snapshot.emptied(), snapshot.jobs
         fits = cache(lambda size: self._placement.place(empty, size) is not None)
-        for value, _, identity in queue:
+        found = []
+        for value, _, name in snapshot.ranking.queue:
             if demand <= 0:
                 break
-            job = snapshot.jobs[identity]
-            if fits(job.spec.sizes[0]):
-                rows.append((value, True, job.sequence, job))
-                demand -= job.spec.sizes[0]
-        rows.sort()
-        worth = worths([row[0] for row in rows], total, self.power(memory))
-        self._company.refresh(smallest_device_gib(snapshot.cluster))
-        jobs = [row[3] for row in rows]
-        most = snapshot.supply
-        worth = [own * self._haste(job, now, most) for own, job in zip(worth, jobs, strict=True)]
-        left = [self._to_gain(job, now) for job in jobs]
-        curves = [self.curves.of(job.spec, most) for job in jobs]
-        return Decision(self._company, jobs, worth, left, curves, self._levers.restart_s)
+            job = jobs[name]
+            least = job.spec.sizes[0]
+            if fits(least):
+                found.append((value, job))
+                demand -= least
+        return found
 
-    def _haste(self, job: Job, now: float, most: int) -> float:
-        """What its deadline makes of a job's worth, as a factor; most: devices that there are."""
+    def _candidates(
+        self,
+        snapshot: Snapshot,
+        holding: Iterable[Job],
+        waiting: Iterable[tuple[float, Job]],
+        power: float,
+        others: int,
+    ) -> list[Candidate]:
+        """The jobs in order."""
+        now, most = snapshot.now, snapshot.supply
+        rows = [(self.value(job, now), False, job.sequence, job) for job in holding]
+        worths = Worths([row[0] for row in rows], snapshot.ranking.queue, others, power)
+        rows += [(value, True, job.sequence, job) for value, job in waiting]
+        rows.sort()
+        self._folding.begin(forget=self._shared.refresh(smallest_device_gib(snapshot.cluster)))
+        found = []
+        for number, (value, waits, _, job) in enumerate(rows):
+            curve = self.curves.of(job.spec, most)
+            worth = worths.of(value) * self._haste(job, now, curve)
+            one = Candidate(job, curve, worth, self._shared.kind(job.spec), 1 << number)
+            if not waits:
+                restart, resize = self.restart_s(job), resize_s(job.spec, self._levers.restart_s)
+                one.runs(self._to_gain(job, now), restart, resize)
+            found.append(one)
+        return found
+
+    def _haste(self, job: Job, now: float, curve: Curve) -> float:
+        """What its deadline makes of a job's worth, as a factor."""
         deadline_at = job.spec.deadline_at
         if deadline_at is None or not self._levers.deadline:
             return 1.0
-        curve = self.curves.of(job.spec, most)
         if self.known:
             left_s = job.remaining_at(now) / (max(curve.rates.values()) * curve.unit)
         else:

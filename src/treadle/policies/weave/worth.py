@@ -14,18 +14,35 @@ only a job's place among the others counts, not its length.
 Jobs of which it is not known which ends first share the mean of their places.
 """
 
-from collections.abc import Sequence
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from operator import itemgetter
+
+from treadle.core.waiting_by_kind import Waiting
+
+_VALUE = itemgetter(0)
 
 
-def worths(values: Sequence[float], total: int, power: float) -> list[float]:
-    """The worth of a unit of work, for jobs in ascending order of what they are ordered by.
+class Worths:
+    """The worth of work by what jobs are ordered by, for the jobs of one moment."""
 
-    total: jobs in the system; those not given are longer than all that are.
-    """
-    found: list[float] = []
-    for _, alike in groupby(values):
-        count = len(list(alike))
-        place = total - (2 * len(found) + count - 1) / 2
-        found += [place**power] * count
-    return found
+    def __init__(
+        self, held: Iterable[float], queue: Sequence[Waiting], longer: int, power: float
+    ) -> None:
+        """held: the values of jobs with devices. queue: those that wait, ascending. longer: so many
+        more jobs are longer than all of these."""
+        self._held = sorted(held)
+        self._queue = queue
+        self._total = len(self._held) + len(queue) + longer
+        self._power = power
+        self._known: dict[float, float] = {}
+
+    def of(self, value: float) -> float:
+        known = self._known.get(value)
+        if known is None:
+            held, queue = self._held, self._queue
+            shorter = bisect_left(held, value) + bisect_left(queue, value, key=_VALUE)
+            up_to = bisect_right(held, value) + bisect_right(queue, value, key=_VALUE)
+            place = self._total - (shorter + up_to - 1) / 2
+            known = self._known[value] = place**self._power
+        return known

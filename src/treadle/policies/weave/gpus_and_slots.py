@@ -1,9 +1,10 @@
-"""weave on a cluster with two kinds of devices, GPUs and CPU slots.
+"""weave on a cluster with GPUs and CPU slots.
 
-A model tells CPU slots from all other devices (models/workers.py). Each job is first given a kind.
-Then each kind is a cluster of its own, on which jobs have the speeds of that kind and the decision
-is the usual one. Where GPUs are too few, those jobs go to slots that lose least worth by it for
-each GPU. A job that runs and is given the other kind moves; the restart that this costs is counted.
+A model tells CPU slots from all other devices (models/workers.py). Each job is first given to one
+of these two parts of the cluster. Then each part is a cluster of its own, on which jobs have the
+speeds of its devices and the decision is the usual one. Where GPUs are too few, those jobs go to
+slots that lose least worth by it for each GPU. A job that runs and is given to the other part
+moves; the restart that this costs is counted.
 """
 
 from collections import Counter
@@ -22,62 +23,62 @@ from treadle.models.workers import is_cpu_only, takes_slots
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.weave.curve import Alone, Curve
 from treadle.policies.weave.places import WithinRacks
-from treadle.policies.weave.worth import worths
+from treadle.policies.weave.worth import Worths
 from treadle.policies.wrappers.views import let_go
 
 if TYPE_CHECKING:
     from treadle.policies.weave.weave import Weave
 
 LOOK = 6.0  # times the devices: so much demand of the queue is weighed
-_FURTHER = 500  # jobs behind those are given a kind, for a kind that few of those have
+_FURTHER = 500  # jobs behind those are given a part, for a part that few of those suit
 _REMEMBERED_MAX = 10_000
 _LEAST = 1e-9
 
 
 class Memory(NamedTuple):
-    """What is carried from one decision to the next, by each kind's policy."""
+    """What is carried from one decision to the next, by each part's policy."""
 
     each: tuple[object, ...] = (None, None)
 
 
 class Offer(NamedTuple):
-    """The fewest devices of a kind, and what each gets done, in work of the job's best kind."""
+    """The fewest devices of a part, and what each does, in work of the job's best part."""
 
     devices: int
     each: float
 
 
-Offers = Mapping[int, Offer]  # by the number of the kind: 0 GPUs, 1 slots
+Offers = Mapping[int, Offer]  # by the number of the part: 0 GPUs, 1 slots
 
 
 class _Options(NamedTuple):
     """What jobs with these curves could have."""
 
-    curves: tuple[Curve, ...]  # of each kind; kept so that their identities stay their own
-    kinds: tuple[int, ...]  # those on which such a job runs
+    curves: tuple[Curve, ...]  # on each part; kept so that their identities stay their own
+    parts: tuple[int, ...]  # those on which such a job runs
     offers: Offers
 
 
-class ByKind:
-    """One policy for each kind of device of a cluster."""
+class GpusAndSlots:
+    """One policy for the GPUs of a cluster and one for its CPU slots."""
 
     def __init__(
         self,
-        kinds: Sequence[Cluster],
+        parts: Sequence[Cluster],
         belief: PerformanceModel,
         placement: Placement,
         make: Callable[[Alone], "Weave"],
     ) -> None:
-        self._kinds = kinds  # GPUs, then slots
-        self._speeds = [speeds_on(kind, belief, placement) for kind in kinds]
+        self._parts = parts  # GPUs, then slots
+        self._speeds = [speeds_on(part, belief, placement) for part in parts]
         self._each = [make(speed) for speed in self._speeds]
         self._known: dict[tuple[int, ...], _Options] = {}  # by the curves' identities
 
     def never_fits(self, spec: JobSpec) -> str | None:
-        """Why no kind has room for the job, or None."""
+        """Why no part has room for the job, or None."""
         found = [
-            self._each[number].never_fits(spec, kind)
-            for number, kind in enumerate(self._kinds)
+            self._each[number].never_fits(spec, part)
+            for number, part in enumerate(self._parts)
             if _suits(spec, number)
         ]
         return None if None in found or not found else found[0]
@@ -91,7 +92,7 @@ class ByKind:
         for number, policy in enumerate(self._each):
             jobs = (snapshot.jobs[job] for job, one in choice.items() if one == number)
             own = memory.each[number]
-            seen = _view(snapshot, self._kinds[number], jobs, rank=policy.rank, memory=own)
+            seen = _view(snapshot, self._parts[number], jobs, rank=policy.rank, memory=own)
             schedule = policy.decide(seen, others[number])
             until = min(until, schedule.valid_until)
             memories.append(schedule.memory)
@@ -102,41 +103,40 @@ class ByKind:
         changes = Schedule.whole(snapshot, targets).changes
         return Schedule(changes, until, Memory(tuple(memories)))
 
-    # -- kinds ----------------------------------------------------------------------------------
+    # -- parts ----------------------------------------------------------------------------------
 
     def _choice(self, snapshot: Snapshot, memory: Memory) -> tuple[Mapping[JobId, int], list[int]]:
-        """The number of the kind that each job is given: of those that hold devices, then of the
-        queue in order; and how many of each kind are likely among those not looked at."""
+        """The number of the part that each job is given: of those that hold devices, then of the
+        queue in order; and how many of each part are likely among those not looked at."""
         now = snapshot.now
         jobs, rest = self._looked_at(snapshot)
         if not jobs:
             return {}, [0, 0]
         values = [min(one.value(job, now) for one in self._able(job)) for job in jobs]
-        order = sorted(range(len(jobs)), key=lambda i: (values[i], jobs[i].sequence))
         pairs = zip(self._each, memory.each, strict=True)
         power = sum(policy.power(own) for policy, own in pairs) / len(self._each)
-        found = worths([values[i] for i in order], len(jobs) + len(rest), power)
-        worth = [one for _, one in sorted(zip(order, found, strict=True))]
+        worths = Worths(values, (), len(rest), power)
         offers = [self._offers(job, now) for job in jobs]
-        numbers = split(offers, worth, [kind.device_count for kind in self._kinds])
-        kinds = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
+        worth = [worths.of(value) for value in values]
+        numbers = split(offers, worth, [part.device_count for part in self._parts])
+        chosen = {job.id: number for job, number in zip(jobs, numbers, strict=True)}
         for job in rest[:_FURTHER]:  # Ten thousand would take half a second.
-            kinds[job.id] = _best(self._options(job.spec).offers)
-        unseen = len(jobs) + len(rest) - len(kinds)
-        seen = Counter(kinds.values())
-        return kinds, [unseen * seen[number] // len(kinds) for number in (0, 1)]
+            chosen[job.id] = _best(self._options(job.spec).offers)
+        unseen = len(jobs) + len(rest) - len(chosen)
+        seen = Counter(chosen.values())
+        return chosen, [unseen * seen[number] // len(chosen) for number in (0, 1)]
 
     def _looked_at(self, snapshot: Snapshot) -> tuple[list[Job], list[Job]]:
         """Jobs that are weighed, and those too far back in the queue for that."""
         jobs, queue = list(snapshot.holding()), list(snapshot.waiting())
-        demand, count = LOOK * sum(kind.device_count for kind in self._kinds), 0
+        demand, count = LOOK * sum(part.device_count for part in self._parts), 0
         while demand > 0 and count < len(queue):
             demand -= queue[count].spec.sizes[0]
             count += 1
         return [*jobs, *queue[:count]], queue[count:]
 
     def _offers(self, job: Job, now: float) -> Offers:
-        """What a job would get done; of a kind on which it is not, less what its move costs."""
+        """What a job would do; on a part on which it is not, less what its move costs."""
         offers = self._options(job.spec).offers
         if job.allocation is None:
             return offers
@@ -144,19 +144,19 @@ class ByKind:
         move_s, nodes = self._each[0].restart_s(job), job.allocation.nodes()
         return {
             number: one
-            if not self._kinds[number].names.isdisjoint(nodes)
+            if not self._parts[number].names.isdisjoint(nodes)
             else Offer(one.devices, one.each / (1.0 + move_s * one.devices * one.each / left))
             for number, one in offers.items()
         }
 
     def _able(self, job: Job) -> Iterator["Weave"]:
-        """The policies of kinds on which it runs: a curve of any other has a unit of no meaning."""
-        return (self._each[number] for number in self._options(job.spec).kinds)
+        """The policies of parts on which it runs: a curve of another has a unit of no meaning."""
+        return (self._each[number] for number in self._options(job.spec).parts)
 
     def _options(self, spec: JobSpec) -> _Options:
         curves = tuple(
-            policy.curves.of(spec, kind.device_count)
-            for kind, policy in zip(self._kinds, self._each, strict=True)
+            policy.curves.of(spec, part.device_count)
+            for part, policy in zip(self._parts, self._each, strict=True)
         )
         key = (is_cpu_only(spec), _suits(spec, 0), _suits(spec, 1), *map(id, curves))
         known = self._known.get(key)
@@ -185,23 +185,23 @@ class ByKind:
         return _Options(curves, tuple(firsts), offers)
 
     def _looks_alike(self, spec: JobSpec) -> bool:
-        """Whether the belief does not tell the kinds apart. A job that makes use of a GPU, and does
+        """Whether the belief does not tell the parts apart. A job that makes use of a GPU, and does
         not ask for others too, then stays off them: they may be many times slower, and what it is
         seen to do there would be taken for its speed on a GPU."""
         on_gpus, on_slots = (speed(spec, spec.sizes[0]) for speed in self._speeds)
         return not is_cpu_only(spec) and on_gpus == on_slots > 0
 
 
-def kinds_of(cluster: Cluster) -> list[Cluster]:
-    """The nodes of each kind of device as a cluster: GPUs first, then CPU slots."""
+def parts_of(cluster: Cluster) -> list[Cluster]:
+    """The GPUs of a cluster, then its CPU slots, each as a cluster; those that there are."""
     slots = cluster.by_type.get(CPU, frozenset())
     return [cluster.part(own) for own in (cluster.names - slots, slots) if own]
 
 
-def speeds_on(kind: Cluster, belief: PerformanceModel, placement: Placement) -> Alone:
+def speeds_on(part: Cluster, belief: PerformanceModel, placement: Placement) -> Alone:
     """A job's speed on so many of these devices, placed as well as can be; 0 if there are fewer."""
-    free = FreeDevices.of(kind)
-    placement = WithinRacks(placement, kind)
+    free = FreeDevices.of(part)
+    placement = WithinRacks(placement, part)
     known: dict[int, Allocation | None] = {}
 
     def alone(spec: JobSpec, size: int) -> float:
@@ -215,26 +215,26 @@ def speeds_on(kind: Cluster, belief: PerformanceModel, placement: Placement) -> 
 
 
 def _suits(spec: JobSpec, number: int) -> bool:
-    """Whether a job may use devices of a kind; one whose user named no types may."""
+    """Whether a job may use devices of a part; one whose user named no types may."""
     if not spec.device_types:
         return True
     return takes_slots(spec) if number else not is_cpu_only(spec)
 
 
 def _view(
-    snapshot: Snapshot, kind: Cluster, jobs: Iterable[Job], *, rank: Ranker, memory: object
+    snapshot: Snapshot, part: Cluster, jobs: Iterable[Job], *, rank: Ranker, memory: object
 ) -> Snapshot:
-    """The devices of one kind as a cluster of their own, with these jobs and no others.
+    """One part as a cluster of its own, with these jobs and no others.
 
-    jobs: those that wait in the policy's order. One that holds only devices of other kinds waits
-    from now on, as this kind sees it.
+    jobs: those that wait in the policy's order. One that holds only devices elsewhere waits from
+    now on, as this part sees it.
     """
     now = snapshot.now
-    rows = {job.id: _seen(job, kind, now) for job in jobs}
-    free = snapshot.free.only(kind.names)
+    rows = {job.id: _seen(job, part, now) for job in jobs}
+    free = snapshot.free.only(part.names)
     tenants = {}
     for device, turns in snapshot.tenants.items():
-        if device.node in kind.names:
+        if device.node in part.names:
             stay = {turn: job for turn, job in turns.items() if job in rows}
             if stay:
                 tenants[device] = stay
@@ -243,14 +243,14 @@ def _view(
     ranking = Ranking(rank)
     for row in rows.values():
         ranking.put(row, now)
-    return Snapshot(now, kind, rows, free, tenants, ranking, memory)
+    return Snapshot(now, part, rows, free, tenants, ranking, memory)
 
 
-def _seen(job: Job, kind: Cluster, now: float) -> Job:
+def _seen(job: Job, part: Cluster, now: float) -> Job:
     held = job.allocation
     if held is None:
         return job
-    own = tuple(device for device in held.devices if device.node in kind.names)
+    own = tuple(device for device in held.devices if device.node in part.names)
     if len(own) == len(held.devices):
         return job
     if own:  # The others are lent to it.
@@ -261,9 +261,9 @@ def _seen(job: Job, kind: Cluster, now: float) -> Job:
 def split(
     offers: Sequence[Offers], worths: Sequence[float], supplies: Sequence[float]
 ) -> list[int]:
-    """The kind of each job: while GPUs are too few, slots to those that lose least by it.
+    """The part of each job: while GPUs are too few, slots to those that lose least by it.
 
-    Jobs for which there is no room at all wait for the kind that they do best on.
+    Jobs for which there is no room at all wait for the part that they do best on.
     """
     found = [_best(own) for own in offers]
     room, (gpus, slots) = sum(supplies), supplies
@@ -289,5 +289,5 @@ def split(
 
 
 def _best(offers: Offers) -> int:
-    """The kind that gets most done for each device."""
+    """The part on which a device does most."""
     return max(offers, key=lambda number: offers[number].each)

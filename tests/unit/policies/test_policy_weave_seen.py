@@ -1,4 +1,4 @@
-"""weave with many jobs: a decision costs and moves what has changed, and all is planned anew now
+"""weave with many jobs: a decision costs and moves what has changed, and all is laid out anew now
 and then."""
 
 from random import Random
@@ -6,8 +6,9 @@ from random import Random
 import pytest
 
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
+from treadle.core.cluster import Device
 from treadle.core.events import JobFinished, JobSubmitted
-from treadle.policies.weave.anew import MANY, Anew
+from treadle.policies.weave.seen import Mark, News, Seen
 
 NAMES = pytest.mark.parametrize("name", ["weave", "weave-l"])
 
@@ -39,35 +40,28 @@ def test_one_job_that_ends_and_one_that_comes_move_few_of_many(name: str) -> Non
     assert len(moved) <= 8
 
 
-def test_a_short_job_among_many_long_ones_waits_for_the_next_plan_at_most() -> None:
-    """All devices are taken by jobs that share with none, and there are too many to plan anew for
-    each; ten minutes later at most the shortest job has a device."""
-    world = World("weave?group=1", *(8,) * 25)
+@NAMES
+def test_a_short_job_among_many_long_ones_takes_a_place_at_once(name: str) -> None:
+    """All devices are taken by jobs that share with none, and there are too many to lay out anew
+    for each that comes."""
+    world = World(f"{name}?group=1", *(8,) * 25)
     world.step(0.0, *(submitted(f"j{n}", 1e6) for n in range(220)))
     world.step(5000.0, submitted("tick", 1e6))
-    world.step(5001.0, submitted("short", 1e4))
-    assert not world.size("short")
-    assert world.scheduler.wake_at <= 5600.0
-    now = 5001.0
-    while now < 5600.0:
-        now = min(world.scheduler.wake_at, 5600.0)
-        world.step(now)
+    world.step(9001.0, submitted("short", 1e4))
     assert world.size("short")
 
 
-def test_with_few_jobs_all_is_planned_every_time() -> None:
-    anew = Anew(0.0, MANY - 1)
-    assert not anew.holds(1.0, MANY - 1, MANY - 1)
+def test_what_is_new_is_found_by_devices_and_jobs() -> None:
+    one, two, three = ((Device("n", number),) for number in range(3))
+    seen = Seen({one: [Mark("a", 0, 0)], two: [Mark("b", 0, 0)]}, frozenset("c"), 0)
+    assert not seen.news({one: [Mark("a", 0, 0)], two: [Mark("b", 0, 0)]}, ["c"])
+    assert seen.news({one: [Mark("a", 1, 0)], three: [Mark("d", 0, 0)]}, ["c", "e"]) == News(
+        changed={three}, softer={one}, came={"e"}, changes=4
+    )
 
 
-@pytest.mark.parametrize(
-    ("now", "jobs", "decisions", "holds"),
-    [(1.0, 1000, 0, True), (1.0, 1000, 9, False), (1.0, 1010, 0, False), (600.0, 1000, 0, False)],
-)
-def test_a_plan_holds_until_one_in_a_hundred_jobs_may_have_changed_or_for_ten_minutes(
-    now: float, jobs: int, decisions: int, holds: bool
+@pytest.mark.parametrize(("changes", "far"), [(-1, True), (0, False), (24, False), (25, True)])
+def test_all_is_laid_out_anew_at_first_and_after_one_change_for_four_jobs(
+    changes: int, far: bool
 ) -> None:
-    anew = Anew(0.0, 1000)
-    for _ in range(decisions):
-        anew = anew.later()
-    assert anew.holds(now, jobs, 1000) == holds
+    assert Seen(changes=changes).is_far(News(), jobs=100) == far

@@ -26,7 +26,7 @@ from treadle.models.tokens import TokenModel
 from treadle.models.workers import WorkersModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
-from treadle.policies.weave.by_kind import Offer, split
+from treadle.policies.weave.gpus_and_slots import Offer, split
 
 GPUS, SLOTS = "gpu", "cpu"
 NAMES = pytest.mark.parametrize("name", ["weave", "weave-l"])
