@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobId
+from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.metrics import Summary, finish_time_fairness, never_started, queue_lengths
-from treadle.reports.recorder import WAIT_CAUSES, Recorder
+from treadle.reports.recorder import Recorder
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish; page and figures share them.
 # Yellow is left out (too faint on white) and so is black (lost on a dark page).

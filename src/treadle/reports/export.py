@@ -10,9 +10,9 @@ from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 from treadle.files import obstacle, why_refused, writing
+from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.comparison import Comparison, Run
 from treadle.reports.metrics import finish_time_fairness
-from treadle.reports.recorder import WAIT_CAUSES
 from treadle.reports.run_history import JobHistory
 
 _ROWS_AT_ONCE = 2000

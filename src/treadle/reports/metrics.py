@@ -11,8 +11,9 @@ from math import floor
 from operator import mul, sub
 
 from treadle.core.job import JobId
+from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.json_numbers import finite
-from treadle.reports.recorder import WAIT_CAUSES, Recorder
+from treadle.reports.recorder import Recorder
 from treadle.reports.run_history import JobHistory
 
 SIZE_BUCKETS = ("1", "2-4", "5-8", ">8")

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from treadle.core.wording import digits, duration, percent, several
+from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.document import Cell, Document, Section, Table, Tile
-from treadle.reports.recorder import WAIT_CAUSES
 from treadle.study.analysis import Analysis
 from treadle.study.convergence import STUDIED, Convergence
 from treadle.study.failure_costs import Failed, Failures

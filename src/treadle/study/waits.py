@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from treadle.reports.bookkeeping import WAIT_CAUSES
 from treadle.reports.metrics import (
     SIZE_BUCKETS,
     mean,
@@ -11,7 +12,6 @@ from treadle.reports.metrics import (
     size_bucket,
     waited_by_cause,
 )
-from treadle.reports.recorder import WAIT_CAUSES
 from treadle.reports.run_history import JobHistory
 from treadle.study.record import Record
 
