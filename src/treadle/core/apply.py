@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from treadle.core import events as facts
 from treadle.core.allocation import Allocation
-from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, Report
 from treadle.core.job import Job
 from treadle.core.lifecycle import TRANSITIONS, Phase
@@ -30,19 +29,7 @@ def apply(state: SchedulerState, events: Iterable[Event], now: float) -> None:
 
 
 def _submitted(state: SchedulerState, event: facts.JobSubmitted, now: float) -> None:
-    spec = event.spec
-    if spec.id in state.rows:
-        raise InvalidInputError(f"job {spec.id} was submitted twice; ids must differ")
-    job = Job(
-        spec, state.next_arrival, Phase.WAITING, now, now, observed_at=now, only_on=spec.nodes
-    )
-    state.next_arrival += 1
-    state.rows[spec.id] = job
-    state.enqueue(job, now)
-    # If jobs never overtake, a job that joins behind another waiting job changes nothing.
-    queue = state.ranking.queue
-    if not (state.policy.in_order and queue and queue[0][2] != spec.id):
-        state.stale = True
+    state.submit(event.spec, now)
 
 
 def _cancelled(state: SchedulerState, event: facts.JobCancelled, now: float) -> None:

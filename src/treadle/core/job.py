@@ -222,23 +222,19 @@ class Job(NamedTuple):
 
     def given(self, phase: Phase, allocation: Allocation, action: int, now: float) -> "Job":
         """The same job, which waited, as an order to start leaves it."""
-        waited_s = now - self.since_at
-        begun = (action, action, now, waited_s, self.starts + 1)
-        row = (*self[:2], phase, self.submitted_at, now, allocation, *self[6:8], now)
-        return tuple.__new__(
-            Job,
-            (
-                *row,
-                *self[9:11],
-                *begun,
-                *self[16:19],
-                None,
-                self.waited_s + waited_s,
-                *self[21:23],
-                (),
-                0.0,
-            ),
+        # By name and in full: it takes 0.4 of the time of slices of the row, or of `_replace`.
+        (spec, sequence, _, submitted_at, since_at, _, done, speed, _, held_s, service_s) = self[
+            :11
+        ]
+        starts, failures, ready_at, avoid, _, waited_s, only_on, only_because = self[15:23]
+        last_wait_s = now - since_at
+        row = (
+            *(spec, sequence, phase, submitted_at, now, allocation, done, speed, now),
+            *(held_s, service_s, action, action, now, last_wait_s, starts + 1),
+            *(failures, ready_at, avoid, None, waited_s + last_wait_s, only_on, only_because),
+            *((), 0.0),
         )
+        return tuple.__new__(Job, row)
 
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
         """The same job, brought up to now, once it reports that it runs."""

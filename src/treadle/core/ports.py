@@ -1,29 +1,33 @@
 """The roles that others play for the core: policy, engine, clock, performance model."""
 
+from __future__ import annotations
+
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import DeviceClosed, Event
 from treadle.core.job import Job, JobId, JobSpec
-from treadle.core.job_report import JobReport
-from treadle.core.launch import AttemptId, Launch
-from treadle.core.machine import (
-    DeviceOrder,
-    Leftovers,
-    Measurement,
-    NodeOrder,
-    NodeView,
-    Output,
-)
 from treadle.core.ranking import Rank
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.why import Place, reason_of
 from treadle.core.wording import too_large
+
+if TYPE_CHECKING:  # Simulations know no machines, and are started often.
+    from treadle.core.job_report import JobReport
+    from treadle.core.launch import AttemptId, Launch
+    from treadle.core.machine import (
+        DeviceOrder,
+        Leftovers,
+        Measurement,
+        NodeOrder,
+        NodeView,
+        Output,
+    )
 
 _BY_ARRIVAL = Rank(0.0)
 _NO_JOBS: Mapping[int, int] = MappingProxyType({})

@@ -26,9 +26,10 @@ from treadle.core.job import Job, JobId
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
 from treadle.core.reasons import Reason
-from treadle.core.snapshot import Snapshot
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.state import SchedulerState
 
+_NO_JOBS: Mapping[JobId, JobId] = {}
 _Leavers = dict[Device, list[tuple[JobId, Allocation]]]  # that are still on a device
 
 
@@ -55,6 +56,15 @@ class Scheduler(SchedulerState):
 
     def decide(self, now: float) -> list[Action]:
         """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
+        schedule = self.ask(now)
+        actions: list[Action] = []
+        if schedule.changes:
+            actions = self.orders(schedule.changes, now, schedule.for_whom)
+        self.keep(schedule)
+        return actions
+
+    def ask(self, now: float) -> Schedule:
+        """What the policy wants; it is still to be carried out, and then kept."""
         self._refresh(now)
         schedule = self.policy.decide(self.snapshot(now))
         if not schedule.valid_until > now:
@@ -62,26 +72,27 @@ class Scheduler(SchedulerState):
                 f"the schedule made at {now:g} s is valid until {schedule.valid_until:g} s; "
                 "it must hold for some time"
             )
-        actions: list[Action] = []
-        if schedule.changes:
-            self._check_not_held(schedule.changes)
-            actions = difference(
-                self.rows, self.tenancy.tenants, schedule.changes, self.next_action
-            )
-            self._check_devices(actions)
-            self._check_company(actions)
-            # In the order of the actions: the order of a set differs from process to process.
-            stopped = dict.fromkeys(action.job for action in actions if isinstance(action, Stop))
-            if self.leaving or stopped:
-                leavers = self._leavers_by_device(stopped)
-                actions = [self._behind(action, leavers) for action in actions]
-            if schedule.for_whom:
-                actions = [_for_whom(action, schedule.for_whom) for action in actions]
-            self.order(actions, now)
-        self.memory, self.once_running = schedule.memory, schedule.once_running
-        self.wake_at = schedule.valid_until
-        if self.ranking.queue:  # If no job waits, a rank that expires changes nothing.
-            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
+        return schedule
+
+    def orders(
+        self,
+        changes: Mapping[JobId, Allocation | None],
+        now: float,
+        for_whom: Mapping[JobId, JobId] = _NO_JOBS,
+    ) -> list[Action]:
+        """Turn what a policy wants into orders, and note them."""
+        self._check_not_held(changes)
+        actions = difference(self.rows, self.tenancy.tenants, changes, self.next_action)
+        self._check_devices(actions)
+        self._check_company(actions)
+        # In the order of the actions: the order of a set differs from process to process.
+        stopped = dict.fromkeys(action.job for action in actions if isinstance(action, Stop))
+        if self.leaving or stopped:
+            leavers = self._leavers_by_device(stopped)
+            actions = [self._behind(action, leavers) for action in actions]
+        if for_whom:
+            actions = [_for_whom(action, for_whom) for action in actions]
+        self.order(actions, now)
         return actions
 
     def snapshot(self, now: float) -> Snapshot:
@@ -206,19 +217,17 @@ class Scheduler(SchedulerState):
 
     def _check_company(self, actions: Iterable[Action]) -> None:
         """No exclusive job gets company, and known device memories fit where jobs share."""
-        given: dict[Device, list[JobId]] = {}
-        shares = self.tenancy.sharing > 0
-        for action in actions:
-            if not isinstance(action, Stop):
-                shares = shares or action.allocation.turn > 0
-                for device in action.allocation.devices:
-                    given.setdefault(device, []).append(action.job)
-        if not shares:
-            return
+        given = [action for action in actions if not isinstance(action, Stop)]
+        if not (self.tenancy.sharing or any(action.allocation.turn for action in given)):
+            return  # Jobs share a device by different turns.
+        newcomers_on: dict[Device, list[JobId]] = {}
+        for action in given:
+            for device in action.allocation.devices:
+                newcomers_on.setdefault(device, []).append(action.job)
         rows, moved = self.rows, {action.job for action in actions}
         nodes = {node.name: node.device_memory_gib for node in self.cluster.nodes}
         tenants = self.tenancy.tenants
-        for device, newcomers in given.items():
+        for device, newcomers in newcomers_on.items():
             stay = [job for job in tenants.get(device, {}).values() if job not in moved]
             if len(stay) + len(newcomers) < 2:
                 continue

@@ -13,11 +13,13 @@ from typing import NamedTuple, Self
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
-from treadle.core.job import Job, JobId
+from treadle.core.errors import InvalidInputError
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import TRANSITIONS, Phase
 from treadle.core.ports import Policy
 from treadle.core.ranking import Ranking
 from treadle.core.retry import RetryRule, fixed
+from treadle.core.snapshot import Schedule
 from treadle.core.tenancy import Tenancy
 
 
@@ -188,6 +190,21 @@ class SchedulerState:
 
     # -- changes that several facts share --------------------------------------------------------
 
+    def submit(self, spec: JobSpec, now: float) -> None:
+        """A new job joins the queue."""
+        if spec.id in self.rows:
+            raise InvalidInputError(f"job {spec.id} was submitted twice; ids must differ")
+        job = Job(
+            spec, self.next_arrival, Phase.WAITING, now, now, observed_at=now, only_on=spec.nodes
+        )
+        self.next_arrival += 1
+        self.rows[spec.id] = job
+        self.enqueue(job, now)
+        # If jobs never overtake, a job that joins behind another waiting job changes nothing.
+        queue = self.ranking.queue
+        if not (self.policy.in_order and queue and queue[0][2] != spec.id):
+            self.stale = True
+
     def holds(self, identity: JobId) -> bool:
         """Whether the job has devices."""
         job = self.rows.get(identity)
@@ -213,6 +230,13 @@ class SchedulerState:
         else:
             self.ranking.drop(job.id)
             self.unfit[job.id] = sentence
+
+    def keep(self, schedule: Schedule) -> None:
+        """This is carried out: keep its memory, and until when it holds."""
+        self.memory, self.once_running = schedule.memory, schedule.once_running
+        self.wake_at = schedule.valid_until
+        if self.ranking.queue:  # If no job waits, a rank that expires changes nothing.
+            self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
 
     def requeue(self, job: Job, iterations_done: float, now: float) -> None:
         """Put a job that lost its devices back into the queue."""

@@ -39,9 +39,15 @@ class Tenancy:
             self.free.take(held)
 
     def claim(self, job: JobId, allocation: Allocation) -> None:
-        tenants, turn = self._tenants, allocation.turn
+        tenants, turn, devices = self._tenants, allocation.turn, allocation.devices
+        if tenants.keys().isdisjoint(devices):  # As most of the time.
+            for device in devices:
+                tenants[device] = {turn: job}
+            self.free.take(devices)
+            self.sharing += turn > 0
+            return
         taken = []
-        for device in allocation.devices:
+        for device in devices:
             turns = tenants.get(device)
             if turns is None:
                 tenants[device] = {turn: job}
@@ -57,6 +63,11 @@ class Tenancy:
 
     def release(self, allocation: Allocation) -> None:
         tenants, turn = self._tenants, allocation.turn
+        if not self.sharing:
+            for device in allocation.devices:
+                del tenants[device]
+            self.free.give(allocation.devices)
+            return
         given = []
         for device in allocation.devices:
             turns = tenants[device]

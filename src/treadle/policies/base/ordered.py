@@ -60,11 +60,13 @@ class Ordered(Policy):
         if self._repack:
             return Schedule.whole(snapshot, self._afresh(snapshot))
         if self._preemptive:
-            changes = _Walk(snapshot, self._placement).changes()
-        elif snapshot.free.total:
-            changes = self._fill(snapshot)
-        else:
+            changes = self._only_one(snapshot) or _Walk(snapshot, self._placement).changes()
+        elif not snapshot.free.total:
             changes = {}
+        elif self.in_order:
+            changes = self._fill_in_order(snapshot)
+        else:
+            changes = self._fill(snapshot)
         return Schedule(changes, snapshot.now + self._quantum_s)
 
     def _afresh(self, snapshot: Snapshot) -> dict[JobId, Allocation]:
@@ -85,26 +87,54 @@ class Ordered(Policy):
                 allocations[identity] = Allocation(devices)
         return allocations
 
+    def _only_one(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
+        """Start the only job that waits, if there is room: often there is no more to decide."""
+        queue = snapshot.ranking.queue
+        if len(queue) > 1 or not snapshot.free.total:
+            return {}
+        ((_, _, identity),) = queue
+        devices = self._placement.place(snapshot.free, snapshot.jobs[identity].spec.asked)
+        return {} if devices is None else {identity: Allocation(devices)}
+
+    def _fill_in_order(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
+        """Start what fits on free devices, up to the first job that does not."""
+        jobs, picking = snapshot.jobs, _Picking(snapshot.free, self._placement)
+        changes: dict[JobId, Allocation | None] = {}
+        for _, _, identity in snapshot.ranking.queue:
+            devices = picking.pick(jobs[identity].spec.asked)
+            if devices is None:
+                break
+            changes[identity] = Allocation(devices)
+        return changes
+
     def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
         """Start what fits on free devices, in order."""
-        place, free = self._placement.place, snapshot.free
+        waiting, picking = snapshot.ranking.waiting(), _Picking(snapshot.free, self._placement)
         changes: dict[JobId, Allocation | None] = {}
-        taken: tuple[Device, ...] = ()  # by the job before; most decisions start one or none
-        waiting = snapshot.ranking.waiting()
         for (_, _, identity), size in waiting:
-            if taken:
-                free = free.copy() if free is snapshot.free else free
-                free.take(taken)
-                taken = ()
-            devices = place(free, size)
-            if devices is not None:
-                taken = devices
-                changes[identity] = Allocation(devices)
-            elif self.in_order:
-                break
-            else:
+            devices = picking.pick(size)
+            if devices is None:
                 waiting.give_up(size)
+            else:
+                changes[identity] = Allocation(devices)
         return changes
+
+
+class _Picking:
+    """Devices for one job after another, out of those that are free."""
+
+    def __init__(self, free: FreeDevices, placement: Placement) -> None:
+        self._all = self._free = free
+        self._place = placement.place
+        self._last: tuple[Device, ...] | None = None  # not yet taken: it is often the only one
+
+    def pick(self, size: int) -> tuple[Device, ...] | None:
+        if self._last is not None:
+            if self._free is self._all:
+                self._free = self._all.copy()
+            self._free.take(self._last)
+        self._last = self._place(self._free, size)
+        return self._last
 
 
 # A running job in the walk: (value, tie, -how many were behind it, job, its devices). Sorted,
