@@ -114,6 +114,14 @@ class SimulatedEngine:
         twin._faults = self._faults.fork()
         return twin
 
+    @property
+    def undisturbed(self) -> bool:
+        """Whether nothing happens to jobs but what they are ordered, and that at once: no faults,
+        no restarts that take time, and policies see jobs as they are.
+        """
+        plain = type(self) is SimulatedEngine and self._announced is None
+        return plain and self._cost == Constant() and self._faults.none
+
     # -- the loop's side ------------------------------------------------------------------------
 
     @property

@@ -1,6 +1,5 @@
 """An experiment: a workload simulated on a cluster with given settings, and its recorder."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter, thread_time
@@ -19,8 +18,8 @@ from treadle.core.wording import devices, several
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
-from treadle.policies.live.retrying import Retrying
 from treadle.policies.registry import policy, wrappers_in
+from treadle.reports.bookkeeping import NO_JOBS, standing
 from treadle.reports.metrics import Summary, summarise
 from treadle.reports.recorder import Recorder
 from treadle.sim.beliefs import (
@@ -47,6 +46,7 @@ from treadle.sim.settings import (
     sharing,
     slower_together,
 )
+from treadle.sim.straight import StraightRun, applies
 from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
 
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from treadle.models.plans.belief import PlanBelief
 
 Stopwatch = Callable[[], float]  # CPU seconds of the thread, unless a test needs another
-
-_NO_JOBS: Mapping[int, int] = {}
 
 # When the restart cost is charged: at changes of an allocation; also at the first start; the same
 # with free growth; to every running job at every decision; or that with the whole group's cost.
@@ -82,6 +80,7 @@ class Experiment:
     lengths: "LossForecasts | None"  # if lengths are predicted from losses
     plans: "PlanBelief | None"  # if the plan models are learned
     jobs: Sequence[JobSpec] = ()  # as they truly are
+    straight: StraightRun | None = None  # the quick way to the end, where there is one
 
     def notes(self) -> list[str]:
         """What the run assumed and learned, as sentences."""
@@ -98,9 +97,16 @@ class Experiment:
             )
         return notes
 
-    def finish(self) -> Summary:
-        """Run to the end and summarise."""
-        self.simulation.run()
+    def finish(self, ended: Callable[[int], None] | None = None) -> Summary:
+        """Run to the end and summarise. `ended`: told of each moment how many jobs end."""
+        simulation = self.simulation
+        watched = simulation.begun or len(simulation.observers) > 1  # besides by the recorder
+        if self.straight is not None and not watched:
+            simulation.now = self.straight.run(ended)
+        else:
+            if ended is not None:
+                simulation.observe(_telling(ended))
+            simulation.run()
         return self.summary()
 
     def summary(self) -> Summary:
@@ -200,6 +206,8 @@ def prepare(
     places = placement(settings.placement)
     chosen = made or policy(policy_text(settings), places, belief)
     if settings.retry == "classified" and not settings.live:
+        from treadle.policies.live.retrying import Retrying  # noqa: PLC0415  # as below
+
         chosen = Retrying(chosen, places)
     spent = Spent(chosen, settings.policy, stopwatch)
     kind = _ENGINES.get(settings.restart_charge)
@@ -225,10 +233,14 @@ def prepare(
         from treadle.sim.hidden_lengths import LearningEngine  # noqa: PLC0415  # most runs need none
 
         engine = LearningEngine(simulated, learner)
-    simulation = Simulation(
-        scheduler, engine, look=look(settings.time), observers=(watch, *learns, *observers)
+    looks = look(settings.time)
+    simulation = Simulation(scheduler, engine, look=looks, observers=(watch, *learns, *observers))
+    straight = None
+    if applies(chosen, simulated, jobs):
+        straight = StraightRun(scheduler, jobs, truth, recorder, looks)
+    return Experiment(
+        settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs, straight
     )
-    return Experiment(settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs)
 
 
 def policy_text(settings: Settings) -> str:
@@ -264,7 +276,7 @@ def recording(recorder: Recorder, jobs: Mapping[JobId, JobSpec] | None = None) -
     ) -> None:
         if jobs is not None:
             events = [_as_it_is(event, jobs) for event in events]
-        held_back = _NO_JOBS
+        held_back = NO_JOBS
         # A snapshot at every step costs 1 % of a run; most policies hold no job back.
         asked = scheduler.policy.held_back
         if scheduler.ranking.queue and getattr(asked, "__func__", None) is not Policy.held_back:
@@ -283,23 +295,33 @@ def record_step(
     held_back: Mapping[int, int],
 ) -> None:
     """Feed a recorder one step, with the scheduler as it is after it."""
-    jobs, head, unfit = scheduler.rows, None, _NO_JOBS
-    if scheduler.policy.in_order and scheduler.ranking.queue:
-        head = jobs[scheduler.ranking.queue[0][2]].spec.asked
-    free = scheduler.tenancy.free
-    if scheduler.unfit:
-        unfit = Counter(jobs[identity].spec.asked for identity in scheduler.unfit)
+    free, room, head, unfit = standing(scheduler)
     recorder.step(
         now,
         events,
         actions,
-        free=free.total,
-        room=free.most_on_a_node(),
+        free=free,
+        room=room,
         head=head,
         held_back=held_back,
         unfit=unfit,
     )
     recorder.settle(scheduler.ended, now)
+
+
+def _telling(ended: Callable[[int], None]) -> Observer:
+    """Say how many jobs end."""
+
+    def observe(
+        now: float,  # noqa: ARG001
+        events: Sequence[Event],  # noqa: ARG001
+        actions: Sequence[Action],  # noqa: ARG001
+        scheduler: Scheduler,
+    ) -> None:
+        if scheduler.ended:
+            ended(len(scheduler.ended))
+
+    return observe
 
 
 def _as_it_is(event: Event, jobs: Mapping[JobId, JobSpec]) -> Event:

@@ -139,6 +139,11 @@ class Faults:
         twin._look_ahead()
         return twin
 
+    @property
+    def none(self) -> bool:
+        """Whether nothing will ever fail."""
+        return self.next_at == inf and not self._settings.job_failures
+
     # -- nodes ----------------------------------------------------------------------------------
 
     def _look_ahead(self) -> None:

@@ -55,22 +55,24 @@ class Simulation:
         look: Look = exactly,
         observers: Sequence[Observer] = (),
     ) -> None:
+        self.begun = False
         self.scheduler = scheduler
         self.engine = engine
         self.now = 0.0
         self._look = look
-        self._observers = tuple(observers)
+        self.observers = tuple(observers)
 
     def run(self, until: float = inf) -> None:
         """Run until no event is left, or up to and including a moment."""
         scheduler, engine, look = self.scheduler, self.engine, self._look
+        self.begun = True
         idle = 0
         while (now := look(min(engine.next_at, scheduler.wake_at))) <= until and now < inf:
             events = engine.due(now)
             actions = scheduler.step(events, now)
             engine.carry_out(actions, now)
             self.now = now
-            for observe in self._observers:
+            for observe in self.observers:
                 observe(now, events, actions, scheduler)
             idle = 0 if events or actions or engine.next_at < inf else idle + 1
             if idle > WAKES_MAX * len(scheduler.ranking.queue):
@@ -78,7 +80,7 @@ class Simulation:
 
     def observe(self, observer: Observer) -> None:
         """Add an observer."""
-        self._observers = (*self._observers, observer)
+        self.observers = (*self.observers, observer)
 
     def fork(self, observers: Sequence[Observer] = ()) -> Self:
         """An independent copy from this moment on."""

@@ -115,9 +115,7 @@ def _of_trace(
         return as_recorded(workload, cluster, chosen)
     experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), "simulating")
-    if show:
-        experiment.simulation.observe(progress)
-    experiment.finish()
+    experiment.finish(progress.advance if show else None)
     progress.done()
     warn_never_fit(experiment.simulation.scheduler.unfit)
     return simulated(experiment, workload)

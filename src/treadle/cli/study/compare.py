@@ -99,9 +99,7 @@ def run_all(
     progress = Progress(len(workload.jobs) * len(policies), "simulating")
     runs: list[Run] = []
     for name, experiment in zip(policies, experiments, strict=True):
-        if show:
-            experiment.simulation.observe(progress)
-        summary = experiment.finish()
+        summary = experiment.finish(progress.advance if show else None)
         unfit = experiment.simulation.scheduler.unfit
         if not runs:
             progress.done()

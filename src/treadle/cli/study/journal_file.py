@@ -1,5 +1,6 @@
 """Write the journal of a simulation, completely or not at all."""
 
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from treadle.sim.experiment import Experiment, policy_text
 from treadle.version import __version__
 
 
-def finish_with_journal(experiment: Experiment, path: Path) -> Summary:
+def finish_with_journal(
+    experiment: Experiment, path: Path, ended: Callable[[int], None] | None = None
+) -> Summary:
     """Run to the end and write the journal to that path; a failed run leaves no file."""
     check_writable(path)
     settings = experiment.settings
@@ -23,6 +26,6 @@ def finish_with_journal(experiment: Experiment, path: Path) -> Summary:
     try:
         with writing(path) as file:
             experiment.simulation.observe(JournalWriter(file, opened))
-            return experiment.finish()
+            return experiment.finish(ended)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be written: {error.strerror}") from None

@@ -44,14 +44,13 @@ def simulate(
     chosen = settings(policy, options)
     experiment = prepare(workload, cluster, chosen)
     progress = Progress(len(workload.jobs), policy)
-    if interactive() and not as_json:
-        experiment.simulation.observe(progress)
+    ended = progress.advance if interactive() and not as_json else None
     if journal is None:
-        summary = experiment.finish()
+        summary = experiment.finish(ended)
     else:
         from treadle.cli.study.journal_file import finish_with_journal  # noqa: PLC0415
 
-        summary = finish_with_journal(experiment, journal)
+        summary = finish_with_journal(experiment, journal, ended)
     progress.done()
     warn_never_fit(experiment.simulation.scheduler.unfit)
     if as_json:
