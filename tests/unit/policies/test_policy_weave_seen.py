@@ -8,7 +8,8 @@ import pytest
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
 from treadle.core.cluster import Device
 from treadle.core.events import JobFinished, JobSubmitted
-from treadle.policies.weave.seen import Mark, News, Seen
+from treadle.policies.weave.curve import Curve
+from treadle.policies.weave.seen import Devices, Mark, News, Seen
 
 NAMES = pytest.mark.parametrize("name", ["weave", "weave-l"])
 
@@ -21,6 +22,10 @@ def many(count: int) -> list[JobSubmitted]:
         submitted(f"j{n}", random.uniform(1e4, 1e6), own, LOADS if n % 2 else COMPUTES)
         for n, own in enumerate(sizes)
     ]
+
+
+def devices(number: int) -> Devices:
+    return (Device("n", number),)
 
 
 def held(world: World) -> dict[str, object]:
@@ -52,12 +57,16 @@ def test_a_short_job_among_many_long_ones_takes_a_place_at_once(name: str) -> No
 
 
 def test_what_is_new_is_found_by_devices_and_jobs() -> None:
-    one, two, three = ((Device("n", number),) for number in range(3))
-    seen = Seen({one: [Mark("a", 0, 0)], two: [Mark("b", 0, 0)]}, frozenset("c"), 0)
-    assert not seen.news({one: [Mark("a", 0, 0)], two: [Mark("b", 0, 0)]}, ["c"])
-    assert seen.news({one: [Mark("a", 1, 0)], three: [Mark("d", 0, 0)]}, ["c", "e"]) == News(
-        changed={three}, softer={one}, came={"e"}, changes=4
-    )
+    one, two, three = (devices(number) for number in range(3))
+    slow, fast = (Curve((), {1: rate}, (1,), 1.0) for rate in (1.0, 2.0))
+    seen = Seen({one: [Mark("a", 0, 0, slow)], two: [Mark("b", 0, 0, slow)]}, {"c": slow}, 0)
+    same = {one: [Mark("a", 0, 0, slow)], two: [Mark("b", 0, 0, slow)]}
+    assert not seen.news(same, {"c": slow})
+    assert seen.news(same, {"c": slow}, "a pair was measured") == News(changes=1)
+    others = {one: [Mark("a", 1, 0, slow)], three: [Mark("d", 0, 0, slow)]}
+    assert seen.news(others, {"c": slow, "e": slow}) == News({three}, {one}, {"e"}, 4)
+    learned = {one: [Mark("a", 0, 0, fast)], two: [Mark("b", 0, 0, slow)]}
+    assert seen.news(learned, {"c": fast}) == News(softer={one}, came={"c"}, changes=2)
 
 
 @pytest.mark.parametrize(("changes", "far"), [(-1, True), (0, False), (24, False), (25, True)])

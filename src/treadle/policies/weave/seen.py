@@ -5,13 +5,14 @@ no job. So all is laid out anew when as much has changed as one in a few of the 
 only what is new is weighed.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from math import frexp, inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
+from treadle.policies.weave.curve import Curve
 
 Devices = tuple[Device, ...]
 
@@ -28,16 +29,23 @@ class Mark(NamedTuple):
     job: JobId
     settled: int  # how often a restart has come to weigh half as much as before
     level: int  # its class of service; 0 where lengths are known
+    curve: Curve  # as it is believed to be
 
 
 class Seen(NamedTuple):
     """The jobs of a decision, as it left them."""
 
     groups: Mapping[Devices, Sequence[Mark]] = {}
-    waiting: Set[JobId] = frozenset()  # those that it looked at
+    waiting: Mapping[JobId, Curve] = {}  # those that it looked at
     changes: int = -1  # since all was laid out anew; -1: it never was
+    sharing: Hashable = None  # the state of what is believed of jobs on the same devices
 
-    def news(self, groups: Mapping[Devices, Sequence[Mark]], waiting: Iterable[JobId]) -> "News":
+    def news(
+        self,
+        groups: Mapping[Devices, Sequence[Mark]],
+        waiting: Mapping[JobId, Curve],
+        sharing: Hashable = None,
+    ) -> "News":
         """What is new about these."""
         changed, softer = set[Devices](), set[Devices]()
         for devices, marks in groups.items():
@@ -45,9 +53,10 @@ class Seen(NamedTuple):
             if before != marks:
                 same = [mark.job for mark in before] == [mark.job for mark in marks]
                 (softer if same else changed).add(devices)
-        came = {job for job in waiting if job not in self.waiting}
+        came = {job for job, curve in waiting.items() if self.waiting.get(job) != curve}
         gone = sum([devices not in groups for devices in self.groups])
-        return News(changed, softer, came, len(changed) + len(softer) + len(came) + gone)
+        others = gone + (sharing != self.sharing)
+        return News(changed, softer, came, len(changed) + len(softer) + len(came) + others)
 
     def is_far(self, news: "News", jobs: int) -> bool:
         """Whether so much has changed that all these jobs are laid out anew."""
@@ -58,8 +67,9 @@ class News(NamedTuple):
     """What is new since the last decision."""
 
     changed: Set[Devices] = frozenset()  # with other jobs than before
-    softer: Set[Devices] = frozenset()  # with the same jobs, one of which can be changed for less
-    came: Set[JobId] = frozenset()  # waiting jobs
+    softer: Set[Devices] = frozenset()  # with the same jobs; one costs less to change, or scales
+    # otherwise than was believed
+    came: Set[JobId] = frozenset()  # waiting jobs, or what is believed of them
     changes: int = 0  # all of them
 
     def __bool__(self) -> bool:
@@ -75,7 +85,14 @@ class Look(NamedTuple):
 
 
 def look(
-    job: Job, held: Allocation, now: float, restart_s: float, *, known: bool, changed: bool = False
+    job: Job,
+    held: Allocation,
+    curve: Curve,
+    now: float,
+    restart_s: float,
+    *,
+    known: bool,
+    changed: bool = False,
 ) -> Look:
     """A job that is to hold this; known: its length is. changed: it holds something else now."""
     begun_at = now if changed else job.begun_at
@@ -84,11 +101,11 @@ def look(
         settled += 1
         settles_at = begun_at + _SETTLED * restart_s * 2.0**settled
     if known:
-        return Look(Mark(job.spec.id, settled, 0), settles_at, inf)
+        return Look(Mark(job.spec.id, settled, 0, curve), settles_at, inf)
     served = job.service_at(now)
     level = level_of(served)
     left_s = (_QUANTUM_S * 4.0**level - served) / len(held.devices)
-    return Look(Mark(job.spec.id, settled, level), settles_at, now + max(left_s, 1.0))
+    return Look(Mark(job.spec.id, settled, level, curve), settles_at, now + max(left_s, 1.0))
 
 
 def level_of(served: float) -> int:
@@ -106,15 +123,19 @@ def by_devices(
         found.setdefault(allocation.devices, []).append(looks[name].mark)
     for marks in found.values():
         if len(marks) > 1:
-            marks.sort()
+            marks.sort(key=_job)
     return found
+
+
+def _job(mark: Mark) -> JobId:
+    return mark.job
 
 
 def next_look_at(looks: Iterable[Look], now: float, *, often: bool) -> float:
     """When to decide again because of these jobs; often: also where little is to be gained."""
     most = _LOOKS if often else 1
     moments = []
-    for (_, settled, _), settles_at, class_ends_at in looks:
+    for (_, settled, _, _), settles_at, class_ends_at in looks:
         if settled < most:
             moments.append(settles_at)
         moments.append(class_ends_at)

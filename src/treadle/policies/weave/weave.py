@@ -195,12 +195,14 @@ class Weave(Sharing):
         most, queue, seen = snapshot.supply, snapshot.ranking.queue, memory.seen
         holding = {job.spec.id: job for job in snapshot.holding()}
         held = {name: own for name, job in holding.items() if (own := job.allocation)}
-        looks = {name: self._look(holding[name], own, snapshot.now) for name, own in held.items()}
+        looks = {name: self._look(holding[name], own, snapshot) for name, own in held.items()}
         groups = by_devices(held, looks)
         if not queue and self._all_have_the_best(snapshot, holding.values()):
-            return Schedule(memory=memory._replace(seen=Seen(groups, frozenset(), 0)))
+            return Schedule(memory=memory._replace(seen=Seen(groups, {}, 0)))
         waiting = self._first(snapshot, most)
-        news = seen.news(groups, [job.spec.id for _, job in waiting])
+        sharing = getattr(self._belief, "revision", None)
+        curves = {job.spec.id: self.curves.of(job.spec, most) for _, job in waiting}
+        news = seen.news(groups, curves, sharing)
         anew = seen.is_far(news, len(holding) + len(waiting))
         if anew or snapshot.free.total:
             waiting = self._first(snapshot, LOOK * most)
@@ -218,10 +220,10 @@ class Weave(Sharing):
                 looks.pop(name, None)
             for name, new in allocations.items():
                 if name in changes:
-                    looks[name] = self._look(snapshot.jobs[name], new, snapshot.now, changed=True)
+                    looks[name] = self._look(snapshot.jobs[name], new, snapshot, changed=True)
             groups = by_devices(allocations, looks)
-        left = frozenset([job.spec.id for _, job in waiting if job.spec.id not in looks])
-        seen = Seen(groups, left, 0 if anew else seen.changes + news.changes)
+        left = {one.job.spec.id: one.curve for one in jobs if one.job.spec.id not in looks}
+        seen = Seen(groups, left, 0 if anew else seen.changes + news.changes, sharing)
         until = self._next_look_at(snapshot, looks.values()) if queue else inf
         return Schedule(changes, until, memory._replace(seen=seen))
 
@@ -245,8 +247,11 @@ class Weave(Sharing):
         first = (snapshot.jobs[row[2]] for row in snapshot.ranking.queue[:_NEXT])
         return next_look_at(looks, now, often=any(not job.service_at(now) for job in first))
 
-    def _look(self, job: Job, held: Allocation, now: float, *, changed: bool = False) -> Look:
-        return look(job, held, now, self.restart_s(job), known=self.known, changed=changed)
+    def _look(
+        self, job: Job, held: Allocation, snapshot: Snapshot, *, changed: bool = False
+    ) -> Look:
+        curve, restart = self.curves.of(job.spec, snapshot.supply), self.restart_s(job)
+        return look(job, held, curve, snapshot.now, restart, known=self.known, changed=changed)
 
     def _first(self, snapshot: Snapshot, demand: float) -> list[tuple[float, Job]]:
         """The first waiting jobs that want so many devices, with their values."""
