@@ -2,6 +2,7 @@
 
     python benchmarks/calibration.py TRACES_FOLDER [TRACE ...] [--jobs N] [--starts N]
         [--policy NAME] [--processes N]
+    python benchmarks/calibration.py --use [JOURNAL]    a recorded hour of real jobs (real_use/)
 
 At its submission, at its start and at some ages while it runs, each job is given an 80 % range of
 its end. Only what had ended by then is known. Counted are jobs of tenants of which ten jobs have
@@ -42,8 +43,9 @@ from typing import NamedTuple, TextIO
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
+from treadle.models.learning.commands import Arguments, parsed
 from treadle.models.learning.expectation import COVERAGE, remaining
-from treadle.models.learning.kinds import numbers as numbers_of
+from treadle.models.learning.kinds import Likeness
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.start_errors import Range
@@ -57,6 +59,8 @@ from treadle.traces.load import GENERATE, load
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.hindsight import with_hindsight
 from benchmarks.queued_starts import QueuedJob, Record, live_policy, parts_of, recorded
+from benchmarks.real_use.replay import HOUR
+from benchmarks.real_use.replay import report as report_of_use
 from benchmarks.start_ranges import Judged, Shown, judged
 
 ENDED_MIN = 10  # jobs of a tenant, before its ranges are counted
@@ -73,11 +77,12 @@ class TraceJob(NamedTuple):
     ran_s: float
     model: str = ""
     wait_s: float | None = None  # None: the trace does not say
-    numbers: tuple[float, ...] = ()  # of its command line
+    arguments: Arguments = ()  # of its command line
 
     @property
-    def kinds(self) -> tuple[str, ...]:
-        return (f"{self.tenant}/{self.model}/~{self.size}", f"{self.tenant}/", "*")
+    def likeness(self) -> Likeness:
+        kinds = (f"{self.tenant}/{self.model}/~{self.size}", f"{self.tenant}/", "*")
+        return Likeness(kinds, self.arguments)
 
 
 Row = dict[str, str]
@@ -101,9 +106,9 @@ def _openb(row: Row) -> TraceJob | None:
 
 def _chronus(row: Row) -> TraceJob | None:
     at, ran_s = 60.0 * float(row["submit_time"]), 60.0 * float(row["duration"])
-    numbers = (float(row["iterations"]),)
+    arguments = (("iterations", row["iterations"]),)
     size = max(1, int(row["num_gpu"]))
-    return TraceJob(at, row["user"], size, ran_s, row["model_name"], numbers=numbers)
+    return TraceJob(at, row["user"], size, ran_s, row["model_name"], arguments=arguments)
 
 
 def _itp(row: Row) -> TraceJob | None:
@@ -113,8 +118,9 @@ def _itp(row: Row) -> TraceJob | None:
 
 def _elasticflow(row: Row) -> TraceJob | None:
     at, ran_s = float(row["submission_time"]), float(row["duration"])
-    numbers = (float(row["num_iteration"]), float(row["batch_size"]))
-    return TraceJob(at, "all", int(row["num_gpu"]), ran_s, row["model_name"], numbers=numbers)
+    names = ("batch_size", "num_iteration")
+    arguments = tuple((name, row[name]) for name in names)
+    return TraceJob(at, "all", int(row["num_gpu"]), ran_s, row["model_name"], arguments=arguments)
 
 
 # The columns that tell formats apart which say more here than in a simulation.
@@ -199,8 +205,8 @@ def _of_spec(spec: JobSpec) -> TraceJob:
     """A job of any other format, as it would run alone."""
     ran_s = spec.iterations / ALONE.alone(spec, spec.asked)
     tenant = spec.owner or spec.tenant or "all"
-    command = numbers_of(spec.command)
-    return TraceJob(spec.submit_at, tenant, spec.asked, ran_s, spec.profile.model, numbers=command)
+    model, arguments = spec.profile.model, parsed(spec.command).arguments
+    return TraceJob(spec.submit_at, tenant, spec.asked, ran_s, model, arguments=arguments)
 
 
 @dataclass(slots=True)
@@ -297,7 +303,7 @@ class Replay:
         heappush(self._moments, (begun_at, _START, number, 0))
 
     def _start(self, number: int, job: TraceJob, at: float) -> None:
-        self.lengths.begin(str(number), job.kinds, job.size, now=at, numbers=job.numbers)
+        self.lengths.begin(str(number), job.likeness, job.size, now=at)
         heappush(self._moments, (at + job.ran_s, _END, number, 0))
         for which, age_s in enumerate(AGES_S):
             if age_s < job.ran_s:
@@ -305,7 +311,7 @@ class Replay:
 
     def _judge(self, when: str, job: TraceJob, age_s: float) -> bool:
         """Make a range of a job of this age, and count it; whether there is one."""
-        expected = self.lengths.expect(job.kinds, job.size, numbers=job.numbers)
+        expected = self.lengths.expect(job.likeness, job.size)
         if expected.known and self._ended[job.tenant] >= ENDED_MIN:
             tally = self.tallies.setdefault(when, Tally())
             span = remaining(expected, age_s).span
@@ -313,8 +319,8 @@ class Replay:
         return expected.known
 
     def _end(self, number: int, job: TraceJob) -> None:
-        outcome = Outcome(job.size, job.ran_s, whole=True, numbers=job.numbers)
-        self.lengths.observe(job.kinds, outcome, name=str(number))
+        outcome = Outcome(job.size, job.ran_s, whole=True)
+        self.lengths.observe(job.likeness, outcome, name=str(number))
         self._overall.add(job.ran_s)
         self._ended[job.tenant] += 1
 
@@ -330,7 +336,7 @@ class Starts:
         self.jobs = len(jobs)
         self.policy = policy
         queued = [
-            QueuedJob(job.submit_at, job.size, job.ran_s, job.kinds, job.tenant) for job in jobs
+            QueuedJob(job.submit_at, job.size, job.ran_s, job.likeness, job.tenant) for job in jobs
         ]
         parts = parts_of(queued)
         self._parts = [pool.submit(recorded, queued, policy, part, parts) for part in range(parts)]
@@ -440,13 +446,19 @@ def report(name: str, jobs: list[TraceJob]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("traces", nargs="*", default=DEFAULT)
     parser.add_argument("--jobs", type=int, default=20_000)
     parser.add_argument("--starts", type=int, default=3_000, help="jobs that queue; 0: none")
     parser.add_argument("--policy", default=live.DEFAULT, help="under which they queue")
     parser.add_argument("--processes", type=int, default=1, help="at a time")
+    parser.add_argument("--use", type=Path, nargs="?", const=HOUR, help="a journal (record.py)")
     chosen = parser.parse_args()
+    if chosen.use is not None:
+        print(report_of_use(chosen.use))
+        return
+    if chosen.folder is None:
+        parser.error("expected the folder of traces, or --use")
     if chosen.processes < 1:
         parser.error(f"--processes must be 1 or more, not {chosen.processes}")
     try:

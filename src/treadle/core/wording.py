@@ -16,8 +16,6 @@ _DURATION_UNITS = (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800), ("d",
 _PLAIN_MAX = 1e9  # larger numbers are read as powers of ten
 _UNKNOWN = "-"
 YEAR_S = 365 * 86_400.0  # an estimate beyond it says no more than that
-_VAGUE = 20.0  # a range whose ends differ by more says nothing but its end,
-_SOON_S = 30.0  # and what is sooner than this is not told apart
 _WORD_MAX = 60  # characters of a mistyped word that are compared; comparing takes their square
 
 # -- counts -----------------------------------------------------------------------------------
@@ -164,11 +162,6 @@ def is_at_once(latest_s: float | None) -> bool:
     return latest_s is not None and latest_s < 1
 
 
-def is_vague(low_s: float, high_s: float) -> bool:
-    """Whether a range is too wide to plan by; one within minutes never is."""
-    return high_s > _VAGUE * max(low_s, _SOON_S)
-
-
 def from_to(low_s: float | None, high_s: float | None) -> str:
     """A range in words: "5m to 20m"; "unknown" if neither end is known."""
     if high_s is None:
@@ -182,7 +175,7 @@ def from_to(low_s: float | None, high_s: float | None) -> str:
         return low
     if low == high:
         return f"about {low}"
-    return f"up to {high}" if low_s < 1 or is_vague(low_s, high_s) else f"{low} to {high}"
+    return f"up to {high}" if low_s < 1 else f"{low} to {high}"
 
 
 # -- measured figures -------------------------------------------------------------------------

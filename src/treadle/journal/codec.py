@@ -97,6 +97,7 @@ _KINDS: Mapping[str, type] = {
         events.DeviceClosed,
         events.DeviceOpened,
         facts.ControllerBegan,
+        facts.ScriptForgotten,
         facts.JobAccepted,
         facts.JobEdited,
         facts.CodeChanged,

@@ -59,6 +59,21 @@ class ControllerBegan:
     run: str
 
 
+@dataclass(frozen=True, slots=True)
+class ScriptForgotten:
+    """A person had what was learned of a script forgotten."""
+
+    script: str
+    user: str  # who ordered it
+    kinds: tuple[str, ...]
+
+
 RecordFact = (
-    ControllerBegan | JobAccepted | JobEdited | DependencyBroken | DependenciesDropped | CodeChanged
+    ControllerBegan
+    | JobAccepted
+    | JobEdited
+    | DependencyBroken
+    | DependenciesDropped
+    | CodeChanged
+    | ScriptForgotten
 )

@@ -27,7 +27,7 @@ from treadle.core.ports import PerformanceModel
 from treadle.core.sighting import Sighting
 from treadle.models.forecasts import Forecast
 from treadle.models.learning.belief import Learned
-from treadle.models.learning.kinds import Kind, Kinds, by_spec
+from treadle.models.learning.kinds import Kinds, Likeness, by_spec
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths
@@ -75,8 +75,8 @@ class LengthLearner:
         self._reviews: list[tuple[float, JobId, int]] = []
         self._ends, self._fresh_until = 0, 0
         # What is expected of jobs by their kinds and size, and the two numbers for policies.
-        self._expected: dict[tuple[tuple[Kind, ...], int], Lengths] = {}
-        self._numbers_s: dict[tuple[tuple[Kind, ...], int], tuple[float, float]] = {}
+        self._expected: dict[tuple[Likeness, int], Lengths] = {}
+        self._numbers_s: dict[tuple[Likeness, int], tuple[float, float]] = {}
 
     @property
     def next_at(self) -> float:
@@ -184,10 +184,9 @@ class LengthLearner:
         spec = watched.spec
         profile = spec.profile
         if self._speeds is not None and (profile.memory_gib or profile.restart_s):
-            needs = self.knowledge.needs(self._speeds.kinds(spec))
-            profile = replace(
-                profile, memory_gib=needs.memory_gib or 0.0, restart_s=needs.restart_s or 0.0
-            )
+            needs, likeness = self.knowledge.needs, self._speeds.kinds(spec)
+            memory_gib, restart_s = needs.use(likeness).memory_gib, needs.costs(likeness).restart_s
+            profile = replace(profile, memory_gib=memory_gib or 0.0, restart_s=restart_s or 0.0)
         return replace(
             spec,
             iterations=max(WORK_MIN, watched.expected),

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import pwd
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from tests.waiting import at_rest
@@ -14,6 +14,7 @@ from treadle.engines.memory import MemoryEngine
 from treadle.engines.memory_world import MemoryWorld
 from treadle.engines.registry import EngineContext
 from treadle.failures.failure_history import Patience
+from treadle.models.learning.kinds import Likeness
 from treadle.models.learning.outcome import Outcome
 from treadle.store.store import Store
 from treadle.wire.jobs import Estimate, JobRequest, StartEstimate, State
@@ -89,9 +90,9 @@ class Bench:
         return jobs.shown_state(record)
 
 
-def lesson(profiles: Profiles, keys: Sequence[str], size: int, length_s: float) -> None:
-    """A whole job of these kinds took that long at that size."""
-    profiles.observe(keys, Outcome(size, length_s, whole=True))
+def lesson(profiles: Profiles, alike: Likeness, size: int, length_s: float) -> None:
+    """A whole job of this likeness took that long at that size."""
+    profiles.observe(alike, Outcome(size, length_s, whole=True))
 
 
 def span(found: Estimate | StartEstimate) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.control.jobs import JobRecord, parting
 from treadle.control.jobs.company_judge import CompanyJudge
-from treadle.control.jobs.job_kinds import kinds_of
+from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.learning import Profiles
 from treadle.control.loop import PolicyInCharge, belief_on
 from treadle.core.actions import Action, Start, Stop
@@ -145,8 +145,8 @@ def test_a_speed_is_compared_with_that_on_as_many_devices() -> None:
     )
     profiles = Profiles()
     for record in (both, larger):
-        profiles.observe(kinds_of(record), Outcome(4, 100.0, whole=True, step_s=0.12))
-    profiles.observe(kinds_of(both), Outcome(1, 100.0, whole=True, step_s=0.42))
+        profiles.observe(likeness_of(record), Outcome(4, 100.0, whole=True, step_s=0.12))
+    profiles.observe(likeness_of(both), Outcome(1, 100.0, whole=True, step_s=0.42))
     seen = Asked()
     jobs = cast("Any", SimpleNamespace(records={"1": both, "2": larger}))
     learner = cast("Any", SimpleNamespace(seen=seen, profiles=profiles))

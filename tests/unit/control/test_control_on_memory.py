@@ -260,7 +260,7 @@ def test_a_foreign_device_opens_again_by_itself(tmp_path: Path) -> None:
 def test_a_length_that_was_seen_is_the_estimate_of_the_next(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         fresh = await here.live.dry_run(ME, JobRequest(command=("forever",)))
-        assert fresh.length == Estimate(because="no similar job has run here")
+        assert fresh.length == Estimate(because="no run of this script has ended here")
         job = await here.runs()
         here.memory.finish(job)
         await here.reached(job, DONE)

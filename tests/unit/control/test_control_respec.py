@@ -6,11 +6,11 @@ from pathlib import Path
 from tests.unit.control.memory import HOME, ME, Bench, play
 from tests.unit.control.test_control_on_memory import check_replay, rebuilt
 from treadle.control.jobs.respec import A_LOOK, AT_ONCE, LIVE_CHANGE_S
-from treadle.control.learning import keys_of
 from treadle.core.attempt import LastProgress
 from treadle.core.events import Event, JobProgressed, JobsLearned, JobStarted, JobUpdated
 from treadle.core.job import JobId
 from treadle.core.sighting import Load, Sighting
+from treadle.models.learning.kinds import by_command
 from treadle.models.learning.outcome import Outcome
 from treadle.wire.jobs import JobRequest, State
 
@@ -32,7 +32,7 @@ def test_learning_from_one_job_changes_a_bounded_number_of_others_at_a_time(
         respec, now = context.commit.respec, context.clock.now()
         assert respec.at_once(now) == []
         context.learner.learn(
-            keys_of("me", "", ("forever",), folder=HOME), Outcome(1, 50.0, whole=True)
+            by_command("me", "", ("forever",), folder=HOME), Outcome(1, 50.0, whole=True)
         )
         first = respec.at_once(now)
         assert respec.at_once(now) == [], "the rest waits for a look"
@@ -137,10 +137,10 @@ def test_u2_a_running_job_teaches_its_speed_once_and_what_it_uses(tmp_path: Path
         assert (profile.busy, profile.memory_gib) == (0.4, 3.0)
         context.inbox.tell(JobProgressed(job, row.action, 0.0, 1.0, said))
         await here.settle()
-        kind = keys_of("me", "", ("forever",), folder=HOME)[0]
+        kind = by_command("me", "", ("forever",), folder=HOME).kinds[0]
         history = context.learner.profiles.knowledge.history(kind)
         assert history is not None
-        assert history.steps == {1: [0.5]}
+        assert [run.step_s for run in history.looks if run.step_s] == [0.5]
         check_replay(here)
 
     play(story, tmp_path, devices=1)

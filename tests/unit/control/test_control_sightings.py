@@ -180,7 +180,7 @@ def ended(progress: LastProgress, seen: Sighting | None) -> AttemptEnded:
 def test_a_pace_in_company_is_not_taught_as_one_alone() -> None:
     """The last minute of a long job was in company: its pace is that of its time alone."""
     said = LastProgress(100.0, 100.0, 2.0, measured_s=60.0, alone=False)
-    assert of_pace(said, 1, numbers=()) is None
+    assert of_pace(said, 1) is None
     attempted = Attempted(1, 0.0, alone=True, over=True)
     found = of_end(ended(said, Sighting(alone_s=940.0, shared_s=60.0, step_s=0.1)), attempted)
     assert found is not None

@@ -128,7 +128,7 @@ def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
         job = await measured(here, said)
         end = await here.end(job)
         assert not end.known
-        assert end.because == "no similar job has run here"
+        assert end.because == "no run of this script has ended here"
         assert here.live.context.scheduler.jobs[job].spec.iterations == 1000.0
 
     play(story, tmp_path, devices=1)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from tests.unit.control.memory import ME, Bench, lesson, play
-from treadle.control.learning.learned_lengths import Profiles, Question, keys_of
+from treadle.control.learning.learned_lengths import Profiles, Question
+from treadle.models.learning.kinds import by_command
 from treadle.wire.jobs import JobRequest, State
 
 
@@ -48,10 +49,10 @@ def test_u20_a_failure_that_would_repeat_is_not_retried_even_if_asked(tmp_path: 
 def test_u20_other_arguments_are_another_kind_of_job() -> None:
     """`sleep 10.5` on one device and `sleep 4` on two are no speed-up of 2.6."""
     profiles = Profiles()
-    long, short = keys_of("anna", "", ("sleep", "10.5")), keys_of("anna", "", ("sleep", "4"))
+    long, short = by_command("anna", "", ("sleep", "10.5")), by_command("anna", "", ("sleep", "4"))
     lesson(profiles, long, 1, 10.5)
     lesson(profiles, short, 2, 4.0)
-    third = keys_of("anna", "", ("sleep", "7"))
+    third = by_command("anna", "", ("sleep", "7"))
     assert profiles.ask(Question(third, 1, (1, 2))).profile.curve == ()
     for keys, size, length_s in ((long, 1, 10.5), (short, 2, 4.0)):
         found = profiles.ask(Question(keys, size, (1, 2)))
@@ -62,8 +63,8 @@ def test_u20_other_arguments_are_another_kind_of_job() -> None:
 def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:
     """The user says so: jobs of one --model share what is learned."""
     profiles = Profiles()
-    lesson(profiles, keys_of("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
-    other = keys_of("anna", "resnet", ("python", "train.py", "--lr", "2"))
+    lesson(profiles, by_command("anna", "resnet", ("python", "train.py", "--lr", "1")), 1, 50.0)
+    other = by_command("anna", "resnet", ("python", "train.py", "--lr", "2"))
     assert profiles.ask(Question(other, 1, model="resnet")).source == "jobs like it"
 
 
@@ -85,7 +86,7 @@ def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_
             length = (await here.live.dry_run(ME, request)).length
             assert length is not None
             found.append(length.because)
-        same, alike = "from 1 run of this command", "from 1 similar run"
-        assert found == [same, same, alike, "from 1 run of this script"]
+        same, alike = "from 1 run of this command", "from 1 similar run, other "
+        assert found == [same, same, f"{alike}folder", f"{alike}$NET"]
 
     play(story, tmp_path)

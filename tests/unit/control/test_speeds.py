@@ -9,7 +9,6 @@ import pytest
 
 from tests.unit.control.memory import HOME, ME, Bench, lesson, play
 from treadle.control.jobs import CodeCheck, EndCompletion
-from treadle.control.learning import keys_of
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.control.learning.progress import TELL_S, ProgressWatch
 from treadle.core.attempt import How, LastProgress
@@ -17,7 +16,7 @@ from treadle.core.events import AttemptEnded, Event, JobProgressed
 from treadle.core.job_report import Report
 from treadle.failures.rules import shipped
 from treadle.models.learning.expectation import Basis, Remaining, remaining
-from treadle.models.learning.kinds import by_command, numbers
+from treadle.models.learning.kinds import by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.testing.clocks import ManualClock
@@ -29,7 +28,7 @@ DDP = ("ddp.py",)
 
 def teach(here: Bench, lengths: dict[int, float]) -> None:
     """Whole runs of the command at these sizes."""
-    keys = keys_of(ME.user, "", DDP, folder=HOME)
+    keys = by_command(ME.user, "", DDP, folder=HOME)
     for size, length_s in lengths.items():
         lesson(here.live.context.learner.profiles, keys, size, length_s)
 
@@ -99,7 +98,7 @@ def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_
         job = await here.runs()
         lesson(
             here.live.context.learner.profiles,
-            keys_of("me", "", ("forever",), folder=HOME),
+            by_command("me", "", ("forever",), folder=HOME),
             1,
             1000.0,
         )
@@ -109,7 +108,7 @@ def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_
         why = await here.live.why(job)
         assert listed.end is not None
         assert listed.end == why.end
-        assert (listed.end.low_s, listed.end.high_s) == (285.0, 315.0)
+        assert (listed.end.low_s, listed.end.high_s) == (285.7, 315.0)
         assert listed.end.because == "from its steps"
         assert listed.progress is not None
         assert (listed.progress.step, listed.progress.eta_s) == (400.0, 300.0)
@@ -235,9 +234,9 @@ def measured(gauge: Gauge) -> LastProgress:
 def left_of(said: LastProgress, ran: tuple[str, ...], new: tuple[str, ...]) -> Remaining:
     """What is left of a new job, where another took five seconds."""
     knowledge = Knowledge()
-    outcome = Outcome(1, 5.0, whole=True, numbers=numbers(ran))
+    outcome = Outcome(1, 5.0, whole=True)
     knowledge.observe(by_command("ann", "", ran), outcome)
-    expected = knowledge.expect(by_command("ann", "", new), 1, numbers=numbers(new))
+    expected = knowledge.expect(by_command("ann", "", new), 1)
     return remaining(expected, 1.0, said=said)
 
 
@@ -302,7 +301,7 @@ def test_the_first_steps_of_a_job_overrule_one_run_with_other_words() -> None:
     assert gauge is not None
     left = left_of(measured(gauge), QUICK, SLOW)
     assert left.basis is Basis.FIRST_STEPS
-    assert left.span.low_s == pytest.approx(5.88)
+    assert left.span.low_s == pytest.approx(9.8)
     assert left.span.high_s == pytest.approx(176.4)
     assert left_of(measured(gauge), QUICK, QUICK).basis is Basis.RUNS
 

@@ -9,10 +9,10 @@ from tests.unit.control.memory import HOME, ME, Bench, play, play_on
 from treadle.control.api.spells import Now, page_of
 from treadle.control.jobs import JobRecord, as_shown, row_of
 from treadle.control.jobs.records import attempt_body
-from treadle.control.learning import keys_of
 from treadle.control.loop import wall
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
+from treadle.models.learning.kinds import by_command
 from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import AttemptRow, Batch
 from treadle.store.store import Store
@@ -185,7 +185,7 @@ def test_a_handover_is_no_company(
 
 def measured(here: Bench, step_s: float, *, size: int = 1) -> None:
     """Another job of the same kind did steps."""
-    keys = keys_of(ME.user, "", ("forever",), folder=HOME)
+    keys = by_command(ME.user, "", ("forever",), folder=HOME)
     outcome = Outcome(size, 100.0, step_s=step_s)
     here.live.context.learner.profiles.observe(keys, outcome)
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, lesson, play, span
+from tests.unit.control.memory import HOME, ME, Bench, lesson, play, span
 from tests.unit.control.test_estimates import teach
-from treadle.control.learning import keys_of
 from treadle.control.loop.live_policy import Guarded, PolicyInCharge
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Cluster, Device, Node
@@ -14,6 +13,7 @@ from treadle.core.ports import Policy
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.learning.kinds import by_command
 from treadle.models.scaling import ScalingModel
 from treadle.policies.base.placement import placement
 from treadle.policies.simple.orders import fifo
@@ -230,14 +230,14 @@ def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path
 
     async def story(here: Bench) -> None:
         for _ in range(3):
-            keys = keys_of(ME.user, "", ("forever", "--width", "1"))
+            keys = by_command(ME.user, "", ("forever", "--width", "1"), folder=HOME)
             lesson(here.live.context.learner.profiles, keys, 1, 1000.0)
         await here.runs()
         job = await here.submit("forever", "--width", "2")
         await here.settle()
         why = await here.live.why(job)
         assert why.length is not None
-        assert why.length.because == "from 3 similar runs"
+        assert why.length.because == "from 3 similar runs, other --width"
         assert dict(why.details)["sharing"] == "not yet: forever has not been measured"
 
     play(story, tmp_path, devices=1)

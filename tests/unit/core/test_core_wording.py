@@ -14,7 +14,6 @@ from treadle.core.wording import (
     durations,
     from_to,
     gib_texts,
-    is_vague,
     jobs,
     listed,
     named_jobs,
@@ -45,22 +44,6 @@ def test_one_is_singular_and_thousands_have_a_comma() -> None:
         "1 job waits",
         "2 jobs wait",
     ]
-
-
-@pytest.mark.parametrize(
-    ("low_s", "high_s", "vague"),
-    [
-        (0.0, 43_200.0, True),
-        (60.0, 1201.0, True),
-        (60.0, 1200.0, False),
-        (0.2, 600.0, False),
-        (3600.0, 43_200.0, False),
-    ],
-)
-def test_a_range_whose_ends_are_far_apart_says_nothing(
-    low_s: float, high_s: float, vague: bool
-) -> None:
-    assert is_vague(low_s, high_s) == vague
 
 
 def test_numbers_and_names_in_a_row() -> None:

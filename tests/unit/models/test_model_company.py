@@ -218,7 +218,8 @@ def test_a_run_of_a_moment_hides_nothing_that_jobs_of_the_same_needs_have_shown(
     knowledge.observe(first, LearnedOutcome(1, 60.0, whole=True, seen=whole))
     knowledge.observe(other, LearnedOutcome(1, 3.0, whole=False, seen=moment))
     profile = knowledge.expect(other, 1).profile
-    assert (profile.busy, profile.memory_gib, profile.cores) == (0.4, 20.0, 2.0)
+    assert profile.memory_gib >= 20.0
+    assert profile.busy is None, "no run with as many steps was watched"
 
 
 def test_cores_are_learned_beside_each_device() -> None:

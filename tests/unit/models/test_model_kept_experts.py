@@ -19,13 +19,13 @@ def _learn(knowledge: Knowledge, seconds: float, *, whole: bool = True) -> list[
 
 
 def _known(knowledge: Knowledge) -> list[bytes]:
-    return [msgspec.json.encode(knowledge.history(kind)) for kind in (*KINDS, *OTHER)]
+    return [msgspec.json.encode(knowledge.history(kind)) for kind in (*KINDS.kinds, *OTHER.kinds)]
 
 
 def test_every_run_counts_at_once_while_there_are_few() -> None:
     knowledge = Knowledge()
     for seconds in (10.0, 20.0, 40.0):
-        assert set(KINDS) <= set(_learn(knowledge, seconds))
+        assert set(KINDS.kinds) <= set(_learn(knowledge, seconds))
         assert knowledge.expect(KINDS, 1).span.high_s >= seconds
 
 
@@ -58,18 +58,18 @@ def test_what_is_learned_does_not_depend_on_who_asks_when() -> None:
         kinds = KINDS if draw.random() < 0.8 else OTHER
         seconds, size = draw.lognormvariate(3.0, 1.0), draw.choice((1, 1, 2))
         whole, begins = draw.random() < 0.7, draw.random() < 0.3
-        outcome = Outcome(size, seconds, whole=whole, cut_off=not whole, numbers=(1.0,))
+        outcome = Outcome(size, seconds, whole=whole, cut_off=not whole)
         if number == 50:  # A new controller reads what was stored; a replay has it in memory.
             silent.forget_all()
             asked = Knowledge(stored.items())
             asked.forget_all()
         for knowledge in (silent, asked):
             if begins:
-                knowledge.begin(str(number), kinds, size, now=float(number), numbers=(1.0,))
+                knowledge.begin(str(number), kinds, size, now=float(number))
             knowledge.observe(kinds, outcome, name=str(number))
         stored |= msgspec.json.decode(
             msgspec.json.encode(dict(asked.changes())), type=dict[str, History]
         )
         if draw.random() < 0.5:
-            asked.expect(draw.choice((KINDS, OTHER)), draw.choice((1, 2, 4)), numbers=(1.0,))
+            asked.expect(draw.choice((KINDS, OTHER)), draw.choice((1, 2, 4)))
     assert _known(silent) == _known(asked)

@@ -3,11 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from treadle.models.learning.kinds import Likeness
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.coverage import PLAIN
 
-KINDS = ("me//=a", "me/", "*")
+KINDS = Likeness(("me//@a", "me/", "*"))
 STARTS = st.lists(st.tuples(st.floats(0.0, 500.0), st.floats(1.0, 5000.0)), max_size=8)
 
 
@@ -83,13 +84,15 @@ def test_moments_of_jobs_that_ended_do_not_pile_up() -> None:
 def test_what_is_expected_does_not_depend_on_what_was_asked_before() -> None:
     """Two commands that differ in a path: the first was measured at two sizes."""
 
+    kinds = ("me//@a", "me/", "*")
+    ours, other = (Likeness(kinds, (("--data", path),)) for path in ("/x/a", "/x/b"))
+
     def made() -> Knowledge:
         knowledge = Knowledge()
         for size, seconds in ((1, 60.0), (4, 20.0)):
-            knowledge.observe(("me//=a", "me//~x", "me/", "*"), Outcome(size, seconds, whole=True))
+            knowledge.observe(ours, Outcome(size, seconds, whole=True))
         return knowledge
 
-    ours, other = ("me//=a", "me//~x", "me/", "*"), ("me//=b", "me//~x", "me/", "*")
     first, second = made(), made()
     second.expect(other, 2)
     assert first.expect(ours, 2).length.mean() == second.expect(ours, 2).length.mean()
@@ -98,7 +101,7 @@ def test_what_is_expected_does_not_depend_on_what_was_asked_before() -> None:
 def test_a_kind_of_which_only_cut_off_runs_are_remembered_has_an_answer() -> None:
     knowledge = Knowledge()
     for _ in range(12):
-        knowledge.observe(("me//=a",), Outcome(1, 10.0, whole=True))
+        knowledge.observe(KINDS, Outcome(1, 10.0, whole=True))
     for _ in range(80):
-        knowledge.observe(("me//=a",), Outcome(1, 10.0, cut_off=True))
-    assert knowledge.expect(("me//=a",), 1).length.mean() > 0
+        knowledge.observe(KINDS, Outcome(1, 10.0, cut_off=True))
+    assert knowledge.expect(KINDS, 1).length.mean() > 0

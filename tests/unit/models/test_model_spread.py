@@ -53,12 +53,12 @@ def test_a_placement_is_tight_or_on_more_nodes_or_racks_than_it_needs(
 def test_what_was_not_seen_is_doubted_and_measurements_push_the_doubt_back() -> None:
     knowledge = Knowledge()
     seen(knowledge, 1.0)
-    before = knowledge.apart(by_model(SPEC))
+    before = knowledge.needs.apart(by_model(SPEC))
     assert (before.nodes, before.racks) == (0.0, 0.0)
     assert before.factor(NODES) == DOUBT.across_nodes
     assert before.factor(RACKS) == ACROSS_RACKS
     seen(knowledge, 2.0, NODES)  # half as fast
-    after = knowledge.apart(by_model(SPEC))
+    after = knowledge.needs.apart(by_model(SPEC))
     assert after.nodes == pytest.approx((DOUBT.across_nodes * 0.5) ** 0.5)
     assert after.racks == 0.0
 

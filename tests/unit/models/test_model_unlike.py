@@ -33,12 +33,12 @@ def seen(*outcomes: Outcome) -> Knowledge:
 
 
 def test_a_type_never_seen_has_no_factor() -> None:
-    assert seen(paced(1, 2.0, A100)).by_type(KINDS) == ()
+    assert seen(paced(1, 2.0, A100)).needs.by_type(KINDS) == ()
 
 
 def test_the_speed_on_another_type_is_a_factor_and_leaves_the_curve_alone() -> None:
     knowledge = seen(paced(1, 2.0, A100), paced(2, 1.0, A100), paced(1, 0.5, H200))
-    assert dict(knowledge.by_type(KINDS)) == pytest.approx({A100: 1.0, H200: 4.0})
+    assert dict(knowledge.needs.by_type(KINDS)) == pytest.approx({A100: 1.0, H200: 4.0})
     pace = knowledge.pace(KINDS)
     assert pace is not None
     assert pace.points == ((1, 2.0), (2, 1.0))
@@ -47,8 +47,8 @@ def test_the_speed_on_another_type_is_a_factor_and_leaves_the_curve_alone() -> N
 def test_a_placement_apart_on_another_type_says_nothing() -> None:
     """Which of the two made it slower is not known."""
     known = seen(paced(2, 1.0, A100), paced(2, 3.0, H200, spread="nodes"))
-    assert known.by_type(KINDS) == ()
-    assert known.apart(KINDS).nodes == 0.0
+    assert known.needs.by_type(KINDS) == ()
+    assert known.needs.apart(KINDS).nodes == 0.0
 
 
 def test_lengths_are_counted_as_at_home() -> None:
@@ -62,7 +62,7 @@ def test_devices_of_several_types_are_a_type_of_their_own_and_of_lost_nodes_none
     assert type_of(("h", "a"), CLUSTER.nodes) == f"{A100} + {H200}"
     assert type_of(("a", "gone"), CLUSTER.nodes) == "?"
     known, lost = paced(1, 2.0, A100), paced(1, 9.0, "?")
-    assert seen(known, lost).by_type(KINDS) == seen(lost, known).by_type(KINDS) == ()
+    assert seen(known, lost).needs.by_type(KINDS) == seen(lost, known).needs.by_type(KINDS) == ()
 
 
 def on(node: str) -> Allocation:

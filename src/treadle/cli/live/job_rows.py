@@ -7,7 +7,6 @@ from treadle.cli.show.table import Column, room, table
 from treadle.cli.show.wording import command_text, plain, width_of
 from treadle.core.wording import (
     expected_span,
-    is_vague,
     named_jobs,
     several,
     share,
@@ -121,7 +120,7 @@ def end_text(view: JobView) -> str:
         return "unknown"
     if end.high_s < 1:
         return "<1s"
-    if end.low_s is None or is_vague(end.low_s, end.high_s):
+    if end.low_s is None:
         return f"<{expected_span(end.high_s)}"
     low, high = expected_span(end.low_s, ever=">1y"), expected_span(end.high_s, ever=">1y")
     return low if low == high else f"{low}-{high}"

@@ -6,7 +6,7 @@ from treadle.cli.live.job_selection import job_argument, job_or_array
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import wrapped
 from treadle.cli.show.wording import cut, plain
-from treadle.core.wording import YEAR_S, is_vague, listed, ordinal, several
+from treadle.core.wording import YEAR_S, listed, ordinal, several
 from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
 LINES_MAX = 6
@@ -132,9 +132,8 @@ def range_text(found: Estimate, before: str = "") -> str:
         return _with_basis("unknown", found.because)
     if found.low_s is None:
         return _with_basis(f"{before}at most {seconds_text(found.high_s)}", found.because)
-    if is_vague(found.low_s, found.high_s) or (before and found.low_s < 1 <= found.high_s):
-        most = "within" if before else "up to"
-        return _with_basis(f"{most} {seconds_text(found.high_s)}", found.because)
+    if before and found.low_s < 1 <= found.high_s:
+        return _with_basis(f"within {seconds_text(found.high_s)}", found.because)
     return _with_basis(f"{before}{between_text(found.low_s, found.high_s)}", found.because)
 
 
@@ -142,7 +141,7 @@ def moment_text(earliest_s: float, latest_s: float | None) -> str:
     """in 20-30 s; at once; in 5 min or much later; within 12 h."""
     if latest_s is None:
         return f"in {seconds_text(earliest_s)} or much later"
-    if is_vague(earliest_s, latest_s) or earliest_s < 1 <= latest_s:
+    if earliest_s < 1 <= latest_s:
         return f"within {seconds_text(latest_s)}"
     return "at once" if latest_s < 1 else f"in {between_text(earliest_s, latest_s)}"
 
@@ -157,7 +156,10 @@ def between_text(low_s: float, high_s: float) -> str:
     low, high = (_count(seconds / unit_s, name) for seconds in (low_s, high_s))
     if low == high:
         return f"about {high} {name}"
-    return f"up to {high} {name}" if low == "0" else f"{low}-{high} {name}"
+    if low != "0":
+        return f"{low}-{high} {name}"
+    least = f"{seconds_text(low_s)} to" if low_s >= 1 else "up to"
+    return f"{least} {high} {name}"
 
 
 def seconds_text(seconds: float) -> str:

@@ -27,6 +27,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.wording import named_jobs, several
 from treadle.models.learning.expectation import COVERAGE
 from treadle.models.learning.start_errors import as_simulated, quantile
+from treadle.models.lengths.distribution import as_shown
 from treadle.sim.start_estimate import (
     Begin,
     Effort,
@@ -131,7 +132,7 @@ def _start(
     sooner = _sooner(context, job, ahead)
     compared = [] if sooner or ahead.limited else comparable(moments)
     found = _found(context, ahead, moments, sooner=sooner)
-    found = _corrected(context, found, compared, context.clock.now())
+    found = _narrow_enough(_corrected(context, found, compared, context.clock.now()))
     begun = not all(isinstance(moment, NotYet) for moment in moments)
     start = StartEstimate(
         earliest_s=0.0 if sooner and begun else found.low_s,
@@ -162,7 +163,7 @@ def end_of_all(context: Context, jobs: Collection[JobId]) -> Estimate:
 
     answers = simulated(steps, ask)
     sooner = _sooner(context, "", ahead)
-    found = _found(context, ahead, answers, sooner=sooner)
+    found = _narrow_enough(_found(context, ahead, answers, sooner=sooner))
     if found.high_s is None:
         return Estimate(because=found.sentence)
     high_s = round(found.high_s, 1)
@@ -216,6 +217,17 @@ def _corrected(context: Context, found: Found, moments: Sequence[float], now: fl
     low_s, high_s = starts.range_of(moments, now)
     sentence = f"from {several(starts.compared, 'earlier start')}"
     return Found(low_s, high_s, sure=True, sentence=sentence)
+
+
+def _narrow_enough(found: Found) -> Found:
+    """The same as people are shown it: of a range that is too wide, what would make it known."""
+    if not found.sure or found.low_s is None or found.high_s is None:
+        return found
+    shown = as_shown(found.low_s, found.high_s)
+    if shown is None:
+        sentence = "the lengths of the jobs before it are hardly known"
+        return Found(None, None, sure=False, sentence=sentence)
+    return found._replace(low_s=shown[0], high_s=shown[1])
 
 
 def _not_known(context: Context, jobs: Sequence[JobId]) -> str:

@@ -273,6 +273,7 @@ _SENTENCES = {
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",
     "JobsLearned": "more is known of {number} like {first}",
     "ControllerBegan": "the daemon began",
+    "ScriptForgotten": "{user} had what was learned of {script} forgotten",
     "JobAccepted": "job {job} was accepted",
     "JobEdited": "job {job} was edited",
     "CodeChanged": "attempt {attempt} of job {job} runs other code than was submitted: {changes}",

@@ -17,6 +17,7 @@ from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.wording import devices, share, span
+from treadle.models.learning.commands import in_words
 from treadle.models.learning.expectation import (
     COVERAGE,
     MEASURED,
@@ -26,7 +27,7 @@ from treadle.models.learning.expectation import (
     remaining,
 )
 from treadle.models.learning.kinds import Source
-from treadle.models.lengths.distribution import Lengths, Span
+from treadle.models.lengths.distribution import Lengths, Span, as_shown
 from treadle.policies.weave.weave import Weave
 from treadle.policies.wrappers.wrapper import innermost
 from treadle.wire.jobs import Estimate, Progress
@@ -72,14 +73,17 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     expected = expectation(context, record, row)
     left = _left(context, record, row, expected)
     limit_s = limit_left_s(context, record)
-    if not left.known:
+    if not left.known or (not expected.shown and left.basis not in OWN_STEPS):
         return _unknown(expected, limit_s)
     if unclear := _unclear(context, record, expected, left):
         return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=unclear)
     because, sooner = left.because, _if_grown(context, record, row)
     if sooner < 1.0:
         because += ", sooner if it grows"
-    return _ranged(left.span.low_s * sooner, left.span.high_s, because, limit_s)
+    shown = as_shown(left.span.low_s * sooner, left.span.high_s, age_s=_age_s(context, record, row))
+    if shown is None:
+        return _unknown(expected, limit_s)
+    return _ranged(*shown, because, limit_s)
 
 
 def _unclear(context: Context, record: JobRecord, expected: Expectation, left: Remaining) -> str:
@@ -109,13 +113,14 @@ def _has_said_all(context: Context, record: JobRecord) -> bool:
 
 def length_of(expected: Expectation, spec: JobSpec, limit_s: float | None) -> Estimate:
     """How long the whole job takes with the devices that it asks for."""
-    if not expected.known:
+    if not expected.shown:
         return _unknown(expected, limit_s)
     left = _naming_size(remaining(expected.learned, 0.0), expected, spec)
     because = left.because
     if spec.elastic and expected.learned.source is not Source.ITS_USER:
         because += f", if it has {devices(spec.asked)} all the time"
-    return _ranged(left.span.low_s, left.span.high_s, because, limit_s)
+    shown = as_shown(left.span.low_s, left.span.high_s)
+    return _unknown(expected, limit_s) if shown is None else _ranged(*shown, because, limit_s)
 
 
 def expectation(context: Context, record: JobRecord, row: Job) -> Expectation:
@@ -295,7 +300,7 @@ def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) ->
     if limit_s is not None and limit_s < high_s:
         because, high_s = f"{because} and {LIMIT}", limit_s
     return Estimate(
-        low_s=round(low_s, 1),
+        low_s=round(low_s, 1 if low_s >= 1.0 else 2),
         high_s=round(high_s, 1),
         coverage=COVERAGE,
         known=True,
@@ -310,14 +315,14 @@ def _unknown(expected: Expectation, limit_s: float | None) -> Estimate:
 
 
 def nothing_known(expected: Expectation) -> str:
-    """Why no length is known, in words."""
+    """What would make the length known, in words."""
     learned = expected.learned
-    if learned.source is Source.NOTHING:
-        return "no similar job has run here"
-    # Those that succeeded alone on their devices and at one size; of others no length is known.
-    if learned.runs == 1:
-        return "only 1 other job has run here"
-    return f"only {learned.runs} other jobs have run here"
+    if not expected.shown:
+        # Of those that failed, shared or changed their size no length is known.
+        return "no run of this script has ended here"
+    if learned.doubted:
+        return f"no run with this {in_words(learned.doubted)} has ended here"
+    return "its runs took very different times"
 
 
 def _newest(context: Context, record: JobRecord) -> Progress | None:

@@ -9,7 +9,7 @@ decision.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from treadle.control.jobs.job_kinds import kinds_of
+from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import JobTable
 from treadle.control.learning import JobLearner, company_of
 from treadle.core.job import Job, JobId, JobSpec
@@ -157,5 +157,5 @@ class CompanyJudge:
         record = self._jobs.records.get(row.id)
         if record is None:
             return None
-        step_s = self._learner.profiles.step_alone_s(kinds_of(record), row.size)
+        step_s = self._learner.profiles.step_alone_s(likeness_of(record), row.size)
         return None if not step_s else 1.0 / step_s

@@ -22,7 +22,7 @@ from treadle.control.jobs.company_spells import Moved, follow_company
 from treadle.control.jobs.early_losses import LOST, count_losses, note_pause
 from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
-from treadle.control.jobs.job_kinds import kinds_of, numbers_in
+from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
 from treadle.control.jobs.records import (
     JobRecord,
@@ -69,6 +69,7 @@ from treadle.journal.facts import (
     DependencyBroken,
     JobAccepted,
     JobEdited,
+    ScriptForgotten,
 )
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
@@ -96,6 +97,8 @@ class Reducer:
         """
         if any(isinstance(fact, ControllerBegan) for fact in facts):
             self._learner.profiles.forget_all()  # Memory is gone, live as in a replay.
+        for forgotten in (fact for fact in facts if isinstance(fact, ScriptForgotten)):
+            self._learner.drop(forgotten.kinds)
         if facts:  # Lines without any are not all replayed.
             self._learner.profiles.advance(now)
         ends = self._ending_facts(facts)
@@ -243,7 +246,7 @@ class Reducer:
     def _predict(self, record: JobRecord, size: int) -> None:
         """Keep what its kind lets expect of its speed, before its own run says anything."""
         record.predicted_size = size
-        step_s = self._learner.profiles.step_expected_s(kinds_of(record), size)
+        step_s = self._learner.profiles.step_expected_s(likeness_of(record), size)
         record.predicted_per_s = None if step_s is None else 1.0 / step_s
 
     def _watch_ranges(self, record: JobRecord, size: int, now: float) -> None:
@@ -260,7 +263,7 @@ class Reducer:
         if beside or record.resizes:
             profiles.forget(record.id)
             return
-        question = Question(kinds_of(record), size, numbers=numbers_in(record))
+        question = Question(likeness_of(record), size)
         ran_s = record.ran_s if record.resumable else 0.0
         profiles.begin(record.id, question, now=now, age_s=ran_s)
 
@@ -344,11 +347,10 @@ class Reducer:
             record.ran_s if resumed else 0.0,
             alone=not resumed or not (record.resizes or record.failures),
             over=record.id in self._scheduler.ended,
-            numbers=numbers_in(record),
             spread=spread_of(nodes_in(devices), len(devices), self._scheduler.cluster),
             device_type=type_of(nodes_in(devices), self._all_nodes()),
         )
-        self._learner.learn(kinds_of(record), of_end(fact, attempted), job=record.id)
+        self._learner.learn(likeness_of(record), of_end(fact, attempted), job=record.id)
 
     def _all_nodes(self) -> list[Node]:
         return [*self._scheduler.cluster.nodes, *self._scheduler.drained.values()]
@@ -363,13 +365,12 @@ class Reducer:
             pace = of_pace(
                 fact.progress,
                 row.size,
-                numbers=numbers_in(record),
                 spread=spread_of(nodes, row.size, cluster),
                 device_type=type_of(nodes, self._all_nodes()),
             )
-            self._learner.pace(record.id, fact.action, kinds_of(record), pace)
+            self._learner.pace(record.id, fact.action, likeness_of(record), pace)
         if fact.seen is not None:
-            self._learner.learn(kinds_of(record), of_sight(fact.seen, row.size))
+            self._learner.learn(likeness_of(record), of_sight(fact.seen, row.size))
 
     def _over(self, record: JobRecord, phase: Phase, at: float) -> None:
         """The job has ended, and so has every attempt at it."""

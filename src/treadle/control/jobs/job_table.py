@@ -8,7 +8,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from treadle.control.jobs.job_kinds import kinds_of
+from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.jobs.weights import Weights
 from treadle.core.job import JobId
@@ -18,7 +18,7 @@ from treadle.store.store import Store
 from treadle.wire.jobs import State
 
 _WAITING = (State.PENDING, State.HELD)  # an array of both is pending
-KINDS = 4  # of a job, by which it is found: those close enough to change what is expected of it
+KINDS = 2  # of a job, by which it is found: those close enough to change what is expected of it
 ENDED_MAX = 2000  # records of ended jobs that are kept in memory, and rows of ended attempts
 _BAD = (State.FAILED, State.CANCELLED, State.TIMEOUT)
 
@@ -70,7 +70,7 @@ class JobTable:
         self.next_number = max(self.next_number, record.number + 1)
         if record.array:
             self.arrays.setdefault(record.array, {})[record.id] = None
-        for kind in kinds_of(record)[:KINDS]:
+        for kind in likeness_of(record).kinds[:KINDS]:
             self._kinds.setdefault(kind, {})[record.id] = None
 
     def put_attempt(self, row: AttemptRow) -> None:
@@ -107,7 +107,7 @@ class JobTable:
         self.records.pop(record.id, None)
         self.weights.drop(record)
         self.sealed.pop(record.id, None)
-        for kind in kinds_of(record)[:KINDS]:
+        for kind in likeness_of(record).kinds[:KINDS]:
             alike = self._kinds.get(kind, {})
             alike.pop(record.id, None)
             if not alike:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import isfinite
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.control.jobs.elastic_command import completed
-from treadle.control.jobs.job_kinds import kinds_of, program_of
+from treadle.control.jobs.job_kinds import likeness_of, program_of
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import Expectation, Profiles, Question
 from treadle.core.cluster import CPU, Cluster
@@ -19,8 +20,8 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, short_span
+from treadle.models.learning.commands import parsed
 from treadle.models.learning.expectation import remaining
-from treadle.models.learning.kinds import needs_kind
 from treadle.policies.base.suited import usable_by
 from treadle.wire import notation
 from treadle.wire.job_fields import RETRIES_MAX
@@ -256,7 +257,7 @@ def _spec(
         retry_unknown=record.retry_unknown,
         estimate_s=request.estimate_s or 0.0,
         command=request.command,
-        kind=needs_kind(kinds_of(record)),
+        kind=likeness_of(record).shape,
         resumable=request.resumable,
         host_memory_gib=request.memory_gib or 0.0,
         host_cores=request.cpus or 0.0,
@@ -377,13 +378,12 @@ def _check_code(request: JobRequest) -> None:
             )
 
 
-def name_by_default(command: Sequence[str]) -> str:
+@lru_cache(maxsize=32_768)  # It is asked of every row of a list of jobs.
+def name_by_default(command: tuple[str, ...]) -> str:
     """A name for a job whose user gave none: the script, or the program."""
-    for word in command[:6]:
-        name = PurePosixPath(word).name
-        if name.endswith((".py", ".sh")):
-            return "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
-    name = PurePosixPath(command[0]).name or command[0]
+    script = parsed(command)
+    runs_script = script.file or script.module
+    name = script.name if runs_script else PurePosixPath(command[0]).name or command[0]
     found = "".join(mark for mark in name if mark.isprintable())[:NAME_MAX]
     return "job" if not found or is_identity(found) else found
 
@@ -411,7 +411,7 @@ def _notes(request: JobRequest, sizes: Sequence[int], known: Expectation) -> tup
         note = "its size is chosen when it starts and stays: only a job that can resume "
         notes.append(note + "(--resumable) is resized while it runs")
     limit_s = request.time_limit_s
-    if limit_s is not None and known.known and known.learned.length.survival(limit_s) > PROBABLY:
+    if limit_s is not None and known.shown and known.learned.length.survival(limit_s) > PROBABLY:
         left = remaining(known.learned, 0.0)
         takes = from_to(left.span.low_s, left.span.high_s)
         notes.append(

@@ -12,8 +12,6 @@ from treadle.control.learning.learned_lengths import (
     Profiles,
     Program,
     Question,
-    keys_of,
-    numbers_of,
 )
 from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
 from treadle.control.learning.outcomes import Attempted, learn_plans, of_end, of_pace, of_sight
@@ -36,9 +34,7 @@ __all__ = [
     "ProgressWatch",
     "Question",
     "company_of",
-    "keys_of",
     "learn_plans",
-    "numbers_of",
     "of_end",
     "of_pace",
     "of_sight",

@@ -3,7 +3,7 @@
 It learns from facts alone, so that replaying the journal gives the same profiles.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from treadle.control.learning.kept_plans import changed, restored
@@ -18,7 +18,7 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.core.sighting import Sighting
-from treadle.models.learning.kinds import Kind
+from treadle.models.learning.kinds import Kind, Likeness
 from treadle.models.learning.outcome import Outcome
 from treadle.models.plans.live_plans import LivePlans
 from treadle.store.rows import HistoryRow, ProfileRow
@@ -115,16 +115,20 @@ class JobLearner:
         """What was seen from outside of an attempt that runs; None if nothing is measured."""
         return self.seen.sighting(attempt)
 
-    def learn(self, keys: Sequence[Kind], outcome: Outcome | None, *, job: JobId = "") -> None:
+    def learn(self, likeness: Likeness, outcome: Outcome | None, *, job: JobId = "") -> None:
         """Take in what an attempt taught; None if it taught nothing. `job`: whose, at its end."""
         if outcome is not None:
-            self._news.update(dict.fromkeys(self.profiles.observe(keys, outcome, job=job)))
+            self._news.update(dict.fromkeys(self.profiles.observe(likeness, outcome, job=job)))
 
-    def pace(self, job: JobId, action: int, keys: Sequence[Kind], outcome: Outcome | None) -> None:
+    def drop(self, kinds: Iterable[Kind]) -> None:
+        """Forget these kinds: jobs like them are expected anew."""
+        self._news.update(dict.fromkeys(self.profiles.drop(kinds)))
+
+    def pace(self, job: JobId, action: int, likeness: Likeness, outcome: Outcome | None) -> None:
         """The speed of a job that runs under this order, once for each order."""
         if outcome is not None and self._paced.get(job) != action:
             self._paced[job] = action
-            self.learn(keys, outcome)
+            self.learn(likeness, outcome)
 
     def announced(self, job: JobId) -> None:
         """Its attempt said which plans it can change to, or what a change cost it."""

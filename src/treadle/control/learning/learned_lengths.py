@@ -15,10 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from treadle.core.job import Profile
+from treadle.models.learning.commands import NO_VARIABLES
 from treadle.models.learning.expectation import Expectation as Learned
 from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import NO_VARIABLES, Kind, Source, by_command, numbers
-from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, Knowledge
+from treadle.models.learning.kinds import Kind, Likeness, Source, by_command, outdated
+from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, SURE, Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths
 from treadle.models.lengths.gittins import equivalent_s
@@ -31,14 +32,13 @@ UNKNOWN_S = 3600.0  # what policies are given of a job that nothing is known of;
 ANSWERS_MAX = 1024
 _SHOWN = {
     Source.SAME_COMMAND: "its own past",
-    Source.SAME_NEEDS: "jobs like it",
     Source.ALIKE: "jobs like it",
     Source.SAME_SCRIPT: "jobs like it",
     Source.SAME_USER: "jobs of its user",
     Source.EVERYTHING: "jobs on this machine",
     Source.ITS_USER: "its user",
 }
-CLOSER = (Source.SAME_COMMAND, Source.SAME_NEEDS, Source.ALIKE)  # than what its user says of it
+CLOSER = (Source.SAME_COMMAND, Source.ALIKE)  # than what its user says of it
 CLOSE = (*CLOSER, Source.SAME_SCRIPT)
 logger = logging.getLogger("treadle")
 
@@ -47,12 +47,11 @@ logger = logging.getLogger("treadle")
 class Question:
     """What a job says of itself: the kinds it belongs to, and what its user asked for."""
 
-    keys: tuple[Kind, ...]  # the closest first
+    likeness: Likeness
     asked: int
     sizes: tuple[int, ...] = ()  # those it may have
     model: str = ""
     estimate_s: float | None = None  # of its user
-    numbers: tuple[float, ...] = ()  # of its command line
     limit_s: float | None = None
 
     @classmethod
@@ -65,9 +64,8 @@ class Question:
         estimate_s: float | None,
         limit_s: float | None,
     ) -> "Question":
-        found = numbers_of(program.command, program.env)
         sizes = tuple(sizes)
-        return cls(program.keys, asked, sizes, program.model, estimate_s, found, limit_s)
+        return cls(program.likeness, asked, sizes, program.model, estimate_s, limit_s)
 
 
 class Program(NamedTuple):
@@ -80,8 +78,10 @@ class Program(NamedTuple):
     env: Mapping[str, str] = NO_VARIABLES
 
     @property
-    def keys(self) -> tuple[Kind, ...]:
-        return keys_of(self.owner, self.model, self.command, folder=self.folder, env=self.env)
+    def likeness(self) -> Likeness:
+        # What every job brings along from the shell it came from says nothing.
+        given = sorted((name, text) for name, text in self.env.items() if name not in CARRIED)
+        return _likeness(self.owner, self.model, self.command, self.folder, tuple(given))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,12 @@ class Expectation:
     profile: Profile
     source: str  # "its own past", "jobs like it" ... "nothing"
     learned: Learned  # the whole answer: the distribution, its doubt, steps
-    known: bool  # False: it rests on a prior, and people are shown "unknown"
+    known: bool  # False: it rests on a prior
+
+    @property
+    def shown(self) -> bool:
+        """Whether people are shown a length: of other scripts' runs, hardly half would hold."""
+        return self.known and self.learned.source in (*CLOSE, Source.ITS_USER)
 
 
 class Profiles:
@@ -118,25 +123,25 @@ class Profiles:
                 found = self._answers[question] = self._expected(question)
             return found
 
-    def step_alone_s(self, keys: Sequence[str], size: int) -> float | None:
+    def step_alone_s(self, likeness: Likeness, size: int) -> float | None:
         """Seconds of a step as measured alone on that many devices; None: not at that size."""
         with self._lock:
-            pace = self.knowledge.pace(keys)
-            return None if pace is None else dict(pace.points).get(size)
+            pace = self.knowledge.pace(likeness)
+            return None if pace is None or pace.doubt > SURE else dict(pace.points).get(size)
 
-    def step_expected_s(self, keys: Sequence[str], size: int) -> float | None:
+    def step_expected_s(self, likeness: Likeness, size: int) -> float | None:
         """Seconds of a step alone on that many devices, measured or not; None: of none is known."""
         with self._lock:
-            pace = self.knowledge.pace(keys)
+            pace = self.knowledge.pace(likeness)
             return None if pace is None else pace.curve.seconds(size)
 
-    def observe(self, keys: Sequence[str], outcome: Outcome, *, job: str = "") -> list[Kind]:
+    def observe(self, likeness: Likeness, outcome: Outcome, *, job: str = "") -> list[Kind]:
         """Take in what an attempt taught; `job`: whose, if its ranges are to be compared.
 
         Returns the kinds of whose jobs something else is to be expected now.
         """
         with self._lock:
-            news = self.knowledge.observe(keys, outcome, name=job)
+            news = self.knowledge.observe(likeness, outcome, name=job)
             if news:
                 self._answers.clear()
             return news
@@ -146,11 +151,10 @@ class Profiles:
         with self._lock:
             self.knowledge.begin(
                 job,
-                question.keys,
+                question.likeness,
                 question.asked,
                 now=now,
                 age_s=age_s,
-                numbers=question.numbers,
             )
 
     def pause(self, job: str, now: float) -> None:
@@ -177,32 +181,48 @@ class Profiles:
     def changes(self, at: float) -> list[ProfileRow]:
         """Rows to write, each change once."""
         return [
-            ProfileRow(kind, msgspec.json.encode(history), at)
+            ProfileRow(kind, b"" if history is None else msgspec.json.encode(history), at)
             for kind, history in self.knowledge.changes()
         ]
+
+    def scripts(self) -> list[tuple[Kind, History]]:
+        """What is known of single scripts, to be read at leisure."""
+        with self._lock:
+            return [
+                (kind, replace(known, costs=replace(known.costs)))
+                for kind, known in self.knowledge.scripts()
+            ]
+
+    def drop(self, kinds: Iterable[Kind]) -> list[Kind]:
+        """Forget these kinds; those that were known."""
+        with self._lock:
+            self._answers.clear()
+            return self.knowledge.drop(kinds)
 
     def _expected(self, question: Question) -> Expectation:
         try:
             return self._known(question)
         except (ArithmeticError, ValueError):
             # Whatever a command line or a job made it learn: the controller goes on.
-            logger.exception("nothing can be expected of jobs of kind %s", question.keys[0])
-            return self._judged(question, Knowledge().expect((), question.asked))
+            logger.exception(
+                "nothing can be expected of jobs of kind %s", question.likeness.kinds[0]
+            )
+            return self._judged(question, Knowledge().expect(Likeness(()), question.asked))
 
     def _known(self, question: Question) -> Expectation:
         learned = self.knowledge.expect(
-            question.keys,
+            question.likeness,
             question.asked,
             sizes=question.sizes,
             model=question.model,
             estimate_s=question.estimate_s,
-            numbers=question.numbers,
         )
         return self._judged(question, learned)
 
     def _judged(self, question: Question, learned: Learned) -> Expectation:
         """The answer with what its user says of the job."""
-        if question.estimate_s is not None and learned.source not in CLOSER:
+        doubtful = learned.source not in CLOSER or learned.doubted
+        if question.estimate_s is not None and doubtful:
             # What its user says of it is closer than what other jobs did.
             learned = learned.by_user(question.estimate_s)
         elif learned.source not in CLOSE and learned.runs < PRIOR_RUNS:
@@ -242,6 +262,8 @@ def _limited(question: Question, learned: Learned) -> Lengths:
 def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:
     """What was stored; a row that cannot be read is forgotten: the daemon starts without it."""
     for row in rows:
+        if not row.body or outdated(row.key):
+            continue  # Forgotten.
         try:
             yield row.key, history_of(row.body)
         except msgspec.MsgspecError as error:
@@ -249,47 +271,16 @@ def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:
 
 
 def history_of(body: bytes) -> History:
-    """A stored row; rows of earlier versions have lengths by size and nothing else."""
-    history = msgspec.json.decode(body, type=History)
-    if not history.runs and history.by_size:
-        for size, lengths in history.by_size.items():
-            history.load_lengths(size, lengths)
-    return history
+    """A stored row. What older versions wrote of commands is left out."""
+    return msgspec.json.decode(body, type=History)
 
 
-def keys_of(
-    owner: str,
-    model: str,
-    command: Sequence[str],
-    *,
-    folder: str = "",
-    env: Mapping[str, str] = NO_VARIABLES,
-) -> tuple[Kind, ...]:
-    """The keys of profiles that a job learns from, and teaches: the closest first."""
-    return _kinds(owner, model, tuple(command), folder, _given(env))
-
-
-def numbers_of(command: Sequence[str], env: Mapping[str, str] = NO_VARIABLES) -> tuple[float, ...]:
-    """The numbers of a command and of the variables its user gave."""
-    return _numbers(tuple(command), _given(env))
-
-
-def _given(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """What its user gave, without what every job brings along from the shell it came from."""
-    return tuple((name, env[name]) for name in sorted(env) if name not in CARRIED)
-
-
-@lru_cache(maxsize=4096)  # Members of an array have one command: 20 microseconds each otherwise.
-def _kinds(
+@lru_cache(maxsize=4096)  # Members of an array have one command: 50 microseconds each otherwise.
+def _likeness(
     owner: str,
     model: str,
     command: tuple[str, ...],
     folder: str,
     env: tuple[tuple[str, str], ...],
-) -> tuple[Kind, ...]:
+) -> Likeness:
     return by_command(owner, model, command, folder=folder, env=dict(env))
-
-
-@lru_cache(maxsize=4096)
-def _numbers(command: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> tuple[float, ...]:
-    return numbers(command, dict(env))

@@ -17,7 +17,7 @@ WINDOWS_MAX = 32  # over which the speed is compared; then every two become one
 WINDOW_STEPS = 5.0  # steps are counted whole: in fewer, one more or less looks like a change
 OUTER = 0.1  # of the windows, this share was slower and this share faster than the range
 # Before a speed is measured: it may be this many times slower, or faster once it has started up.
-EARLY_SLOWER, EARLY_FASTER = 3.0, 10.0
+EARLY_SLOWER, EARLY_FASTER = 3.0, 6.0
 RESUMED_SHARE = 0.1  # a job that has done more when it is first heard may have resumed by itself
 
 

@@ -21,7 +21,6 @@ class Attempted(NamedTuple):
     before_s: float  # seconds of earlier attempts whose work this one built on
     alone: bool  # all the work was done at this size and by these seconds
     over: bool  # the job will not be tried again
-    numbers: tuple[float, ...] = ()
     spread: str = ""  # how its devices lay (models/learning/spread.py)
     device_type: str = ""  # of its devices (models/learning/unlike.py)
 
@@ -41,7 +40,6 @@ def of_end(ended: AttemptEnded, attempted: Attempted) -> Outcome | None:
         step_s=_step_alone_s(said, ended.seen),
         shared=_shared(ended.seen),
         stages=said.stages if said is not None and said.alone else (),
-        numbers=attempted.numbers,
         seen=ended.seen,
         spread=attempted.spread,
         device_type=attempted.device_type,
@@ -52,7 +50,6 @@ def of_pace(
     said: LastProgress,
     size: int,
     *,
-    numbers: tuple[float, ...],
     spread: str = "",
     device_type: str = "",
 ) -> Outcome | None:
@@ -66,7 +63,6 @@ def of_pace(
         total=_total(said),
         step_s=pace,
         stages=said.stages,
-        numbers=numbers,
         spread=spread,
         device_type=device_type,
     )

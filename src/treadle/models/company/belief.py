@@ -27,7 +27,7 @@ from treadle.core.sighting import WATCHED_S
 from treadle.models.company.outcomes import CompanyWatch, Outcome
 from treadle.models.company.predictor import MEMBERS_MAX, doubt, predict
 from treadle.models.company.record import WEIGHT, CompanyRecord
-from treadle.models.learning.kinds import by_command, by_model, needs_kind
+from treadle.models.learning.kinds import by_command, by_model
 from treadle.models.speeds_together import SpeedsTogether
 
 SUM_MIN = 1.15  # what a group must get done to be formed, where 1 is one job after the other
@@ -38,12 +38,9 @@ SEEN_DOUBT = 0.5
 # of the time, and needed this share of its memory.
 TRY_BUSY = 0.5
 TRY_MEMORY = 0.4
-# What a job needs is known from runs that differ in no more than this; how long it takes, also from
-# farther ones, so the sentence must not speak of its kind.
 UNSEEN = (
-    "no job with its command was seen at work alone yet, not even with another --seed or --steps "
-    "(any other number may change what it needs); that takes a few seconds in which it prints "
-    "steps or uses its device"
+    "no run of its script with arguments like these was measured alone yet; that takes a few "
+    "seconds in which it prints steps or uses its device"
 )
 SHORT = "it is expected to end too soon to see what it needs"
 _REMEMBERED_MAX = 10_000  # groups
@@ -54,13 +51,13 @@ def kind_of(spec: JobSpec) -> str:
     if spec.kind:
         return spec.kind
     if not spec.command:
-        return by_model(spec)[-1]
-    return _needs_kind(spec.owner, spec.profile.model, spec.command)
+        return by_model(spec).shape
+    return _shape(spec.owner, spec.profile.model, spec.command)
 
 
 @lru_cache(maxsize=4096)  # It is asked for every pair of jobs that might share.
-def _needs_kind(owner: str, model: str, command: tuple[str, ...]) -> str:
-    return needs_kind(by_command(owner, model, command))
+def _shape(owner: str, model: str, command: tuple[str, ...]) -> str:
+    return by_command(owner, model, command).shape
 
 
 class CompanyBelief(SpeedsTogether):

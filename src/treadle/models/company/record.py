@@ -5,7 +5,7 @@ predictions. Plain numbers, so that it can be stored. A kind whose fault ended i
 more. Speeds in company never become speeds alone: they end here.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 
 PAIRS_MAX = 2000
@@ -74,6 +74,23 @@ class CompanyRecord:
     def knows(self, one: str, other: str, *, mps: bool) -> bool:
         """Whether jobs of these two kinds were seen together."""
         return _key(*sorted((one, other)), mps=mps) in self._factors
+
+    def pairs(self) -> list[tuple[str, str, bool, float]]:
+        """Every two kinds that were seen together, whether under MPS, and their factor."""
+        found = [(key.split("\t"), factor) for key, factor in self._factors.items()]
+        return [(one, other, how == "mps", factor) for (one, other, how), factor in found]
+
+    def parted(self) -> list[tuple[str, str]]:
+        """Every two kinds that do not meet again."""
+        return list(self._apart)
+
+    def forget(self, of: Callable[[str], bool]) -> None:
+        """Forget all that was seen of these kinds."""
+        for key in [each for each in self._factors if any(map(of, each.split("\t")))]:
+            del self._factors[key]
+        self._faulty = {kind: None for kind in self._faulty if not of(kind)}
+        self._apart = {pair: None for pair in self._apart if not any(map(of, pair))}
+        self.revision += 1
 
     def stored(self) -> dict[str, float]:
         """All of it as plain numbers by name."""

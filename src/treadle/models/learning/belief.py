@@ -102,7 +102,7 @@ class Learned(LengthAware):
     ) -> float:
         speed = self.alone(spec, len(allocation.devices)) * self._apart(spec, allocation)
         if self.cluster is not None and len(self.cluster.by_type) > 1:
-            found = dict(self.knowledge.by_type(self.kinds(spec)))
+            found = dict(self.knowledge.needs.by_type(self.kinds(spec)))
             speed *= found.get(type_of(allocation.nodes(), self.cluster.nodes), 1.0)
         if not ring:
             return speed
@@ -116,7 +116,7 @@ class Learned(LengthAware):
         if len(nodes) == 1 or self.cluster is None:
             return 1.0
         spread = spread_of(nodes, allocation.size, self.cluster)
-        return self.knowledge.apart(self.kinds(spec)).factor(spread)
+        return self.knowledge.needs.apart(self.kinds(spec)).factor(spread)
 
     def kind(self, spec: JobSpec) -> Hashable:
         """Policies keep tables of groups by kind: a job that was seen is of another kind."""

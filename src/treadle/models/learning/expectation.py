@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Profile
+from treadle.models.learning.commands import in_words
 from treadle.models.learning.kinds import FAR, Source
 from treadle.models.lengths.coverage import PLAIN, Level, stage
 from treadle.models.lengths.distribution import LENGTH_MAX_S, Lengths, Span, mixture
@@ -38,6 +39,7 @@ class Expectation:
     work: float | None = None  # steps of the whole job
     step_s: float | None = None  # seconds a step at the asked size
     known: bool = True  # False: nothing was seen, the length is only a prior; show "unknown"
+    doubted: str = ""  # the argument in which the nearest run differs that may matter most
 
     @property
     def span(self) -> Span:
@@ -75,6 +77,7 @@ class Basis(StrEnum):
     NOTHING = "nothing"
 
 
+_FARTHER = (Source.SAME_SCRIPT, *FAR)
 MEASURED = (Basis.STEPS, Basis.STOPS_EARLY, Basis.GOES_ON)
 OWN_STEPS = (*MEASURED, Basis.FIRST_STEPS, Basis.OTHER_SIZE)
 _SAID = {
@@ -157,8 +160,8 @@ def _runs_on(expected: Expectation, age_s: float, by_steps: Span) -> bool:
 
 
 def _is_far(expected: Expectation) -> bool:
-    """Whether jobs that differ in more than numbers or paths are all that is known."""
-    return expected.known and expected.source in {Source.SAME_SCRIPT, *FAR}
+    """Whether no run is known that differs in nothing that may matter."""
+    return expected.known and (expected.source in _FARTHER or expected.doubted != "")
 
 
 def around(found: Sequence[float], alike: Lengths | None) -> Lengths:
@@ -189,7 +192,7 @@ def _by_steps(said: LastProgress) -> tuple[float, Span] | None:
     doubt = max(SPEED_DOUBT_MIN, SPEED_DOUBT / float(said.measured_s) ** 0.5, 1.0 / steps)
     # What is left may go as slowly, or as fast, as it went before.
     slow_per_s, fast_per_s = said.speeds or (said.per_s, said.per_s)
-    low_s = min(left_s * (1.0 - doubt), steps_left / fast_per_s)
+    low_s = min(left_s / (1.0 + doubt), steps_left / fast_per_s)
     high_s = max(left_s * (1.0 + doubt), min(LENGTH_MAX_S, steps_left / slow_per_s))
     return left_s, Span(low_s, high_s, COVERAGE)
 
@@ -206,7 +209,6 @@ def _by_first_steps(said: LastProgress) -> tuple[float, Span] | None:
 _BASES = {Source.ITS_USER: Basis.USER, Source.NOTHING: Basis.NOTHING}
 _OF = {
     Source.SAME_COMMAND: "{runs} of this command",
-    Source.SAME_NEEDS: "{similar}",
     Source.ALIKE: "{similar}",
     Source.SAME_SCRIPT: "{runs} of this script",
     Source.SAME_USER: "{runs} of this user",
@@ -222,4 +224,5 @@ def _because(expected: Expectation) -> str:
     runs, similar = f"{count} run{plural}", f"{count} similar run{plural}"
     if not count:  # None has ended, and one said how many steps it has.
         runs, similar = "the steps of a run", "the steps of a similar run"
-    return "from " + _OF[expected.source].format(runs=runs, similar=similar)
+    other = f", other {in_words(expected.doubted)}" if expected.doubted else ""
+    return "from " + _OF[expected.source].format(runs=runs, similar=similar) + other

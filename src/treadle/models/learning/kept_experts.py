@@ -4,21 +4,34 @@ One more run of many changes little and a forecast takes a millisecond. What for
 follows from what was learned alone, not from when they were asked for: a replay learns the same.
 """
 
+from collections.abc import Iterator, Sequence
+
 from treadle.models.fitted import Point
+from treadle.models.learning.commands import Arguments
 from treadle.models.learning.curves import FittedCurve
+from treadle.models.learning.effects import LENGTH, Effects
 from treadle.models.learning.even_users import EvenUsers
 from treadle.models.learning.experts import Expert
-from treadle.models.learning.kind_experts import close_experts, far_experts, memory
-from treadle.models.learning.kind_history import RUNS_MAX, Evidence, History
-from treadle.models.learning.kinds import EVERYTHING, FAR, Kind, Source, closeness
+from treadle.models.learning.kind_experts import Group, close_group, far_experts, memory
+from treadle.models.learning.kind_history import RUNS_MAX, Evidence, History, Run, counting
+from treadle.models.learning.kinds import (
+    EVERYTHING,
+    FAR,
+    Kind,
+    Likeness,
+    Source,
+    closeness,
+    of_commands,
+    with_sizes,
+)
 from treadle.models.learning.known_kinds import KnownKinds
 
 ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
 GROWN = 0.05  # the share of runs that are new, from which on forecasts are made again
 USERS_MAX = 256  # of those whose jobs ended last, for newcomers
 
-# A size, the numbers of a command line, and the speeds that lengths are converted by.
-_Asked = tuple[int, tuple[float, ...], tuple[Point, ...]]
+# A size, arguments, and the speeds that lengths are converted by.
+_Asked = tuple[int, Arguments, tuple[Point, ...]]
 _PLAIN: _Asked = (0, (), ())  # what far kinds say depends on none of these
 _EVEN: _Asked = (-1, (), ())  # nor does what newcomers are told
 _NOTHING = History().evidence()
@@ -31,7 +44,8 @@ class KeptExperts:
         self._kinds = kinds
         self._evidence: dict[Kind, Evidence] = {}  # what forecasts of each kind rest on
         self._newer: dict[Kind, int] = {}  # runs since then
-        self._kept: dict[Kind, dict[_Asked, list[Expert]]] = {}
+        self._kept: dict[Kind, dict[_Asked, list[Group]]] = {}
+        self._effects: dict[Kind, dict[tuple[Point, ...], Effects]] = {}
         self._even: dict[Kind, EvenUsers] = {}  # of kinds of everything
 
     def evidence(self, kind: Kind) -> Evidence:
@@ -53,7 +67,7 @@ class KeptExperts:
 
     def forget(self, kind: Kind) -> None:
         """Make its forecasts again when they are asked for."""
-        for table in (self._evidence, self._newer, self._kept):
+        for table in (self._evidence, self._newer, self._kept, self._effects):
             table.pop(kind, None)
         if closeness(kind) is Source.SAME_USER:
             # All of a user's jobs are part of all jobs; those of one size, of all of that size.
@@ -63,42 +77,62 @@ class KeptExperts:
             if (even := self._even.get(everything)) is not None:
                 even.forget(kind)
 
-    def of(
-        self, kind: Kind, asked: int, numbers: tuple[float, ...], curve: FittedCurve | None
-    ) -> list[Expert]:
-        """What a kind says by itself."""
+    def groups(
+        self, likeness: Likeness, asked: int, curve: FittedCurve | None, *, newcomer: bool
+    ) -> list[Group]:
+        """What all kinds of a job say, the closest first; newcomer: of everything, evenly."""
+        found: list[Group] = []
+        for kind in with_sizes(likeness.kinds, asked):
+            if closeness(kind) is Source.SAME_SCRIPT and found:
+                continue  # Its runs say less, and some of them are those of the same file.
+            if self.evidence(kind).ended:
+                even = newcomer and closeness(kind) is Source.EVERYTHING
+                found += self._of(kind, asked, likeness.arguments, curve, even=even)
+        return found
+
+    def _of(
+        self, kind: Kind, asked: int, arguments: Arguments, curve: FittedCurve | None, *, even: bool
+    ) -> list[Group]:
         evidence = self.evidence(kind)
-        if not evidence.ended:
-            return []
-        known = self._kept.setdefault(kind, {})
-        if closeness(kind) in FAR:
-            if _PLAIN not in known:
-                known[_PLAIN] = far_experts(_label(kind), evidence.histograms)
-            return known[_PLAIN]
         if all(run.size == asked for run in evidence.runs):
             curve = None  # There is nothing to convert.
         # A curve changes with the kind.
         points = () if curve is None else curve.points
-        asking: _Asked = (asked, numbers, points)
+        asking: _Asked = (asked, arguments, points)
+        if closeness(kind) in FAR:
+            asking = _EVEN if even else _PLAIN
+        known = self._kept.setdefault(kind, {})
         if asking not in known:
             if len(known) >= ASKED_MAX:
                 known.clear()
-            known[asking] = close_experts(_label(kind), evidence.runs, asked, numbers, curve)
+            if closeness(kind) in FAR:
+                experts = self._far(kind, evidence, even=even)
+                known[asking] = [Group(closeness(kind), evidence.ended, experts)]
+            else:
+                effects = self._effects_of(kind, evidence, curve, points)
+                known[asking] = [
+                    close_group(source, runs, asked, arguments, curve, effects)
+                    for source, runs in _sources(kind, evidence, arguments)
+                ]
         return known[asking]
 
-    def of_all(self, kind: Kind, *, even: bool) -> list[Expert]:
-        """What everything here says; `even`: with no user counting for more than another."""
-        evidence = self.evidence(kind)
-        if not evidence.ended:
-            return []
-        known = self._kept.setdefault(kind, {})
-        asking = _EVEN if even else _PLAIN
-        if asking not in known:
-            known[asking] = self._all(kind, evidence, even=even)
-        return known[asking]
+    def _effects_of(
+        self,
+        kind: Kind,
+        evidence: Evidence,
+        curve: FittedCurve | None,
+        points: tuple[Point, ...],
+    ) -> Effects:
+        """What arguments do to the lengths of a kind."""
+        known = self._effects.setdefault(kind, {})
+        if points not in known:
+            known[points] = length_effects(evidence.runs, curve)
+        return known[points]
 
-    def _all(self, kind: Kind, evidence: Evidence, *, even: bool) -> list[Expert]:
+    def _far(self, kind: Kind, evidence: Evidence, *, even: bool) -> list[Expert]:
         label, size = _label(kind), kind.removeprefix(EVERYTHING)
+        if closeness(kind) is not Source.EVERYTHING:
+            return far_experts(label, evidence.histograms)
         named = [user + size for user in self._kinds.users(USERS_MAX)]
         known = {name: self.evidence(name) for name in named if name in self._kinds}
         users = {name: user for name, user in known.items() if user.ended}
@@ -108,10 +142,33 @@ class KeptExperts:
                 # The only user's forecasts are those of all: a third of what a run takes to learn.
                 return [
                     expert._replace(label=f"{label} {memory(expert)}")
-                    for expert in self.of(name, 0, (), None)
+                    for group in self._of(name, 0, (), None, even=False)
+                    for expert in group.experts
                 ]
         found = self._even.setdefault(kind, EvenUsers()).experts(label, users) if even else []
         return found or far_experts(label, evidence.histograms)
+
+
+def length_effects(runs: Sequence[Run], curve: FittedCurve | None = None) -> Effects:
+    """What arguments do to lengths at one size; curve: None: as they were at any."""
+    rows = [
+        (run.arguments, (run.seconds or 0.0) / (1.0 if curve is None else curve.seconds(run.size)))
+        for run in runs
+        if run.whole
+    ]
+    return Effects.of(rows, LENGTH, counting=counting(runs))
+
+
+def _sources(
+    kind: Kind, evidence: Evidence, arguments: Arguments
+) -> Iterator[tuple[Source, list[Run]]]:
+    """The runs of the same command among those of a kind, and all of them."""
+    own = [run for run in evidence.runs if run.arguments == arguments]
+    same = of_commands(kind) and any(run.whole for run in own)
+    if same:
+        yield Source.SAME_COMMAND, own
+    if not same or len(own) < len(evidence.runs):
+        yield closeness(kind), evidence.runs
 
 
 def _label(kind: Kind) -> str:

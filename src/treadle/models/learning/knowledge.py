@@ -6,28 +6,31 @@ kind, which the live controller stores as one row each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from math import exp
 
-from treadle.models.fitted import Point
-from treadle.models.learning.confirmed import confirmed_by, no_wider
 from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.expectation import Expectation, around
 from treadle.models.learning.experts import WEIGHT_MIN, Expert, narrowed, rescored, weights
 from treadle.models.learning.kept_experts import KeptExperts
-from treadle.models.learning.kind_experts import as_sure_as_farther
-from treadle.models.learning.kind_history import History, Needs
-from treadle.models.learning.kinds import FAR, Kind, Source, closeness, with_sizes
+from treadle.models.learning.kind_experts import Group, as_sure_as_farther
+from treadle.models.learning.kind_history import History
+from treadle.models.learning.kinds import (
+    FAR,
+    Kind,
+    Likeness,
+    Source,
+    closeness,
+    of_commands,
+    with_sizes,
+)
 from treadle.models.learning.known_kinds import KnownKinds
+from treadle.models.learning.known_needs import KnownNeeds, Pace
 from treadle.models.learning.learned_profile import learned_profile
 from treadle.models.learning.open_ranges import OpenRanges, Watched
 from treadle.models.learning.outcome import Outcome
 from treadle.models.learning.outlived import beyond_runs
-from treadle.models.learning.proportion import amounts
-from treadle.models.learning.speeds import points as measured_points
-from treadle.models.learning.spread import Apart, apart, steps_of
-from treadle.models.learning.unlike import Factors, at_home, by_type
+from treadle.models.learning.unlike import at_home
 from treadle.models.lengths.coverage import PLAIN, Level
 from treadle.models.lengths.distribution import Lengths, mixture
 from treadle.models.lengths.prior import philly
@@ -44,7 +47,6 @@ NEWCOMERS_SHARE = 0.5  # how far the scores of everybody count for a user of who
 # How many runs a kind needs until it counts as much as all farther kinds together.
 _DOUBT = {
     Source.SAME_COMMAND: 0.25,
-    Source.SAME_NEEDS: 2.0,
     Source.ALIKE: 2.0,
     Source.SAME_SCRIPT: 4.0,
     Source.SAME_USER: 8.0,
@@ -52,20 +54,14 @@ _DOUBT = {
 }
 OWN_RUNS_MIN, OWN_SHARE_MIN = 3, 0.5
 # How labels of such forecasts begin.
+_FAR = tuple(each.value for each in FAR)
+_CLOSE = (Source.SAME_COMMAND, Source.ALIKE)
 _OWN, _OTHERS = Source.SAME_COMMAND.value, Source.EVERYTHING.value
-_NEEDING = (Source.SAME_COMMAND, Source.SAME_NEEDS)
-_ALIKE = (*_NEEDING, Source.ALIKE)  # kinds of jobs that differ in numbers or paths at most
-_OTHER_WORDS = (Source.SAME_SCRIPT, *FAR)  # kinds of jobs that differ in more than numbers or paths
+_FARTHER = (Source.SAME_SCRIPT, *FAR)  # jobs of other scripts
+SURE = 0.1  # a speed that may be off by more, in powers of e, is no single number
 
-_Asked = tuple[tuple[Kind, ...], int, tuple[float, ...]]  # kinds, size, numbers
-
-
-class Pace(NamedTuple):
-    """Seconds of a step by size, of one kind."""
-
-    points: tuple[Point, ...]  # that were measured
-    curve: FittedCurve
-    version: int  # above 0; changes with the answers, and no two kinds ever have the same
+_Asked = tuple[Likeness, int]  # and a size
+_Known = tuple[Lengths, Source, int, str]  # the closest that was seen, its runs, what is in doubt
 
 
 class Knowledge:
@@ -76,33 +72,22 @@ class Knowledge:
         self._known = KnownKinds()
         self._changed: dict[Kind, None] = {}
         self._experts = KeptExperts(self._known)
-        self._lengths: dict[_Asked, tuple[Lengths, Source, int]] = {}  # until kinds have grown
+        self._lengths: dict[_Asked, _Known] = {}  # until kinds have grown
         self._open = OpenRanges()
-        self._paces: dict[Kind, Pace] = {}
-        self._remeasured: set[Kind] = set()  # since their pace was asked for
-        self._versions = 0
+        self.needs = KnownNeeds(self._known)
         self.measured = 0  # speeds, so far
         for kind, history in stored:
-            if closeness(kind) in FAR:
-                history.upgrade()
             self._keep(kind, history)
 
     def begin(
-        self,
-        name: str,
-        kinds: Sequence[Kind],
-        asked: int,
-        *,
-        now: float,
-        age_s: float = 0.0,
-        numbers: tuple[float, ...] = (),
+        self, name: str, likeness: Likeness, asked: int, *, now: float, age_s: float = 0.0
     ) -> None:
         """A job begins to run, or goes on after it has run for so long: watch its ranges."""
         self.advance(now)
         if name not in self._open:
-            expect = partial(self.expect, tuple(kinds), asked, numbers=numbers)
-            experts = tuple(self._forecasts(kinds, asked, numbers, self._curve(kinds)))
-            self._open.add(name, Watched(tuple(kinds), expect, experts))
+            groups = self._groups(likeness, asked)
+            experts = tuple(expert for group in groups for expert in group.experts)
+            self._open.add(name, Watched(likeness, partial(self.expect, likeness, asked), experts))
         self._open.begin(name, now=now, age_s=age_s)
 
     def pause(self, name: str, *, now: float) -> None:
@@ -127,133 +112,138 @@ class Knowledge:
         """
         any_missed = False
         while (missed := self._open.next_missed(now)) is not None:
-            self._compare(missed.kinds, missed.stage, held=False)
+            self._compare(missed.likeness.kinds, missed.stage, held=False)
             any_missed = True
         return any_missed
 
-    def observe(self, kinds: Sequence[Kind], outcome: Outcome, *, name: str = "") -> list[Kind]:
-        """Take in what happened to a job of these kinds; `name`: as it began.
+    def observe(self, likeness: Likeness, outcome: Outcome, *, name: str = "") -> list[Kind]:
+        """Take in what happened to such a job; `name`: as it began.
 
         Returns the kinds of whose jobs something else is to be expected now.
         """
+        kinds = likeness.kinds
         sized = with_sizes(kinds, outcome.size)
         for kind in sized:
             self._experts.evidence(kind)  # as it is before this is learned
         if outcome.timed:
             watched = self._open.end(name)
             if outcome.whole:
-                closest = at_home(outcome, self._known.get(kinds[0]) or History())
-                self._confirm(kinds, closest)
-                self._judge(kinds, closest, watched)
+                self._judge(likeness, self._at_home(likeness, kinds[0], outcome), watched)
         self.measured += outcome.paced
-        owner = next((kind for kind in kinds if closeness(kind) is Source.SAME_USER), "")
-        return [kind for kind in sized if self._take(kind, outcome, owner)]
+        return [kind for kind in sized if self._take(kind, likeness, outcome)]
 
-    def _take(self, kind: Kind, outcome: Outcome, owner: str) -> bool:
+    def _at_home(self, likeness: Likeness, kind: Kind, outcome: Outcome) -> Outcome:
+        if not (outcome.timed and outcome.device_type):
+            return outcome
+        return at_home(outcome, self.needs.measured(kind, likeness.arguments))
+
+    def _take(self, kind: Kind, likeness: Likeness, outcome: Outcome) -> bool:
         history = self._known.get(kind) or History()
         far = closeness(kind) in FAR
-        seen = outcome if far else at_home(outcome, history)
-        if not (history.add_far(seen, owner) if far else history.add(seen)):
+        if far:
+            owner = next(
+                (each for each in likeness.kinds if closeness(each) is Source.SAME_USER), ""
+            )
+            taken = history.add_far(outcome, owner)
+        else:
+            history.name = likeness.name
+            taken = history.add(self._at_home(likeness, kind, outcome), likeness.arguments)
+        if not taken:
             return False
         self._keep(kind, history)
         self._changed[kind] = None
         grown = outcome.timed and self._experts.learned(kind)
         if grown or outcome.paced:
             self._lengths.clear()
-        if outcome.paced:
-            self._remeasured.add(kind)
+        if not far and (outcome.says_more or outcome.timed):
+            self.needs.changed(kind)
         return grown or (not far and outcome.says_more)
 
-    def pace(self, kinds: Sequence[Kind]) -> Pace | None:
-        """How fast jobs of the closest of these kinds are that was measured; None: none was."""
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and steps_of(history):
-                return None if closeness(kind) in FAR else self._pace(kind, history)
-        return None
-
-    def apart(self, kinds: Sequence[Kind]) -> Apart:
-        """How fast such jobs are on more nodes or racks than they need."""
-        return apart(self._known.get, kinds)
-
-    def by_type(self, kinds: Sequence[Kind]) -> Factors:
-        """How fast such jobs are on each type of device."""
-        return by_type(self._known.get, kinds)
-
-    def needs(self, kinds: Sequence[Kind]) -> Needs:
-        """What the closest kind was seen to need.
-
-        Start-up and restart times are those of the script. What it uses of a device may be another
-        with any other argument, so only jobs that differ in how long they run say it.
-        """
-        close = Needs()
-        for kind in kinds:
-            history = self._known.get(kind)
-            if closeness(kind) in FAR:
-                break
-            if history is None or history.needs == Needs():
-                continue
-            alike = closeness(kind) in _NEEDING or kind.startswith("model ")
-            close = close.filled(history.needs, alike=alike)
-        return close
+    def pace(self, likeness: Likeness) -> Pace | None:
+        """How fast such jobs are; None: none was measured."""
+        return self.needs.pace(likeness)
 
     def expect(
         self,
-        kinds: Sequence[Kind],
+        likeness: Likeness,
         asked: int,
         *,
         sizes: Sequence[int] = (),
         model: str = "",
         estimate_s: float | None = None,
-        numbers: tuple[float, ...] = (),
     ) -> Expectation:
-        """What to expect of a job of these kinds, the closest first, at the size it asks for."""
-        curve = self._curve(kinds)
+        """What to expect of such a job at the size it asks for."""
+        needs, curve = self.needs, self.needs.curve(likeness)
+        costs = needs.costs(likeness)
         profile = learned_profile(
-            self.needs(kinds), self.apart(kinds), curve, asked=asked, sizes=sizes, model=model
+            needs.use(likeness),
+            costs,
+            needs.apart(likeness),
+            curve,
+            asked=asked,
+            sizes=sizes,
+            model=model,
+            by_type=needs.by_type(likeness),
         )
-        if types := self.by_type(kinds):
-            profile = replace(profile, by_type=types)
-        works, step_s = self._works(kinds, numbers), self._step_s(kinds, asked)
-        length, source, runs = self._length((tuple(kinds), asked, numbers), curve)
-        if works and step_s is not None and source is not Source.SAME_COMMAND:
-            paces, needs = self._paces_at(kinds, asked), self.needs(kinds)
-            beside_s = needs.before_steps_s(step_s) + (needs.tail_s or 0.0)
-            alike = length if source in _ALIKE else None
-            length = around([work * each + beside_s for work in works for each in paces], alike)
-            kind, told = next(found for found in self._telling(kinds))
-            source, runs = closeness(kind), told.ended
-        levels = self._levels(kinds)
-        if kinds:
-            own = self._known.get(kinds[0]) if closeness(kinds[0]) is Source.SAME_COMMAND else None
-            length = beyond_runs(length, own, asked)
-            length = no_wider(length, levels[0].share, self._known.get(kinds[0]), asked)
+        length, source, runs, doubted = self._length((likeness, asked), curve)
+        steps, paces = needs.steps(likeness), self._paces_at(likeness, asked)
+        if paces and steps.counts and self._by_steps(likeness, asked, curve):
+            beside_s = costs.before_steps_s(paces[0]) + (costs.tail_s or 0.0)
+            # Some take another time; as long as their like, if that is hardly in doubt.
+            alike = length if source is Source.ALIKE and not doubted else None
+            found = [count * step_s + beside_s for count in steps.counts for step_s in paces]
+            length, source, runs, doubted = around(found, alike), steps.source, steps.runs, ""
+        if likeness.kinds:
+            closest = self._known.get(likeness.kinds[0])
+            length = beyond_runs(length, closest, likeness.arguments, asked)
         expected = Expectation(
             source=source,
             runs=runs,
             length=length,
-            levels=levels,
+            levels=self._levels(likeness.kinds),
             profile=profile,
-            work=works[0] if len(works) == 1 else None,
-            step_s=step_s,
+            work=steps.counts[0] if len(steps.counts) == 1 else None,
+            step_s=paces[0] if paces else None,
             known=source is not Source.NOTHING,
+            doubted=doubted,
         )
         if source is Source.NOTHING and estimate_s is not None:
             return expected.by_user(estimate_s)
         return expected
 
-    def changes(self) -> list[tuple[Kind, History]]:
-        """Kinds that changed since this was last asked, as they are now."""
-        changed = [(kind, self._known[kind]) for kind in self._changed if kind in self._known]
+    def _by_steps(self, likeness: Likeness, asked: int, curve: FittedCurve | None) -> bool:
+        """Whether steps and their speed say more of a length than lengths do."""
+        pace, groups = self.pace(likeness), self._groups(likeness, asked, curve)
+        if pace is None or not groups or groups[0].source in _FARTHER:
+            return pace is not None
+        return groups[0].source is Source.ALIKE and pace.doubt <= groups[0].doubt
+
+    def changes(self) -> list[tuple[Kind, History | None]]:
+        """Kinds that changed since this was last asked, as they are now; None: forgotten."""
+        changed = [(kind, self._known.get(kind)) for kind in self._changed]
         self._changed = {}
         return changed
+
+    def scripts(self) -> Iterator[tuple[Kind, History]]:
+        """What is known of single scripts, of each owner the one that changed last first."""
+        return ((kind, known) for kind, known in self._known.newest() if of_commands(kind))
+
+    def drop(self, kinds: Iterable[Kind]) -> list[Kind]:
+        """Forget these kinds; those that were known."""
+        dropped = [kind for kind in kinds if self._known.drop(kind)]
+        for kind in dropped:
+            self._changed[kind] = None
+            self.needs.forget(kind)
+            self._experts.forget(kind)
+        self._lengths.clear()
+        return dropped
 
     def history(self, kind: Kind) -> History | None:
         return self._known.get(kind)
 
     # -- lengths --------------------------------------------------------------------------------
 
-    def _length(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
+    def _length(self, question: _Asked, curve: FittedCurve | None) -> _Known:
         """The same as `_mixed`, once until enough is learned of lengths, or a speed."""
         if (known := self._lengths.get(question)) is None:
             if len(self._lengths) >= LENGTHS_MAX:
@@ -261,85 +251,69 @@ class Knowledge:
             known = self._lengths[question] = self._mixed(question, curve)
         return known
 
-    def _mixed(self, question: _Asked, curve: FittedCurve | None) -> tuple[Lengths, Source, int]:
+    def _mixed(self, question: _Asked, curve: FittedCurve | None) -> _Known:
         """The mixture of all forecasts; the closest kind that was seen, and its runs."""
-        kinds, asked, numbers = question
-        source, runs, most = self._closest(kinds)
-        forecasts = self._forecasts(kinds, asked, numbers, curve)
+        likeness, asked = question
+        groups = self._groups(likeness, asked, curve)
+        experts = [expert for group in groups for expert in group.experts]
         parts = [
             (expert.lengths, weight)
-            for expert, weight in zip(forecasts, self._weights(kinds, forecasts), strict=True)
+            for expert, weight in zip(experts, self._weights(likeness, groups), strict=True)
             if weight >= WEIGHT_MIN
         ]
+        closest = groups[0] if groups else Group(Source.NOTHING, 0, [])
+        source, runs = closest.source, closest.ended
+        most = max((group.ended for group in groups), default=0)
         if source is Source.NOTHING:
             parts = [(philly(asked), 1.0)]
-        elif most < PRIOR_RUNS and source in _OTHER_WORDS:
+        elif most < PRIOR_RUNS and source in _FARTHER:
             # So few jobs that what others saw elsewhere still counts: another word of the command
             # may make a job any number of times as long.
             parts.append((philly(asked), 1.0 / (1.0 + most)))
         if not parts:  # All that is remembered was cut off.
             parts = [(philly(asked), 1.0)]
         mixed = parts[0][0] if len(parts) == 1 else mixture(parts)
-        return mixed.thinned(MIXED_POINTS), source, runs
+        return mixed.thinned(MIXED_POINTS), source, runs, closest.doubted
 
-    def _closest(self, kinds: Sequence[Kind]) -> tuple[Source, int, int]:
-        """The closest kind of which jobs have ended, how many, and the most of any kind."""
-        source, runs, most = Source.NOTHING, 0, 0
-        for kind in kinds:
-            if ended := self._experts.evidence(kind).ended:
-                if source is Source.NOTHING:
-                    source, runs = closeness(kind), ended
-                most = max(most, ended)
-        return source, runs, most
-
-    def _forecasts(
-        self,
-        kinds: Sequence[Kind],
-        asked: int,
-        numbers: tuple[float, ...],
-        curve: FittedCurve | None,
-    ) -> list[Expert]:
+    def _groups(
+        self, likeness: Likeness, asked: int, curve: FittedCurve | None = None
+    ) -> list[Group]:
         """What each kind says by itself, with its share before scores: closer ones first."""
-        asked_of = with_sizes(kinds, asked)
-        newcomer = self._is_newcomer(kinds)
-        by_kind = {
-            kind: self._experts.of_all(kind, even=newcomer)
-            if closeness(kind) is Source.EVERYTHING
-            else self._experts.of(kind, asked, numbers, curve)
-            for kind in asked_of
-        }
-        by_kind |= as_sure_as_farther(
-            {
-                kind: each
-                for kind, each in by_kind.items()
-                if each and closeness(kind) is not Source.EVERYTHING
-            }
+        curve = curve or self.needs.curve(likeness)
+        found = self._experts.groups(
+            likeness, asked, curve, newcomer=self._is_newcomer(likeness.kinds)
         )
-        found: list[Expert] = []
+        near = as_sure_as_farther([each for each in found if each.source is not Source.EVERYTHING])
+        groups = [*near, *(each for each in found if each.source is Source.EVERYTHING)]
         left = 1.0
-        for kind, experts in by_kind.items():
-            if experts:
-                ended = self._experts.evidence(kind).ended
-                share = left * ended / (ended + _DOUBT[closeness(kind)])
-                left -= share
-                found += [one._replace(share=share / len(experts) + SHARE_MIN) for one in experts]
-        return found
+        shared: list[Group] = []
+        for group in groups:
+            share = left * group.ended / (group.ended + _DOUBT[group.source])
+            left -= share
+            each = share / max(1, len(group.experts)) + SHARE_MIN
+            experts = [one._replace(share=each) for one in group.experts]
+            shared.append(group._replace(experts=experts))
+        return shared
 
     def _is_newcomer(self, kinds: Sequence[Kind]) -> bool:
         """Whether few jobs of the user have ended, so that others' say what to expect."""
         return not self._known.have_ended(kinds, Source.SAME_USER, NEWCOMER_RUNS)
 
-    def _weights(self, kinds: Sequence[Kind], experts: Sequence[Expert]) -> list[float]:
+    def _weights(self, likeness: Likeness, groups: Sequence[Group]) -> list[float]:
         """By scores; but the job's own command, once it ran a few times, counts for half at least.
 
         The rest is its user's. Otherwise others could change what is expected of it: while all jobs
         are alike, the forecast of everything scores as well as its own, and their next ones differ.
         """
+        experts = [expert for group in groups for expert in group.experts]
         if not experts:
             return []
-        found = weights(experts, self._scores(kinds))
-        if not self._known.have_ended(kinds, Source.SAME_COMMAND, OWN_RUNS_MIN):
+        found = weights(experts, self._scores(likeness.kinds))
+        if groups[0].source not in _CLOSE or groups[0].ended < OWN_RUNS_MIN:
             return found
+        if groups[0].source is Source.ALIKE:
+            # The others know nothing of its arguments.
+            return narrowed(found, [not expert.label.startswith(_FAR) for expert in experts])
         found = narrowed(found, [not expert.label.startswith(_OTHERS) for expert in experts])
         own = [expert.label.startswith(_OWN) for expert in experts]
         share = sum(weight for weight, mine in zip(found, own, strict=True) if mine)
@@ -363,21 +337,14 @@ class Knowledge:
                 return {key: NEWCOMERS_SHARE * one for key, one in scores.items()}
         return {}
 
-    def _confirm(self, kinds: Sequence[Kind], outcome: Outcome) -> None:
-        """Keep the range of a command that its run was within, before it is learned from."""
-        if closeness(kinds[0]) is Source.SAME_COMMAND:
-            expected = self.expect(kinds, outcome.size, numbers=outcome.numbers)
-            history = self._known.get(kinds[0]) or History()
-            history.confirmed = confirmed_by(expected, outcome.size, outcome.ran_s)
-            self._keep(kinds[0], history)
-
-    def _judge(self, kinds: Sequence[Kind], outcome: Outcome, watched: Watched | None) -> None:
+    def _judge(self, likeness: Likeness, outcome: Outcome, watched: Watched | None) -> None:
         """Compare the ranges of a job that has ended, and score the forecasts of its length."""
-        seconds = outcome.ran_s
+        kinds, seconds = likeness.kinds, outcome.ran_s
+        experts: Sequence[Expert]
         if watched is None:
             # No range was shown, so none is compared; forecasts are scored as they would be now.
-            asked, numbers = outcome.size, outcome.numbers
-            experts: Sequence[Expert] = self._forecasts(kinds, asked, numbers, self._curve(kinds))
+            groups = self._groups(likeness, outcome.size)
+            experts = [expert for group in groups for expert in group.experts]
         else:
             experts = watched.experts
             for at, span in watched.ranges.items():
@@ -425,75 +392,25 @@ class Knowledge:
             for at in range(len(PLAIN))
         )
 
-    # -- speed, work, needs ---------------------------------------------------------------------
+    def _paces_at(self, likeness: Likeness, asked: int) -> list[float]:
+        """Seconds of a step that may be, the likeliest first.
 
-    def _curve(self, kinds: Sequence[Kind]) -> FittedCurve | None:
-        """Seconds of a unit of work by size: of a step, else of the same job as a whole.
-
-        Whole jobs are compared only within one command: `sleep 10` on one device and `sleep 4` on
-        two are no speed-up.
+        At a size never measured, also as it was at the nearest: what a step gains by more devices,
+        or loses by fewer, is a guess there. Of runs with other arguments, also slower and faster.
         """
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is None:
-                continue
-            close = closeness(kind)
-            if close in FAR:
-                return None
-            if steps_of(history):
-                return self._pace(kind, history).curve
-            if history.by_size and close is Source.SAME_COMMAND:
-                return FittedCurve.through(measured_points(history.by_size))
-        return None
-
-    def _pace(self, kind: Kind, history: History) -> Pace:
-        known = self._paces.get(kind)
-        if known is not None and kind not in self._remeasured:
-            return known
-        self._remeasured.discard(kind)
-        points = measured_points(steps_of(history))
-        if known is None or known.points != points:
-            self._versions += 1
-            known = self._paces[kind] = Pace(points, FittedCurve.through(points), self._versions)
-        return known
-
-    def _step_s(self, kinds: Sequence[Kind], asked: int) -> float | None:
-        pace = self.pace(kinds)
-        return None if pace is None else pace.curve.seconds(asked)
-
-    def _paces_at(self, kinds: Sequence[Kind], asked: int) -> list[float]:
-        """Seconds of a step that may be; at a size never measured, also as it was at the nearest.
-
-        What a step gains by more devices, or loses by fewer, is a guess there.
-        """
-        pace = self.pace(kinds)
+        pace = self.pace(likeness)
         if pace is None:
             return []
         measured = dict(pace.points)
         nearest = min(measured, key=lambda size: (abs(size - asked), size))
         curve_s = pace.curve.seconds(asked)
-        return [curve_s] if nearest == asked else [curve_s, measured[nearest]]
-
-    def _telling(self, kinds: Sequence[Kind]) -> Iterator[tuple[Kind, History]]:
-        """Those of the kinds whose jobs said how many steps they have, the closest first."""
-        for kind in kinds:
-            history = self._known.get(kind)
-            if history is not None and history.totals:
-                yield kind, history
-
-    def _works(self, kinds: Sequence[Kind], numbers: tuple[float, ...]) -> list[float]:
-        """Steps of the whole job: as they were, or in proportion to one of its numbers.
-
-        Several where it is not known which of the numbers it is; none where nothing says them.
-        """
-        for kind, history in self._telling(kinds):
-            if closeness(kind) not in _ALIKE:
-                return []
-            return amounts(history.totals, numbers)
-        return []
+        found = [curve_s] if nearest == asked else [curve_s, measured[nearest]]
+        if pace.doubt > SURE:
+            found = [each * exp(off) for off in (0.0, -pace.doubt, pace.doubt) for each in found]
+        return found
 
     def _keep(self, kind: Kind, history: History) -> None:
         for forgotten in self._known.keep(kind, history, kinds_max=KINDS_MAX):
-            self._paces.pop(forgotten, None)
+            self._changed.pop(forgotten, None)
+            self.needs.forget(forgotten)
             self._experts.forget(forgotten)
-            self._remeasured.discard(forgotten)

@@ -47,16 +47,27 @@ class KnownKinds:
         while len(self._histories) > kinds_max:
             yield self._forget()
 
+    def newest(self) -> Iterator[tuple[Kind, History]]:
+        """All of them, the one that changed last first within each owner."""
+        for owned in self._by_owner.values():
+            yield from ((kind, self._histories[kind]) for kind in reversed(owned))
+
+    def drop(self, kind: Kind) -> bool:
+        """Forget a kind; whether it was known."""
+        known = self._histories.pop(kind, None) is not None
+        owned = self._by_owner.get(owner_of(kind), {})
+        owned.pop(kind, None)
+        self._users.pop(kind, None)
+        if known and not owned:
+            del self._by_owner[owner_of(kind)]
+        return known
+
     def users(self, users_max: int) -> list[Kind]:
         """The kinds of the users whose jobs ended last, by name."""
         return sorted(list(self._users)[-users_max:])
 
     def _forget(self) -> Kind:
         owner = max(self._by_owner, key=lambda owner: len(self._by_owner[owner]))
-        owned = self._by_owner[owner]
-        oldest = next(iter(owned))
-        del owned[oldest], self._histories[oldest]
-        self._users.pop(oldest, None)
-        if not owned:
-            del self._by_owner[owner]
+        oldest = next(iter(self._by_owner[owner]))
+        self.drop(oldest)
         return oldest

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from treadle.models.learning.expectation import Expectation
 from treadle.models.learning.experts import Expert
-from treadle.models.learning.kinds import Kind
+from treadle.models.learning.kinds import Likeness
 from treadle.models.lengths.coverage import AGES_S, stage
 from treadle.models.lengths.distribution import Span
 
@@ -25,7 +25,7 @@ WATCHED_MAX = 20_000  # jobs; of more, ranges are made when they end
 class Watched:
     """A job that runs, or is paused."""
 
-    kinds: tuple[Kind, ...]
+    likeness: Likeness
     expect: Callable[[], Expectation]  # as of now
     experts: tuple[Expert, ...]  # the forecasts when it began
     origin_at: float = 0.0  # when it would have begun if it had never paused
@@ -45,7 +45,7 @@ class _Moment(NamedTuple):
 class Missed(NamedTuple):
     """A job outlived a range."""
 
-    kinds: tuple[Kind, ...]
+    likeness: Likeness
     stage: int
 
 
@@ -97,7 +97,7 @@ class OpenRanges:
             if moment.look:
                 self._look(moment.name, job, AGES_S[moment.stage - 1])
             elif job.ranges.pop(moment.stage, None) is not None:
-                return Missed(job.kinds, moment.stage)
+                return Missed(job.likeness, moment.stage)
         return None
 
     def _look(self, name: str, job: Watched, age_s: float) -> None:

@@ -23,7 +23,6 @@ class Outcome:
     shared: bool = False  # it had company, so its times are not its own
     # Seconds of a step alone, in its stages and as a whole, as the job itself measured them.
     stages: tuple[tuple[str, float], ...] = ()
-    numbers: tuple[float, ...] = ()  # of its command line (kinds.numbers)
     seen: Sighting | None = None
     spread: str = ""  # on more nodes or racks than it needs (spread.py); empty: it was not
     device_type: str = ""  # of its devices (unlike.py); empty: there is but one

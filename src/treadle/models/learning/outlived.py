@@ -6,20 +6,24 @@ own runs. Runs of one command are alike, so a job of it takes longer than the lo
 
 from math import prod
 
+from treadle.models.learning.commands import Arguments
 from treadle.models.learning.expectation import EDGE
 from treadle.models.learning.kind_history import History
 from treadle.models.lengths.distribution import OUTLIVED, Lengths
 
 
-def beyond_runs(length: Lengths, history: History | None, asked: int) -> Lengths:
+def beyond_runs(
+    length: Lengths, history: History | None, arguments: Arguments, asked: int
+) -> Lengths:
     """The part of a distribution that the runs of a command leave open.
 
     Runs on fewer devices do not count: on more, the job may be done sooner.
     """
-    if history is None or history.ended:
+    own = [] if history is None else [run for run in history.seen if run.arguments == arguments]
+    if any(run.whole for run in own):
         return length
     # A range is shown that much wider.
-    outlived = [run.seconds * EDGE for run in history.runs if run.size >= asked]
+    outlived = [(run.seconds or 0.0) * EDGE for run in own if run.size >= asked]
     if not outlived:
         return length
     longest_s = max(outlived)

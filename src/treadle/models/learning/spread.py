@@ -7,15 +7,14 @@ place, which every measurement pushes back: the factor is the geometric mean of 
 ratios at all sizes. The doubt is what the Philly study measured (models/scaling.py).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from math import exp, log
 from typing import NamedTuple
 
 from treadle.core.cluster import Cluster
-from treadle.models.learning.curves import FittedCurve
-from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import FAR, Kind, closeness
-from treadle.models.learning.speeds import median, points
+from treadle.models.learning.measured import Measured
+from treadle.models.learning.speeds import median
 from treadle.models.scaling import PHILLY, Effects
 
 TIGHT, NODES, RACKS = "", "nodes", "racks"
@@ -49,37 +48,28 @@ def spread_of(nodes: Collection[str], size: int, cluster: Cluster) -> str:
     return NODES if len(used) > (-(-size // largest) if largest else 1) else TIGHT
 
 
-def apart(known: Callable[[Kind], History | None], kinds: Sequence[Kind]) -> Apart:
-    """The factors of the closest of these kinds that was seen both ways."""
-    found: dict[str, float] = {}
-    for kind in kinds:
-        history = known(kind)
-        if closeness(kind) in FAR:
-            break
-        if history is not None and history.steps:
-            for spread, ratios in _ratios(history):
-                found.setdefault(spread, _factor(spread, ratios))
-    return Apart(found.get(NODES, 0.0), found.get(RACKS, 0.0))
+def apart_of(found: Measured) -> Apart:
+    """The factors of a kind that was seen both ways; 0 of those that were not."""
+    if not found.steps:
+        return Apart()
+    curve = found.curve
+    factors = {
+        spread: _factor(spread, [curve.seconds(size) / table[size] for size in table])
+        for spread, table in found.apart.items()
+        if spread in _DOUBTED
+    }
+    return Apart(factors.get(NODES, 0.0), factors.get(RACKS, 0.0))
 
 
-def steps_of(history: History) -> dict[int, list[float]]:
-    """Seconds of a step by size in tight placements; a guess, of a kind that had no such one."""
-    if history.steps:
-        return history.steps
+def tight(found: Measured) -> Measured:
+    """The same; a guess of steps in tight placements, of a kind that had no such one."""
+    if found.steps:
+        return found
     guess: dict[int, list[float]] = {}
-    for spread, table in history.apart.items():
+    for spread, table in found.apart.items():
         for size, seconds in table.items():
-            guess.setdefault(size, []).extend(each * _DOUBTED[spread] for each in seconds)
-    return guess
-
-
-def _ratios(history: History) -> Iterator[tuple[str, list[float]]]:
-    """Speeds apart over speeds in a tight placement, by how they were apart."""
-    curve = FittedCurve.through(points(history.steps))
-    for spread, table in history.apart.items():
-        ratios = [curve.seconds(size) / median(table[size]) for size in table]
-        if ratios and spread in _DOUBTED:
-            yield spread, ratios
+            guess.setdefault(size, []).append(seconds * _DOUBTED[spread])
+    return replace(found, steps={size: median(each) for size, each in guess.items()})
 
 
 def _factor(spread: str, ratios: Sequence[float]) -> float:

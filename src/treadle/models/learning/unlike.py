@@ -7,16 +7,13 @@ factor is not known and 1 stands in its place. A job on devices of several types
 own.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from math import exp, log
 
 from treadle.core.cluster import Node
-from treadle.models.learning.curves import FittedCurve
-from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import FAR, Kind, closeness
+from treadle.models.learning.measured import Measured
 from treadle.models.learning.outcome import UNKNOWN_TYPE, Outcome
-from treadle.models.learning.speeds import median, points
 
 Factors = tuple[tuple[str, float], ...]  # the home first, with 1; empty: one type was seen
 
@@ -28,31 +25,24 @@ def type_of(names: Collection[str], nodes: Iterable[Node]) -> str:
     return UNKNOWN_TYPE if UNKNOWN_TYPE in found else " + ".join(sorted(found))
 
 
-def by_type(known: Callable[[Kind], History | None], kinds: Sequence[Kind]) -> Factors:
-    """Speeds on each type over that on the home, of the closest of these kinds that knows one."""
-    for kind in kinds:
-        history = known(kind)
-        if closeness(kind) in FAR:
-            break
-        if history is not None and (found := dict(factors(history))):
-            return ((history.home, 1.0), *found.items())
-    return ()
+def by_type(found: Measured) -> Factors:
+    """Speeds on each type over that on the home, of a kind that knows another."""
+    factors = dict(_factors(found))
+    return ((found.home, 1.0), *factors.items()) if factors else ()
 
 
-def factors(history: History) -> Iterator[tuple[str, float]]:
+def _factors(found: Measured) -> Iterator[tuple[str, float]]:
     """Of each type but the home, the speed there over that at home."""
-    if not history.steps or not history.elsewhere:
-        return
-    curve = FittedCurve.through(points(history.steps))
-    for device_type, table in history.elsewhere.items():
-        ratios = [log(curve.seconds(size) / median(table[size])) for size in table]
-        if ratios:
+    if found.steps:
+        curve = found.curve
+        for device_type, table in found.elsewhere.items():
+            ratios = [log(curve.seconds(size) / table[size]) for size in table]
             yield device_type, exp(sum(ratios) / len(ratios))
 
 
-def at_home(outcome: Outcome, history: History) -> Outcome:
+def at_home(outcome: Outcome, found: Measured) -> Outcome:
     """The same with its length as it would be at home, if the factor of its type is known."""
-    if not outcome.timed or not history.elsewhere:
+    if not outcome.timed or not found.elsewhere:
         return outcome
-    factor = dict(factors(history)).get(outcome.device_type)
+    factor = dict(_factors(found)).get(outcome.device_type)
     return outcome if factor is None else replace(outcome, ran_s=outcome.ran_s * factor)

@@ -18,8 +18,11 @@ SHORT_SHARES = (0.05, 0.15, 0.3, 0.5)  # of what a range leaves out, so much may
 NARROWEST = 0.8  # the coverage at which the narrowest range is looked for
 MIXED_TAIL = 1e-3  # beyond everything in a mixture
 OUTLIVED = 0.1  # of jobs like it, so few ran longer
+NEARLY_ONE = 1.0 + 1e-9
 NEARLY = 1.0 - 1e-9  # of a share: sums of equal masses must not be one or not by rounding alone
 LENGTH_MIN_S = 1e-3
+WIDE = 20.0  # a range whose upper end is more times its lower one says less than "unknown",
+SOON_S = 3.0  # but a minute is never too wide
 LENGTH_MAX_S = 1e8  # three years; nothing is expected to take longer
 
 
@@ -29,6 +32,17 @@ class Span(NamedTuple):
     low_s: float
     high_s: float
     coverage: float
+
+
+def as_shown(low_s: float, high_s: float, *, age_s: float = 0.0) -> tuple[float, float] | None:
+    """The ends of a range as people are shown them; None: they say too little.
+
+    age_s: since when that lasts of which these are the rest. After nine hours, an hour more or none
+    says much.
+    """
+    if age_s + high_s > WIDE * max(SOON_S, age_s + low_s) * NEARLY_ONE:
+        return None
+    return max(low_s, high_s / WIDE), high_s
 
 
 # Seconds, and how much of the mass lies there. Plain tuples: they are made by the hundred for every

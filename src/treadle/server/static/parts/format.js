@@ -22,14 +22,10 @@ export function span(seconds) {
   return words.join(" ");
 }
 
-const VAGUE = 20; // a range whose ends differ by more says nothing but its end,
-const SOON_S = 30; // and what is sooner than this is not told apart
-
 /** A range of seconds, as rough as such ranges are: "5 to 20 min". */
 export function range(low_s, high_s) {
   const [low, high] = [rough(low_s), rough(high_s)];
-  const vague = high_s > VAGUE * Math.max(low_s ?? high_s, SOON_S);
-  if (vague || (!low?.[0] && high?.[0])) return `at most ${high.join(" ")}`;
+  if (!low?.[0] && high?.[0]) return `at most ${high.join(" ")}`;
   if (!low) return "";
   if (!high) return `at least ${low.join(" ")}`;
   if (low[0] === high[0] && low[1] === high[1]) return `about ${high.join(" ")}`;

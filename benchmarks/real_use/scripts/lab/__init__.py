@@ -1,0 +1,1 @@
+"""The modules that jobs run by name."""
