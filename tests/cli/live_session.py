@@ -24,6 +24,7 @@ from treadle.wire.jobs import (
     Submitted,
     Why,
 )
+from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
 from treadle.wire.machine import (
     EventPage,
     EventView,
@@ -112,6 +113,7 @@ class ValueClient(Client):
     found: Status = STATUS
     happened: tuple[EventView, ...] = ()
     used: tuple[UsageRow, ...] = ()
+    known: LearnedPage = field(default_factory=LearnedPage)
     made: Submitted | None = None
     would: DryRun | None = None
     asked: list[tuple[object, ...]] = field(default_factory=list)
@@ -304,6 +306,14 @@ class ValueClient(Client):
     ) -> tuple[UsageRow, ...]:
         self.asked.append(("usage", since_at))
         return self.used
+
+    def learned(self, script: str = "", *, user: str = "") -> LearnedPage:
+        self.asked.append(("learned", (script, user)))
+        return self.known
+
+    def forget_script(self, request: ForgetRequest) -> Forgotten:
+        self.asked.append(("forget", request))
+        return Forgotten(scripts=(request.script,))
 
     def snapshot(self) -> dict[str, object]:
         return {"now": 12.5}

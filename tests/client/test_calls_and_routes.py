@@ -18,6 +18,7 @@ from treadle.server.app import ROUTERS
 from treadle.server.routes import PREFIX
 from treadle.wire.job_orders import JobsOrder, Verb
 from treadle.wire.jobs import JobChange, JobRequest
+from treadle.wire.learned import ForgetRequest
 from treadle.wire.machine import TokenRequest
 from treadle.wire.retention import PruneRequest
 from treadle.wire.what_if import WhatIfRequest
@@ -33,6 +34,7 @@ GIVEN: dict[str, Any] = {  # a value for each type of argument, none of them a d
     "JobRequest": JobRequest(command=("true",)),
     "JobChange": JobChange(priority=7),
     "JobsOrder": JobsOrder(verb=Verb.HOLD, ids=("7",)),
+    "ForgetRequest": ForgetRequest(script="x"),
     "PruneRequest": PruneRequest(dry_run=True),
     "Report": Report(step=7),
     "TokenRequest": TokenRequest(name="x"),

@@ -2,6 +2,8 @@
 
 from treadle.control.api import LiveService
 from treadle.wire.decisions import Decision, DecisionPage, WhyNot
+from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage, LearnedScript
+from treadle.wire.machine import Who
 from treadle.wire.queue import Fragmentation, QueueView
 from treadle.wire.spells import SpellPage
 from treadle.wire.usage_days import DayTotal, UsageDayRow, UsageDays
@@ -47,6 +49,13 @@ class ViewsInMemory(LiveService):
 
     async def why_not(self, identity: str, device: str) -> WhyNot:
         return WhyNot(job=identity, device=device, code="test", sentence="it is a test")
+
+    async def learned(self, who: Who, script: str = "", user: str = "") -> LearnedPage:
+        one = LearnedScript(id="0a", script=script or "train.py", user=user or who.user, runs=2)
+        return LearnedPage(scripts=(one,))
+
+    async def forget_script(self, who: Who, request: ForgetRequest) -> Forgotten:
+        return Forgotten(scripts=(request.script,))
 
     async def queue(self) -> QueueView:
         none = Fragmentation(free=1, largest_gang=1, nodes=(), sentence="1 device is free")

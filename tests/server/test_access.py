@@ -60,6 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     "GET /usage": READERS,
     "GET /usage/days": READERS,
     "GET /decisions": READERS,
+    "GET /learned": READERS,
+    "POST /learned/forget": USERS,  # then by whose the script is
     "GET /queue": READERS,
     "GET /spells": READERS,
     "POST /what-if": USERS,
@@ -79,6 +81,7 @@ BODIES: dict[str, object] = {
     "POST /jobs": {"command": ["true"]},
     "POST /jobs/dry-run": {"command": ["true"]},
     "POST /prune": {"dry_run": True},
+    "POST /learned/forget": {"script": "train.py"},
     "POST /what-if": {"policy": "fifo"},
     "POST /jobs/orders": {"verb": "hold", "ids": ["nope"]},
     "PATCH /jobs/{identity}": {"priority": 1},

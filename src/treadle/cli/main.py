@@ -51,6 +51,7 @@ LIVE: dict[str, tuple[str, str]] = {
     "device": ("treadle.cli.live.nodes:device", "Manage, avoid or unquarantine a device."),
     "dashboard": ("treadle.cli.live.dashboard:dashboard", "Open the web page."),
     "usage": ("treadle.cli.live.usage:usage", "Show device-hours by user and tenant."),
+    "learned": ("treadle.cli.live.learned:learned", "Show what was learned of scripts."),
     "events": ("treadle.cli.live.events:events", "Show the event log."),
     "policy": ("treadle.cli.live.policy:policy", "Show or switch the policy."),
     "context": ("treadle.cli.live.context:context", "Name servers and choose one."),

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Submitted,
         Why,
     )
+    from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
     from treadle.wire.machine import (
         EventPage,
         EventView,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 JOBS = "treadle.wire.jobs"
+LEARNED = "treadle.wire.learned"
 MACHINE = "treadle.wire.machine"
 NODES = "treadle.core.machine"
 RETENTION = "treadle.wire.retention"
@@ -272,6 +274,16 @@ def usage_csv(*, since_at: float | None = None, until_at: float | None = None) -
 def snapshot() -> Call[dict[str, object]]:
     """Get the state as a policy sees it."""
     return _get("/snapshot", dict[str, object])
+
+
+def learned(script: str = "", *, user: str = "") -> Call[LearnedPage]:
+    """Show what was learned of scripts: of all in short, or of one everything."""
+    return _get("/learned", one(LEARNED, "LearnedPage"), script=script, user=user)
+
+
+def forget_script(request: ForgetRequest) -> Call[Forgotten]:
+    """Forget what was learned of a script."""
+    return _post("/learned/forget", one(LEARNED, "Forgotten"), body=sparse(request))
 
 
 def what_if(request: WhatIfRequest) -> Call[WhatIf]:

@@ -83,6 +83,8 @@ class Methods:
     usage_csv = Method(calls.usage_csv)
     snapshot = Method(calls.snapshot)
     what_if = Method(calls.what_if)
+    learned = Method(calls.learned)
+    forget_script = Method(calls.forget_script)
     debug = Method(calls.debug)
     metrics = Method(calls.metrics)
     session_link = Method(calls.session_link)

@@ -1,4 +1,6 @@
-"""Routes to look at the scheduler: its decisions, its queue, who held what, and what would be."""
+"""Routes to look at the scheduler: its decisions, its queue, who held what, what would be, and what
+was learned.
+"""
 
 from typing import Annotated
 
@@ -15,8 +17,9 @@ from treadle.server.history_routes import (
     as_csv,
 )
 from treadle.server.job_routes import Identity
-from treadle.server.routes import Served, Topic
+from treadle.server.routes import Asking, Served, Topic
 from treadle.wire.decisions import DecisionPage, WhyNot
+from treadle.wire.learned import ForgetRequest, Forgotten, LearnedPage
 from treadle.wire.machine import Role
 from treadle.wire.queue import QueueView
 from treadle.wire.spells import SpellPage
@@ -68,6 +71,25 @@ async def list_spells(service: Served, since_at: Moment = 0.0, until_at: Until =
 async def simulate_what_if(asked: WhatIfRequest, service: Served) -> Response:
     """Simulate the present queue under another policy, on other machines, or without jobs."""
     return await answer(service.what_if(asked))
+
+
+@route("GET", "/learned", Role.VIEWER, LearnedPage, 404, 503, load=Load.COMPUTED)
+async def list_learned(
+    service: Served,
+    who: Asking,
+    script: Annotated[
+        str, Query(max_length=1000, description="Everything of this one: a name or an id.")
+    ] = "",
+    user: Annotated[str, Query(max_length=200, description="Only of this user's scripts.")] = "",
+) -> Response:
+    """Show what was learned of scripts: lengths by argument, needs, speeds, company."""
+    return await answer(service.learned(who, script=script, user=user))
+
+
+@route("POST", "/learned/forget", Role.USER, Forgotten, 404, 503)
+async def forget_learned(asked: ForgetRequest, service: Served, who: Asking) -> Response:
+    """Forget what was learned of a script."""
+    return await answer(service.forget_script(who, asked))
 
 
 @route("GET", "/usage/days", Role.VIEWER, UsageDays, 503, also="text/csv", load=Load.COMPUTED)

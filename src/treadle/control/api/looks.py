@@ -4,6 +4,7 @@ from treadle.control.api.context import Context
 from treadle.control.api.decisions import Decisions
 from treadle.control.api.fragmented import Fragmented
 from treadle.control.api.history import History
+from treadle.control.api.lessons import Lessons
 from treadle.control.api.queries import Queries
 from treadle.control.api.queue_view import queue_view
 from treadle.control.api.spells import spells
@@ -26,6 +27,7 @@ class Looks:
         self._history = history
         self.what_if = WhatIfs(context, queries).ask
         self.kept = Decisions(context)
+        self.lessons = Lessons(context, queries.thinking)
         self.fragmented = Fragmented(context)
 
     async def why_not(self, identity: str, device: str) -> WhyNot:

@@ -76,6 +76,8 @@ class LiveService:
         self.shut_down, self.debug = machine.shut_down, machine.debug
         self.decisions, self.queue, self.what_if = looks.kept.page, looks.queue, looks.what_if
 
+        self.learned, self.forget_script = looks.lessons.learned, looks.lessons.forget
+
         self.events, self.events_last = history.events, history.events_last
         self.follow, self.snapshot = history.follow, queries.snapshot
         self.usage, self.usage_days, self.spells = looks.usage, looks.usage_days, looks.spells
