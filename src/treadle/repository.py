@@ -24,7 +24,6 @@ from typing import NamedTuple
 DIFF_BYTES_MAX = 1 << 20
 TIME_LIMIT_S = 5.0
 HASHES_BYTES_MAX = 1 << 20
-FILES_BYTES_MAX = 4 << 20  # names of files
 _QUIET = (
     *("-c", "core.fsmonitor="),
     *("-c", "core.hooksPath=/dev/null"),
@@ -103,16 +102,6 @@ def hashes(
     return found
 
 
-def unignored(folder: str | Path, *, time_limit_s: float = TIME_LIMIT_S) -> list[str] | None:
-    """The files in a folder that git does not ignore, tracked or not; None outside git."""
-    limits = _Limits(FILES_BYTES_MAX, time_limit_s, None)
-    asked = ("ls-files", "--cached", "--others", "--exclude-standard", "-z")
-    found = _git(folder, asked, limits)
-    if found is None or found.cut:
-        return None
-    return sorted({path for path in found.text.split("\0") if path})
-
-
 def _diff(folder: str | Path, commit: str, limits: _Limits) -> _Answer | None:
     """The changes to tracked files since the commit."""
     paths = ("--show-toplevel", "--git-dir", "--git-path", "index", "--git-path", "objects")
@@ -181,14 +170,14 @@ def _asked(
 ) -> _Answer | None:
     """What a program prints; None if it takes too long, or fails and `partial` is not allowed."""
     try:
-        process = _started(command, limits.user, env or {})
+        process = started(command, limits.user, env or {})
     except (OSError, ValueError, subprocess.SubprocessError):
         return None
     late = threading.Event()
 
     def stop() -> None:
         late.set()
-        _kill(process)
+        kill(process)
 
     timer = threading.Timer(limits.time_s, stop)
     timer.daemon = True
@@ -199,16 +188,17 @@ def _asked(
         content = process.stdout.read(limits.bytes_max + 1)
         cut = len(content) > limits.bytes_max
         if cut:
-            _kill(process)
+            kill(process)
         code = process.wait()
     if late.is_set() or (code != 0 and not cut and not partial):
         return None
     return _Answer(content[: limits.bytes_max].decode(errors="replace"), cut)
 
 
-def _started(
+def started(
     command: Sequence[str], user: User | None, env: Mapping[str, str]
 ) -> "subprocess.Popen[bytes]":
+    """A program that runs as that user, and whose output is read."""
     # GIT_DIR and its like would speak of another repository than the folder's.
     around = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     around |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
@@ -242,7 +232,7 @@ def _started(
     )
 
 
-def _kill(process: "subprocess.Popen[bytes]") -> None:
+def kill(process: "subprocess.Popen[bytes]") -> None:
     """End the program and whatever it started, which would keep the pipe open."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)

@@ -20,7 +20,6 @@ def on_fleet(
     nodes: tuple[str, ...] = ("n0", "n1", "n2"),
     *,
     apart: bool = False,
-    copy_every_s: float = 3600.0,
     policy: str = "backfill",
 ) -> None:
     """apart: nodes have no file system in common."""
@@ -29,7 +28,7 @@ def on_fleet(
         world = FleetWorld(root / "nodes", nodes, slots=2, apart=apart)
 
         def engine(context: EngineContext) -> FleetEngine:
-            return FleetEngine(context, WorldFleet(world), copy_every_s=copy_every_s)
+            return FleetEngine(context, WorldFleet(world))
 
         try:
             async with living(root, engine=engine, policy=policy) as live:

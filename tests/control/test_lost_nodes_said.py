@@ -1,27 +1,19 @@
 """What people are told when nodes are lost: `why`, events, details and output."""
 
 import asyncio
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.control.asking import events_of, looked_at, runs
-from tests.control.living import ME, bash, until
+from tests.control.living import ME, until
 from tests.control.on_fleet import nodes_of, on_fleet, said
 from tests.engines.fleet_world import FleetWorld
 from treadle.control.api import LiveService
 from treadle.wire.jobs import State
 from treadle.wire.problems import LostOutputError, UnavailableError
 
-ANEW = (
-    "it began anew: no other node has checkpoints of it, and any that attempt 1 wrote are on node "
-    "{}, which was lost"
-)
-COPY = (
-    "it went on from the copy of its checkpoints on node {}, written (\\d+ s|a moment) before it "
-    "started; those of attempt 1 are on node {}, which was lost"
-)
+OVER = "it started from the beginning: its checkpoints are on {}, lost before"
 
 
 async def lost(live: LiveService, world: FleetWorld, *names: str) -> None:
@@ -106,84 +98,23 @@ async def until_attempt(live: LiveService, job: str, number: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_what_a_job_begins_with_after_a_loss_is_said(tmp_path: Path) -> None:
-    """1. One job has no checkpoints. 2. Those of the other were copied. 3. Both nodes are lost."""
-    writes = 'test "$TREADLE_ATTEMPT" = 2 || echo 1 > "$TREADLE_CHECKPOINT_DIR/w"; exec sleep 60'
+def test_a_job_that_starts_over_after_a_loss_says_so(tmp_path: Path) -> None:
+    """1. The node of its only checkpoints is lost while it waits. 2. It says so, and starts."""
 
     async def story(live: LiveService, world: FleetWorld) -> None:
-        bare = await runs(live, "exec sleep 60", devices="2", resumable=True)
-        full = await runs(live, writes, devices="2", resumable=True)
-        copied = list((tmp_path / "nodes").glob(f"n?/checkpoints/{full}-*/w"))
-        while len(copied) < 2:
-            await asyncio.sleep(0.01)
-            copied = list((tmp_path / "nodes").glob(f"n?/checkpoints/{full}-*/w"))
-        (first,), (second,) = await nodes_of(live, bare), await nodes_of(live, full)
-        (left,) = {"n0", "n1", "n2", "n3"} - {first, second} & {
-            path.parents[2].name for path in copied
-        }
-        await lost(live, world, first, second)
-        for job in (bare, full):
-            await until_attempt(live, job, 2)
-        for job, pattern in (
-            (bare, re.escape(ANEW.format(first))),
-            (
-                full,
-                COPY.format(left, second),
-            ),
-        ):
-            run = (await live.job(job)).attempts[-1]
-            assert re.fullmatch(pattern, run.fallback), run.fallback
-            assert run.lost == ()
-            texts = [event.text for event in await events_of(live, job)]
-            assert any(re.fullmatch(f".*runs; {pattern}", text) for text in texts)
+        job = await runs(live, "exec sleep 60", resumable=True)
+        (home,) = await nodes_of(live, job)
+        await live.hold(ME, job)
+        await until(live, State.HELD, jobs=(job,))
+        await lost(live, world, home)
+        assert (await live.why(job)).code == "held"
+        said = dict((await live.why(job)).details)["checkpoints"]
+        assert (
+            said == f"its checkpoints are on {home}, which was lost: it starts from the beginning"
+        )
+        await live.release(ME, job)
+        await until_attempt(live, job, 2)
+        assert await nodes_of(live, job) != {home}
+        assert [run.fallback for run in (await live.job(job)).attempts] == ["", OVER.format(home)]
 
-    on_fleet(story, tmp_path, ("n0", "n1", "n2", "n3"), apart=True, copy_every_s=0.02)
-
-
-def test_a_job_that_moves_says_how_far_its_files_are_copied(tmp_path: Path) -> None:
-    """1. A job runs in a copy of its folder. 2. Its node is drained, and it goes on elsewhere."""
-    private = tmp_path / "private"
-    private.mkdir()
-    (private / "code").write_bytes(bytes(1 << 20))
-    writes = (
-        'trap "exit 143" TERM; '
-        'head -c 3000000 /dev/zero > "$TREADLE_CHECKPOINT_DIR/w"; echo ready; sleep 60 & wait'
-    )
-
-    async def story(live: LiveService, world: FleetWorld) -> None:
-        for link in world.links.values():
-            link.refused.add("copy-commit")
-        request = bash(writes, devices="1..2", resumable=True, workdir=str(private), grace_s=5.0)
-        job = (await live.submit(ME, request)).id
-        pattern = "its folder is being copied to node (n[01]): 1 MiB, 0% is done"
-        target = await until_because(live, job, pattern)
-        for link in world.links.values():
-            link.refused.clear()
-        await until(live, State.RUNNING, jobs=(job,))
-        await said(live, job, "ready")
-        (folder,) = (await live.job(job)).attempts[0].workdirs
-        assert folder.startswith(f"{target[1]}:{tmp_path}/nodes/{target[1]}/work/{job}-")
-        for link in world.links.values():
-            link.refused.add("copy-commit")
-        other = {"n0": "n1", "n1": "n0"}[target[1]]
-        blocker = await runs(live, devices="1")
-        assert await nodes_of(live, blocker) == {other}
-        await live.order_node(ME, target[1], "drain")
-        pattern = f"its checkpoints are being copied from node {target[1]} to node {other}: .*"
-        await until_because(live, job, pattern + r"2.86 MiB, \d+% is done")
-        view = (await live.job(job)).job
-        assert (view.state, view.cause) == (State.RESIZING, "resizing")
-        for link in world.links.values():
-            link.refused.clear()
-        await until(live, State.RUNNING, jobs=(job,))
-
-    on_fleet(story, tmp_path, ("n0", "n1"), apart=True, policy="afs")
-
-
-async def until_because(live: LiveService, job: str, pattern: str) -> re.Match[str]:
-    """Until a list says so."""
-    while True:
-        (view,) = [each for each in (await live.jobs()).jobs if each.id == job]
-        if found := re.fullmatch(pattern, view.because):
-            return found
-        await asyncio.sleep(0.005)
+    on_fleet(story, tmp_path, ("n0", "n1"), apart=True)

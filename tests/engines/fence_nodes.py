@@ -20,7 +20,6 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceView, NodeView
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LinkLostError, LostPlaceError, StaleEpochError
-from treadle.engines.agent.copies import copy_messages
 from treadle.engines.agent.node_lease import LEASE_S
 from treadle.engines.agent.outbox import Outbox
 
@@ -301,13 +300,9 @@ class SimAgent:
         left = {mark.job for mark in self.node.ranks}
         return messages.Gone(jobs=tuple(job for job in asked.jobs if job not in left))
 
-    def _copy_sees(self, asked: copy_messages.SightAsked) -> copy_messages.Sight:
+    def _archive(self, asked: messages.Archive) -> messages.ArchiveTaken:
         self._of(asked.session)
-        return copy_messages.Sight(there=True)
-
-    def _copy_stock(self, asked: copy_messages.StockAsked) -> copy_messages.Stock:
-        self._of(asked.session)
-        return copy_messages.Stock()
+        return messages.ArchiveTaken(sees=True)
 
     async def _facts(self, asked: messages.FactsAsked) -> messages.FactsGiven:
         outbox = self._of(asked.session).outbox

@@ -42,7 +42,6 @@ class FleetStory:
         self.root = root
         self.world = FleetWorld(root / "nodes", tuple(nodes), apart=apart)
         self.options = EngineOptions(**options)
-        self.copy_every_s = 3600.0
         self.jobs = SizedJobs()
         self.within_s = WITHIN_S
         self.engine = self.fresh_engine()
@@ -55,7 +54,7 @@ class FleetStory:
             controls=self.jobs, clock=MonotonicClock(), root=folder, options=self.options
         )
         fleet = WorldFleet(self.world)
-        self.engine = FleetEngine(context, fleet, copy_every_s=self.copy_every_s)
+        self.engine = FleetEngine(context, fleet)
         return self.engine
 
     async def crash(self) -> FleetEngine:

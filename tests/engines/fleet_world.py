@@ -59,9 +59,6 @@ class SecludedAgent(Agent):
         """`private` folders are on the controller's machine alone."""
         return "private" not in path
 
-    def has_file(self, path: str) -> bool:
-        return "private" not in path and super().has_file(path)
-
 
 class FleetWorld:
     """The nodes, which outlive controllers."""

@@ -2,21 +2,22 @@
 
 import asyncio
 import threading
+from collections.abc import Collection
 
 import pytest
 from tests.engines.bench import WITHIN_S
 from tests.engines.fleet_story import FleetStory, tell
 
 
-def test_an_agent_answers_while_it_removes_what_is_left_of_copies(tmp_path):
+def test_an_agent_answers_while_it_removes_archives(tmp_path):
     async def story(bench: FleetStory) -> None:
-        link, go, begun = bench.world.links["n1"], asyncio.Event(), list[str]()
+        link, go, begun = bench.world.links["n1"], asyncio.Event(), list[Collection[str]]()
 
-        async def slow(session: str) -> None:
-            begun.append(session)
+        async def slow(used: Collection[str]) -> None:
+            begun.append(used)
             await go.wait()
 
-        link.agent._copies.sweep = slow  # type: ignore[method-assign]
+        link.agent._archives.sweep = slow  # type: ignore[method-assign]
         await bench.engine.adopt([])
         await bench.until(lambda: link.calls["facts"] > 3)
         assert len(begun) == 1

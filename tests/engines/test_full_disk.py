@@ -1,9 +1,6 @@
 """The disk of a node is full: its jobs run on, and controllers begin."""
 
-import logging
-
 import pytest
-from tests.engines.copy_story import folder
 from tests.engines.fleet_story import FleetStory, spread, tell
 from tests.engines.fleet_world import FENCING
 from tests.engines.small_disk import clear, fill, remount, small_disk
@@ -134,57 +131,3 @@ def test_a_node_that_cannot_note_its_controller_keeps_none_from_beginning(tmp_pa
 
     with small_disk(tmp_path / "nodes" / "n1") as disk:
         tell(tmp_path, story, nodes=("n0", "n1"))
-
-
-# -- copies ---------------------------------------------------------------------------------------
-
-# It appears at once: half of it might be small enough to be copied.
-LARGE = (
-    "head -c {bytes} /dev/zero > {wrote}.part; mv {wrote}.part $TREADLE_CHECKPOINT_DIR/large; "
-    "touch {wrote}; exec sleep 86400"
-)
-
-
-async def large_runs(bench: FleetStory, count: int) -> None:
-    bench.copy_every_s = 0.05
-    bench.fresh_engine()
-    wrote = bench.root / "wrote"
-    bench.job("a", "sh", "-c", LARGE.format(bytes=count, wrote=wrote))
-    await bench.order(Start(0, "a", spread("n0")))
-    await bench.until(wrote.exists)
-
-
-def test_a_copy_for_which_a_disk_has_no_room_is_not_begun_and_that_is_said_once(tmp_path, caplog):
-    async def story(bench: FleetStory) -> None:
-        await large_runs(bench, 12 << 20)
-        calls = bench.world.links["n1"].calls
-        await bench.until(lambda: calls["copy-expect"] >= 3)
-        assert calls["copy-write"] == 0
-        await bench.until(lambda: not list((disk / "checkpoints").glob(".incoming-*")))
-        assert caplog.text.count("the disk of node n1 has no room for a copy") == 1
-
-    caplog.set_level(logging.WARNING)
-    with small_disk(tmp_path / "nodes" / "n1") as disk:
-        tell(tmp_path, story, nodes=("n0", "n1"), apart=True)
-
-
-def test_a_copy_that_comes_while_a_disk_fills_up_goes_and_leaves_room(tmp_path, monkeypatch):
-    async def story(bench: FleetStory) -> None:
-        link = bench.world.links["n1"]
-        passed_on = link.call
-
-        async def call(verb: str, document: bytes) -> bytes:
-            if link.calls["copy-write"] == 2:
-                (disk / "filled").write_bytes(bytes(5 << 20))
-            return await passed_on(verb, document)
-
-        monkeypatch.setattr(link, "call", call)
-        await large_runs(bench, 4 << 20)
-        await bench.until(lambda: link.calls["copy-expect"] >= 2)
-        await bench.until(lambda: not list((disk / "checkpoints").glob(".incoming-*")))
-        clear(disk)
-        link.calls["copy-write"] = 3
-        await bench.until((folder(bench, "n1") / "large").exists)
-
-    with small_disk(tmp_path / "nodes" / "n1") as disk:
-        tell(tmp_path, story, nodes=("n0", "n1"), apart=True)

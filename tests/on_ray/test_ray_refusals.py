@@ -45,17 +45,6 @@ def test_an_address_without_an_engine_of_a_cluster(tmp_path: Path) -> None:
     assert "--address is for an engine of a cluster, such as --engine ray" in done.stderr
 
 
-def test_a_limit_of_copies_that_is_none(tmp_path: Path) -> None:
-    done = up(tmp_path, "--copy-limit", "4G")
-    assert done.returncode == REFUSED
-    assert "--copy-limit is for an engine of a cluster, such as --engine ray" in done.stderr
-    done = up(tmp_path, "--engine", "ray", "--copy-limit", "much")
-    assert done.returncode == REFUSED
-    assert done.stderr.splitlines()[-1] == (
-        'treadle: --copy-limit is "much"; expected an amount with a unit such as 512M, 16G or 1.5T'
-    )
-
-
 def test_a_wrong_token(tmp_path: Path, ray_nodes: RayCluster) -> None:
     words = ("--engine", "ray", "--address", ray_nodes.address)
     own = {**environment(ray_nodes.folder), "RAY_AUTH_TOKEN": "another-token" * 4}

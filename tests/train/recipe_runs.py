@@ -19,6 +19,7 @@ import torch
 
 from treadle.engines.node.environment import free_port
 
+AT_URL = {"ddp.py", "lightning_fit.py"}  # they keep checkpoints through fsspec
 STOP_AT = 9  # the step after which the job is asked to stop
 
 
@@ -46,7 +47,8 @@ def start(recipe: str, rank: int, output: int, env: dict[str, str]) -> int:
 
 def run(recipe: str, ranks: int, folder: Path, *, stop: bool) -> tuple[list[Any], list[int]]:
     """The rows that the run printed, and the exit codes of its ranks."""
-    env = {"TREADLE_CHECKPOINT_DIR": str(folder), "MASTER_ADDR": "127.0.0.1"}
+    place = f"file://{folder}" if Path(recipe).name in AT_URL else str(folder)
+    env = {"TREADLE_CHECKPOINT_DIR": place, "MASTER_ADDR": "127.0.0.1"}
     env |= {"MASTER_PORT": str(free_port()), "WORLD_SIZE": str(ranks), "GLOO_SOCKET_IFNAME": "lo"}
     reads, writes = os.pipe()
     pids = [start(recipe, rank, writes, env) for rank in range(ranks)]

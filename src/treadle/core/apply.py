@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from treadle.core import events as facts
 from treadle.core.allocation import Allocation
 from treadle.core.events import Event, Report
-from treadle.core.job import Job
+from treadle.core.job import CHECKPOINTS, ONE_NODE, Job
 from treadle.core.lifecycle import TRANSITIONS, Phase
 from treadle.core.retry import Failure
 from treadle.core.state import SchedulerState
@@ -121,6 +121,8 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
         job = job._replace(over_at=None)  # Of an attempt that this one has replaced.
     if event.job in state.once_running:
         state.stale = True
+    if event.kept_on or job.kept_on:
+        job = job.kept(event.kept_on)
     phase = TRANSITIONS[job.phase, "JobStarted"]
     job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
     state.rows[event.job] = job
@@ -221,27 +223,28 @@ def _joined(state: SchedulerState, event: facts.NodeJoined, now: float) -> None:
     state.drained.pop(event.node.name, None)
     state.cluster = state.cluster.without([event.node.name]).with_node(event.node)
     state.tenancy.add(event.node)
+    for job in list(state.rows.values()):
+        if job.starts_over and event.node.name in job.kept_on and job.allocation is None:
+            state.rows[job.id] = job.kept(job.kept_on)
     _recheck_fit(state, now)
 
 
 def _node_lost(state: SchedulerState, event: facts.NodeLost, now: float) -> None:
     state.drained.pop(event.node, None)
-    _retire(state, event.node, now)
-    for job in state.rows.values():
+    there = (state.cluster.names | state.drained.keys()) - {event.node}
+    for job in list(state.rows.values()):
         if job.allocation is not None and event.node in job.allocation.nodes():
             state.must_stop.append(job.id)
+        bound = job.only_because in (CHECKPOINTS, ONE_NODE)
+        if bound and event.node in job.only_on and there.isdisjoint(job.only_on):
+            state.rows[job.id] = job.let_go()
+    _retire(state, event.node, now)
 
 
 def _drained(state: SchedulerState, event: facts.NodeDrained, now: float) -> None:
-    """Jobs that can have another size leave for other nodes, if there are any; others run on.
-
-    So do those whose files cannot leave with them.
-    """
+    """Jobs that can have another size leave for other nodes that they may use; others run on."""
     state.drained |= {node.name: node for node in state.cluster.nodes if node.name == event.node}
     _retire(state, event.node, now)
-    for bound in event.bound:
-        if (job := state.rows.get(bound.job)) is not None:
-            state.rows[job.id] = job._replace(only_on=bound.nodes, only_because=bound.why)
     for job in state.rows.values():
         if job.allocation is None or event.node not in job.allocation.nodes():
             continue

@@ -33,16 +33,6 @@ class How(StrEnum):
 
 
 @value
-class Fallback:
-    """What an attempt began with, where the newest checkpoints of its job were lost with a node."""
-
-    attempt: int  # the one before, whose checkpoints these are
-    lost: str  # the node that has them
-    copy_on: str = ""  # the node that had a copy; empty: there was none, and it began anew
-    written_at: float | None = None  # of the newest file of that copy, seconds since 1970
-
-
-@value
 class Verdict:
     """Why an attempt failed, as its classifier put it."""
 

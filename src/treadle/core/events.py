@@ -6,7 +6,7 @@ earlier attempt from a report of this one.
 
 from dataclasses import field, replace
 
-from treadle.core.attempt import Fallback, How, LastProgress, Verdict
+from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId, JobSpec, Profile
 from treadle.core.sighting import Sighting
@@ -80,7 +80,7 @@ class JobStarted:
     stall_s: float | None = None
     # Why it could not be given more devices while it runs: it has what it had before that order.
     refused: str = ""
-    fallback: Fallback | None = None  # where its newest checkpoints were lost with a node
+    kept_on: tuple[str, ...] = ()  # the nodes that see its checkpoints, unless all do
     # Nodes and their folders in which it runs in place of the one it was submitted from.
     workdirs: tuple[tuple[str, str], ...] = ()
 
@@ -165,10 +165,9 @@ class AttemptEnded:
     # It was lost with a node of its cluster, or because the agent there was away, as `error` says
     # then: it goes back to the queue, and no failure is counted.
     node_lost: bool = False
-    # Nodes that have its files, which cannot be copied: it can go on only there. Empty: that
-    # is not known, or not so.
+    # It was not launched, and can be only on these nodes; what binds it to them (core/job.py).
     only_on: tuple[str, ...] = ()
-    only_because: str = ""  # why they cannot be copied
+    only_because: str = ""
     # From here on filled in by the controller.
     iterations_done: float = 0.0  # what the next attempt can build on
     safe: float = 0.0  # the same as a share of the whole work
@@ -215,20 +214,10 @@ class NodeLost:
 
 
 @value
-class BoundJob:
-    """A job that can go on only on some nodes, which have its files."""
-
-    job: JobId
-    nodes: tuple[str, ...]
-    why: str  # they cannot be copied
-
-
-@value
 class NodeDrained:
     """The node takes no new work. What runs there runs on, unless it can go on elsewhere."""
 
     node: str
-    bound: tuple[BoundJob, ...] = field(default=(), compare=False)  # of the jobs that run there
 
 
 @value

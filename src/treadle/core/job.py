@@ -13,6 +13,10 @@ from treadle.core.value import value
 
 JobId = str
 
+# What binds a job to nodes: its folder, or its checkpoints, which other nodes do not see; or that
+# its checkpoints would be on several nodes, of which none sees those of the others.
+FOLDER, CHECKPOINTS, ONE_NODE = "folder", "checkpoints", "one-node"
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -166,12 +170,13 @@ class Job(NamedTuple):
     # Since when the training of the present attempt is over: it is about to end by itself.
     over_at: float | None = None
     waited_s: float = 0.0  # in the queue, the present wait not counted; nor is time while blocked
-    # Nodes that have its files, which cannot be copied, or its shell: it can go on only there.
-    # Empty: it can run anywhere.
-    only_on: tuple[str, ...] = ()
-    only_because: str = ""  # why they cannot be copied
+    only_on: tuple[str, ...] = ()  # the nodes to which it is bound; empty: it can run anywhere
+    only_because: str = ""  # what binds it; empty: its shell runs there, or nothing does
     failed_on: tuple[str, ...] = ()  # devices of the attempt that failed last, until the next start
     grow_at: float = 0.0  # it could not be given more devices: when another try makes sense
+    # The nodes that see its checkpoints; empty: all, or there are none. It is bound to them unless
+    # all of them are lost.
+    kept_on: tuple[str, ...] = ()
 
     @property
     def id(self) -> JobId:
@@ -181,6 +186,25 @@ class Job(NamedTuple):
     def size(self) -> int:
         """How many devices it holds."""
         return 0 if self.allocation is None else len(self.allocation.devices)
+
+    def kept(self, nodes: tuple[str, ...]) -> "Job":
+        """With its checkpoints on these nodes alone; none: all nodes see them."""
+        because = CHECKPOINTS if nodes else ""
+        return self._replace(kept_on=nodes, only_on=nodes or self.spec.nodes, only_because=because)
+
+    def let_go(self) -> "Job":
+        """By the nodes that had its checkpoints, which are lost: it starts over elsewhere."""
+        lost = self.kept_on and self.allocation is None
+        return self._replace(
+            only_on=self.spec.nodes,
+            only_because="",
+            iterations_done=0.0 if lost else self.iterations_done,
+        )
+
+    @property
+    def starts_over(self) -> bool:
+        """Whether its checkpoints are on nodes that are lost."""
+        return bool(self.kept_on) and self.only_because != CHECKPOINTS
 
     def least(self, *, resizes: bool) -> int:
         """The devices that a policy must give it: as few as it can use, if the policy resizes."""
@@ -232,7 +256,7 @@ class Job(NamedTuple):
             *(spec, sequence, phase, submitted_at, now, allocation, done, speed, now),
             *(held_s, service_s, action, action, now, last_wait_s, starts + 1),
             *(failures, ready_at, avoid, None, waited_s + last_wait_s, only_on, only_because),
-            *((), 0.0),
+            *((), 0.0, self.kept_on),
         )
         return tuple.__new__(Job, row)
 

@@ -133,6 +133,13 @@ def _changed(n: Numbers) -> str:
     return "; ".join(dict.fromkeys(parts)) or n.text("policy", "the policy is now ")
 
 
+def bound(n: Numbers) -> str:
+    """What binds a job to nodes."""
+    what = {"shell": "its shell is on", "checkpoints": "its checkpoints are on"}
+    what["one-node"] = "its checkpoints are confined to"
+    return f"{what.get(n.text('by'), 'its folder is only on')} {n.listed('nodes')}"
+
+
 CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "never-fits": lambda n: f"can never run here: {n.text('because')}",
     "broken": lambda n: f"can never start: {n.text('because')}",
@@ -155,9 +162,7 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "machine": lambda n: n.text("because"),
     "policy": lambda n: f"the policy {n.text('policy')} fails: {n.text('because')}",
     "away": _away,
-    "bound-away": lambda n: (
-        f"its files are on {n.listed('nodes')}, which {are(len(n.all('nodes')))} {n.text('away')}"
-    ),
+    "bound-away": lambda n: f"{bound(n)}, which {are(len(n.all('nodes')))} {n.text('away')}",
     "closed": lambda n: (
         f"needs {n.devices('asked')}, {n.count('open'):,} {are(n.count('open'))} open: "
         f"{n.text('because')}"
@@ -186,9 +191,7 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
         f"{n.text('device')} has {gib_text(n.number('has_gib'))}, and the job needs "
         f"{gib_text(n.number('asked_gib'))}"
     ),
-    "files": lambda n: (
-        f"its {'shell is' if n.of.get('shell') else 'files are'} on {n.listed('nodes')}"
-    ),
+    "files": bound,
     "elsewhere": _not_on,
     "not-yet": _not_on,
     "changed": _changed,

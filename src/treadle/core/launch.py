@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from treadle.core.job import JobId
 
+CHECKPOINT_DIR = "TREADLE_CHECKPOINT_DIR"  # where a job keeps its checkpoints; users may set it
+
 
 class AttemptId(NamedTuple):
     """One attempt at a job; each order that launches processes begins another.
@@ -47,6 +49,7 @@ class Launch:
     submission: str = ""  # nonce of the job's submission: checkpoints of others are not its own
     command: tuple[str, ...]
     workdir: str
+    archive: str = ""  # the digest of its code, for nodes that do not see that folder
     ranks: int  # processes; each sees all devices of the job, as under torchrun
     launcher: bool = False  # the command starts the ranks itself (torchrun, accelerate, ...)
     env: Mapping[str, str] = field(default_factory=dict)
@@ -64,6 +67,8 @@ class Launch:
     log_bytes_max: int = 256 * 2**20  # of one rank: head and tail are kept
     warm: bool = True  # it may be forked from an interpreter that has its modules imported
     resumed: bool = False  # an earlier attempt has run
+    # It goes on from what it keeps in the folder of its checkpoints, where that is.
+    keeps_checkpoints: bool = False
     part: Part | None = None  # if it runs on several nodes: `ranks` are those of this one
     # What the controller believes; an engine that does not measure puts it into JobStarted.
     iterations_done: float = 0.0

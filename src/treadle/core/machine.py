@@ -139,3 +139,12 @@ class NodeView:
             rack=node.rack,
             devices=tuple(view(Device(node.name, number)) for number in range(node.device_count)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class JobFiles:
+    """What an engine says of the files of a job that is submitted."""
+
+    archive: str = ""  # its code, for nodes that do not see its folder
+    note: str = ""  # why there is none, though some do not see it
+    apart: bool = False  # some nodes do not see the checkpoints of the others

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # Simulations know no machines, and are started often.
     from treadle.core.launch import AttemptId, Launch
     from treadle.core.machine import (
         DeviceOrder,
+        JobFiles,
         Leftovers,
         Measurement,
         NodeOrder,
@@ -198,16 +199,20 @@ class Engine(Protocol):
         """
         ...
 
-    def measurements(self) -> Sequence[Measurement]:
-        """What was measured last of each attempt that runs."""
+    async def pack(self, workdir: str, uid: int | None, gid: int | None) -> JobFiles:
+        """Keep the code of a job that is submitted, for nodes that do not see its folder.
+
+        uid, gid: whose job it is, if it is launched as another user. Raises InvalidInputError if no
+        node could run it.
+        """
         ...
 
-    def checkpoints(self, job: JobId, submission: str = "") -> str:
-        """Where the job keeps its checkpoints, as a path on the nodes that run it.
+    async def keep_archives(self, names: Collection[str]) -> None:
+        """Of what `pack` has kept, these are still needed."""
+        ...
 
-        submission: the nonce of its submission; a job of another store with the same id has another
-        folder.
-        """
+    def measurements(self) -> Sequence[Measurement]:
+        """What was measured last of each attempt that runs."""
         ...
 
     async def tidy(self, job: JobId) -> Leftovers:

@@ -40,7 +40,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "machine": ("because",),
     "policy": ("policy", "because"),
     "away": ("drained", "lost", "because", "undrain"),  # nodes that it needs are
-    "bound-away": ("nodes", "away", "undrain"),  # away: drained or lost
+    "bound-away": ("nodes", "away", "undrain", "by"),  # away: drained or lost; by: as `bound`
     # Devices take no new work; opening: (device, node, cause) of those that would be enough.
     "closed": ("asked", "open", "devices", "because", "opening"),
     # A job that waits: what the decision did.
@@ -49,7 +49,8 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "avoids": ("nodes", "in_s"),  # it failed there, and waits for others
     # Too few are free of the devices that it may use; memory_gib: that others have less of.
     "type": ("words", "asked", "free", "total", "memory_gib"),
-    "bound": ("nodes", "asked", "free"),  # its files or its shell are there
+    # by: `folder` or `checkpoints`, which others do not see, `one-node` or `shell`
+    "bound": ("nodes", "asked", "free", "by"),
     "quota": ("tenant", "quota", "used", "asked"),
     "not-lent": ("tenant", "asked", "free"),  # what is free is in quotas: for what can resume
     "reserved": ("for_job", "devices", "in_s"),  # free devices are set aside for another
@@ -102,7 +103,7 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "device-closed": ("device", "because"),
     "other-type": ("device", "has", "asked"),
     "other-memory": ("device", "has_gib", "asked_gib"),
-    "files": ("device", "nodes", "shell"),
+    "files": ("device", "nodes", "by"),
     "elsewhere": ("device", "jobs", "devices", "exclusive"),
     "not-yet": ("device", "jobs", "exclusive"),
     # What led to a change.

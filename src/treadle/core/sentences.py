@@ -123,7 +123,7 @@ _SENTENCES: Mapping[str, Callable[[Numbers], str]] = {
     ),
     "type": _type,
     "bound": lambda n: (
-        f"must run on {n.listed('nodes')}: "
+        f"{job_sentences.bound(n)}: "
         f"needs {n.devices('asked')}, {n.count('free'):,} {are(n.count('free'))} free"
     ),
     "quota": _quota,

@@ -18,8 +18,6 @@ class EngineOptions:
     warm: bool = True  # Python jobs may start from warm interpreters
     address: str = ""  # of a cluster, for an engine that attaches to one
     lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
-    # The most that is copied from node to node of a job's checkpoints, or of its code.
-    copy_limit_gib: float = 2.0
     turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 

@@ -38,6 +38,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
 from treadle.core.machine import (
     DeviceOrder,
+    JobFiles,
     Leftovers,
     Measurement,
     NodeOrder,
@@ -170,6 +171,12 @@ class MemoryEngine:
             self.world.drained.discard(node)
             self._tell(NodeJoined(self.world.nodes[node], undrained=True))
 
+    async def pack(self, workdir: str, uid: int | None, gid: int | None) -> JobFiles:  # noqa: ARG002
+        return JobFiles()
+
+    async def keep_archives(self, names: Collection[str]) -> None:
+        pass
+
     def measurements(self) -> Sequence[Measurement]:
         running = [attempt for attempt in self.world.running() if attempt.started]
         held = Counter(device for each in running for device in each.allocation.devices)
@@ -180,9 +187,6 @@ class MemoryEngine:
             alone = all(held[device] == 1 for device in each.allocation.devices)
             found.append(Measurement(each.launch.id, busy, load, self._clock.now(), alone=alone))
         return found
-
-    def checkpoints(self, job: JobId, submission: str = "") -> str:
-        return str(self._root / "checkpoints" / (f"{job}-{submission}" if submission else job))
 
     async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
         return Leftovers()  # Nothing is kept on a disk.

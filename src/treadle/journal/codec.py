@@ -113,11 +113,10 @@ _KINDS: Mapping[str, type] = {
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
     "JobStarted": (
-        *("changes", "attempt", "started_at", "stall_s", "refused", "fallback", "workdirs"),
+        *("changes", "attempt", "started_at", "stall_s", "refused", "kept_on", "workdirs"),
     ),
     "JobProgressed": ("progress",),
     "NodeLost": ("why",),
-    "NodeDrained": ("bound",),
     "DeviceClosed": ("cause", "also"),
     "DeviceOpened": ("also",),
     "AttemptEnded": ("memory_peak_gib", "memory_kills", "mps_failed", "node_lost", "only_because"),
@@ -125,6 +124,8 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "Change": ("beside", "for_job"),
     "Stop": ("for_job",),
 }
+# Fields of earlier versions that say nothing any more.
+_GONE: Mapping[str, tuple[str, ...]] = {"JobStarted": ("fallback",), "NodeDrained": ("bound",)}
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes")
 _LEFT_OUT_OF_PROFILE = ("cores",)
 _encoder = msgspec.json.Encoder()
@@ -168,6 +169,8 @@ def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
         kind = _KINDS.get(str(fields.pop("kind", None)))
         if kind is None:
             raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")
+        for gone in _GONE.get(kind.__name__, ()):
+            fields.pop(gone, None)
         unknown = fields.keys() - {known.name for known in dataclass_fields(kind)}
         if unknown:
             raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")

@@ -288,12 +288,3 @@ class EngineContract(OrderRules, MachineRules):
             assert left.alone
 
         self.tell(story, "measurements")
-
-    def test_each_job_has_checkpoints_of_its_own(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            assert bench.engine.checkpoints("long") != bench.engine.checkpoints("short")
-            assert bench.engine.checkpoints("long").startswith("/")
-            again = bench.engine.checkpoints("long", "second")
-            assert again != bench.engine.checkpoints("long", "first"), "of another submission"
-
-        self.tell(story)

@@ -32,6 +32,7 @@ from treadle.core.lifecycle import Phase
 from treadle.core.machine import (
     DeviceOrder,
     DeviceView,
+    JobFiles,
     Leftovers,
     Measurement,
     NodeOrder,
@@ -188,12 +189,15 @@ class SimulatedWorld:
     async def order_node(self, node: str, order: NodeOrder) -> None:  # noqa: ARG002
         raise InvalidInputError(f"node {node} is simulated and cannot be drained")
 
+    async def pack(self, workdir: str, uid: int | None, gid: int | None) -> JobFiles:  # noqa: ARG002
+        return JobFiles()
+
+    async def keep_archives(self, names: Collection[str]) -> None:
+        pass
+
     def measurements(self) -> Sequence[Measurement]:
         """None: progress is reported by JobProgressed."""
         return ()
-
-    def checkpoints(self, job: JobId, submission: str = "") -> str:
-        return f"/simulated/checkpoints/{job}-{submission}"
 
     async def tidy(self, job: JobId) -> Leftovers:  # noqa: ARG002
         return Leftovers()  # Nothing is kept on a disk.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from treadle.train.checkpoint import folder as checkpoint_folder
+from treadle.train.checkpoint import is_url, place
 from treadle.train.group import BrokenGroupError, Group
 from treadle.train.planned import Planned
 from treadle.train.state import share_text
@@ -35,9 +35,15 @@ def choose(name: str, bytes_needed: int) -> Path:
                 return Path(memory) / f"{CARRIED}{name}"
         except OSError:
             pass
-    if "TREADLE_CHECKPOINT_DIR" in os.environ:
-        return checkpoint_folder() / f"{CARRIED}{name}"
+    if (folder := _own_folder()) is not None:
+        return folder / f"{CARRIED}{name}"
     return Path(tempfile.mkdtemp(prefix=CARRIED))  # alone or under torchrun, on one machine
+
+
+def _own_folder() -> Path | None:
+    """Where the job keeps its checkpoints, if it was told where, and that is a disk."""
+    named = "TREADLE_CHECKPOINT_DIR" in os.environ
+    return Path(place()) if named and not is_url(place()) else None
 
 
 def write(name: str, planned: Planned, rest: dict[str, Any], group: Group) -> str:
@@ -113,9 +119,8 @@ def sweep() -> None:
     The process that wrote a folder holds a lock on it as long as it lives.
     """
     places = [Path(os.environ["TREADLE_MEMORY_DIR"])] if "TREADLE_MEMORY_DIR" in os.environ else []
-    named = "TREADLE_CHECKPOINT_DIR" in os.environ
-    places.append(checkpoint_folder() if named else Path(tempfile.gettempdir()))
-    for folder in [each for place in places for each in place.glob(f"{CARRIED}*")]:
+    places.append(_own_folder() or Path(tempfile.gettempdir()))
+    for folder in [each for above in places for each in above.glob(f"{CARRIED}*")]:
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY)
             try:

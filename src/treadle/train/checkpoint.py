@@ -27,13 +27,13 @@ from treadle.core.errors import InvalidInputError
 
 MARK = b"treadle-checkpoint-1\n"
 _TAIL = hashlib.sha256().digest_size + 8 + len(MARK)
-_NAME = re.compile(r"checkpoint-(\d{12})$")
+NAME = re.compile(r"checkpoint-(\d{12})$")
 _PARTS = re.compile(r"parts-(\d{12})$")
 _DRAFT = re.compile(r"\.(checkpoint|parts)-\d+\.part$")
 _ZIP = b"PK\x03\x04"  # what torch writes is an archive; a pickle begins otherwise
 KEPT = 2
 CHUNK_BYTES = 1 << 20
-IN_USE: set[Path] = set()  # folders in which a run of this process writes by a thread of its own
+IN_USE: set[str] = set()  # where a run of this process writes by a thread of its own
 
 
 class Checkpoints:
@@ -53,8 +53,8 @@ class Checkpoints:
             # Made anew: a link that another user put there would lead elsewhere.
             draft.unlink(missing_ok=True)
             with draft.open("xb") as file:
-                digest = _Digest(file)
-                _dump(content, digest)
+                digest = Digest(file)
+                dump(content, digest)
                 digest.finish()
                 file.flush()
                 os.fsync(file.fileno())
@@ -103,7 +103,7 @@ class Checkpoints:
         """
         for path in self._paths():
             try:
-                content = _read(path)
+                content = self._read(path)
                 if isinstance(content, dict) and (folder := self.parts_of(content)) is not None:
                     if folder in unreadable:
                         continue
@@ -113,6 +113,9 @@ class Checkpoints:
             else:
                 return content
         return None
+
+    def _read(self, path: Path) -> Any:  # noqa: ANN401
+        return parsed(_own_bytes(path))
 
     def _sweep(self) -> None:
         """Remove parts without their file, and what a writer that was killed has left."""
@@ -135,7 +138,7 @@ class Checkpoints:
     def _paths(self) -> list[Path]:
         """The newest first."""
         try:
-            found = [path for path in self.folder.iterdir() if _NAME.match(path.name)]
+            found = [path for path in self.folder.iterdir() if NAME.match(path.name)]
         except OSError:
             return []
         return sorted(found, reverse=True)
@@ -151,17 +154,17 @@ def checkpoint(step: int | None = None) -> Iterator[Content]:
 
     If the block raises, nothing is saved. step: of the training; counted up if not given.
     """
-    if folder() in IN_USE:
+    if place() in IN_USE:
         raise InvalidInputError(
             f"train.checkpoint() was called in a script with train.start(), whose run keeps "
-            f"checkpoints of its own in {folder()}; use run.save(), and run.keep(name=...) for "
+            f"checkpoints of its own in {place()}; use run.save(), and run.keep(name=...) for "
             "more state"
         )
     content = Content()
     yield content
     if int(os.environ.get("RANK", "0")) != 0:
         return
-    checkpoints = Checkpoints(folder())
+    checkpoints = own_checkpoints()
     if step is None:
         newest = checkpoints._paths()
         step = int(newest[0].name.rpartition("-")[2]) + 1 if newest else 0
@@ -170,16 +173,39 @@ def checkpoint(step: int | None = None) -> Iterator[Content]:
 
 def resumed() -> dict[str, Any] | None:
     """What the newest whole checkpoint holds; None at the first start."""
-    found: dict[str, Any] | None = Checkpoints(folder()).load()
+    found: dict[str, Any] | None = own_checkpoints().load()
     return found
 
 
+def place() -> str:
+    """Where this job keeps its checkpoints: a folder, or a URL."""
+    return os.environ.get("TREADLE_CHECKPOINT_DIR") or "checkpoints"
+
+
+def is_url(where: str) -> bool:
+    return "://" in where
+
+
+def own_checkpoints() -> Checkpoints:
+    """Those of this job."""
+    if not is_url(place()):
+        return Checkpoints(Path(place()))
+    from treadle.train.url_checkpoints import UrlCheckpoints  # noqa: PLC0415  (it needs this file)
+
+    return UrlCheckpoints(place())
+
+
 def folder() -> Path:
-    """Where this job keeps its checkpoints."""
-    return Path(os.environ.get("TREADLE_CHECKPOINT_DIR") or "checkpoints")
+    """The same for those who can write to a folder alone. Raises InvalidInputError at a URL."""
+    if is_url(place()):
+        raise InvalidInputError(
+            f"TREADLE_CHECKPOINT_DIR is {place()}, and this library keeps checkpoints in a folder; "
+            "name one that all nodes see"
+        )
+    return Path(place())
 
 
-class _Digest:
+class Digest:
     """A file that counts and digests what is written to it."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -199,7 +225,7 @@ class _Digest:
         self._file.write(self._hash.digest() + self._count.to_bytes(8, "big") + MARK)
 
 
-def _dump(content: object, file: Any) -> None:  # noqa: ANN401
+def dump(content: object, file: Any) -> None:  # noqa: ANN401
     if (torch := sys.modules.get("torch")) is not None:
         try:
             torch.save(content, file)
@@ -210,8 +236,8 @@ def _dump(content: object, file: Any) -> None:  # noqa: ANN401
         pickle.dump(content, file)
 
 
-def _read(path: Path) -> Any:  # noqa: ANN401
-    data = _own_bytes(path)
+def parsed(data: bytes) -> Any:  # noqa: ANN401
+    """What a file holds. ValueError: it is not whole."""
     tail = data[-_TAIL:]
     if len(data) < _TAIL or not tail.endswith(MARK):
         raise ValueError("it is truncated")

@@ -9,7 +9,7 @@ import torch
 
 from treadle.report import report
 from treadle.train import carry
-from treadle.train.checkpoint import IN_USE, Checkpoints, folder
+from treadle.train.checkpoint import IN_USE, own_checkpoints, place
 from treadle.train.checkpoint_writer import CheckpointWriter
 from treadle.train.group import Group
 from treadle.train.planned import Planned
@@ -22,10 +22,10 @@ class Saving:
     def __init__(self, group: Group, every_s: float) -> None:
         # Without Treadle, a folder that lies there is perhaps of another run: none is used.
         named = "TREADLE_CHECKPOINT_DIR" in os.environ
-        self.checkpoints = Checkpoints(folder()) if named else None
+        self.checkpoints = own_checkpoints() if named else None
         self._writer = CheckpointWriter(self.checkpoints) if self.checkpoints else None
         if named:
-            IN_USE.add(folder())
+            IN_USE.add(place())
         self._group = group
         self._every_s = every_s
         self._saved_at = monotonic()

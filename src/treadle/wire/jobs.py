@@ -212,7 +212,7 @@ class AttemptView:
     company: tuple[CompanyView, ...] = described((), "With which jobs it shared its devices.")
     lost: tuple[str, ...] = described((), "Nodes of it that were lost before it had ended.")
     fallback: str = described(
-        "", "What it began with, if the newest checkpoints were lost with a node."
+        "", "That it started from the beginning, if its checkpoints were lost with a node."
     )
     workdirs: tuple[str, ...] = described(
         (), "NODE:FOLDER where it ran in a copy of the folder it was submitted from."

@@ -6,7 +6,6 @@ import pytest
 
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.core.cluster import Node
-from treadle.core.events import BoundJob, NodeDrained
 from treadle.engines.memory_world import MemoryWorld
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.problems import InvalidRequestError, NotFoundError
@@ -57,30 +56,6 @@ def test_a_job_that_can_be_resized_leaves_for_another_node(tmp_path: Path) -> No
         row = here.live.context.scheduler.jobs[job]
         assert row.allocation is not None
         assert set(row.allocation.nodes()) == {"a", "b"} - {left}
-
-    play_on(world, story, tmp_path)
-
-
-def test_a_job_whose_files_cannot_leave_ends_on_its_node(tmp_path: Path) -> None:
-    """1. It runs. 2. Its node is drained. 3. That is told again, by an engine that knows less."""
-    world = MemoryWorld.of(Node("a", 2, "none"), Node("b", 2, "none"))
-
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="1..2", resumable=True)
-        row = here.live.context.scheduler.jobs[job]
-        assert row.allocation is not None
-        (node,) = row.allocation.nodes()
-        why = "its checkpoints hold 40 MiB, and at most 20 MiB are copied"
-        here.live.context.inbox.tell(NodeDrained(node, bound=(BoundJob(job, (node,), why),)))
-        await here.settle()
-        here.live.context.inbox.tell(NodeDrained(node))
-        await here.settle()
-        row = here.live.context.scheduler.jobs[job]
-        assert row.allocation is not None
-        assert row.allocation.nodes() == (node,)
-        assert here.state(job) is State.RUNNING
-        said = dict((await here.live.why(job)).details)["node"]
-        assert said == f"node {node} is drained; it ends there: {why}"
 
     play_on(world, story, tmp_path)
 

@@ -36,7 +36,10 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"words": ("any",), "asked": 2, "free": 0, "total": 2, "memory_gib": 80.0},
         {"words": ("cpu",), "asked": 4, "free": 0, "total": 0},
     ],
-    "bound": [{"nodes": ("n0",), "asked": 2, "free": 1}],
+    "bound": [
+        {"nodes": ("n0",), "asked": 2, "free": 1, "by": by}
+        for by in ("folder", "checkpoints", "one-node", "shell")
+    ],
     "quota": [
         {"tenant": "vision", "quota": 2.0, "used": 2, "asked": 1},
         {"tenant": "", "quota": 2.5, "used": 2, "asked": 1},
@@ -113,7 +116,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     "machine": [{"because": "this machine cannot launch jobs"}],
     "policy": [{"policy": "afs", "because": "division by zero"}],
     "away": [{"drained": ("n0", "n1"), "lost": ("n2",), "because": "", "undrain": ("n0",)}],
-    "bound-away": [{"nodes": ("n0",), "away": "drained", "undrain": ("n0",)}],
+    "bound-away": [{"nodes": ("n0",), "away": "drained", "undrain": ("n0",), "by": "checkpoints"}],
     "closed": [
         {
             "asked": 2,
@@ -171,7 +174,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
     "device-closed": [{"device": "n0:1", "because": "an admin avoids it"}],
     "other-type": [{"device": "n0:1", "has": "A100", "asked": "h200"}],
     "other-memory": [{"device": "n0:1", "has_gib": 40.0, "asked_gib": 60.0}],
-    "files": [{"device": "n0:1", "nodes": ("n1",), "shell": False}],
+    "files": [{"device": "n0:1", "nodes": ("n1",), "by": "folder"}],
     "elsewhere": [{"device": "n0:1", "jobs": ("3",), "devices": ("n0:0",), "exclusive": False}],
     "not-yet": [{"device": "n0:1", "jobs": (), "exclusive": True}],
     "changed": [

@@ -78,11 +78,7 @@ lines: st.SearchStrategy[Line] = st.one_of(
     st.builds(events.JobFailed, names, ids, numbers, st.text()),
     st.builds(events.NodeJoined, nodes),
     st.builds(events.NodeLost, names),
-    st.builds(
-        events.NodeDrained,
-        names,
-        st.lists(st.builds(events.BoundJob, names, after, st.text()), max_size=2).map(tuple),
-    ),
+    st.builds(events.NodeDrained, names),
     st.builds(actions.Start, ids, names, allocations, after),
     st.builds(actions.Change, ids, names, allocations, after),
     st.builds(actions.Stop, ids, names),

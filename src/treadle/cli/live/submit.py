@@ -164,15 +164,24 @@ def job_request(
         draft = draft.under(_source(context, source))
     own = draft.fields.get("command", ())
     draft = draft.under(draft_of(context))
+    is_script = source is not None and not _is_yaml(source)
     if command:
-        is_script = source is not None and not _is_yaml(source)
         draft.fields["command"] = (*own, *command) if is_script else command
     for line in draft.notes:
         note(line)
     request = complete(draft, os.environ, workdir=present_folder())
     if not remote() and not os.path.isdir(request.workdir):  # noqa: PTH112  (it never raises)
         raise InvalidInputError(f"workdir {plain(request.workdir)} is not a folder")
+    if is_script:  # It is found in a copy of the folder, too.
+        script = (_from(request.workdir, word) for word in own)
+        request = replace(request, command=(*script, *command))
     return replace(request, code=code_state(request.workdir, request.command, git=git))
+
+
+def _from(folder: str, word: str) -> str:
+    """A path in the folder as it is called from there; other words as they are."""
+    path = Path(word)
+    return f"./{path.relative_to(folder)}" if path.is_relative_to(folder) else word
 
 
 def _is_yaml(path: str) -> bool:

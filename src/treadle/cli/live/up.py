@@ -28,7 +28,6 @@ from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import short_span
 from treadle.engines.registry import EngineOptions, check_engine
-from treadle.wire.notation import memory
 from treadle.wire.retention import check_keeping
 
 _PLACES = ("socket", "state")
@@ -52,12 +51,6 @@ _PLACES = ("socket", "state")
     metavar="HOST:PORT",
     help="With --address of another cluster: this one is gone for good, and the jobs that ran "
     "there run again.",
-)
-@click.option(
-    "--copy-limit",
-    metavar="SIZE",
-    help="With --engine ray: the most that is copied from node to node of a job's checkpoints, and "
-    "of its folder, where nodes share no file system. Default: 2GiB.",
 )
 @click.option(
     "--devices",
@@ -282,14 +275,10 @@ def _address(options: Mapping[str, Any]) -> str | None:
 
 def _check_cluster(options: Mapping[str, Any]) -> None:
     """Options for an engine of several nodes."""
-    given = [
-        name for name in ("address", "lost_cluster", "copy_limit") if options[name] is not None
-    ]
+    given = [name for name in ("address", "lost_cluster") if options[name] is not None]
     if given and options["engine"] in (None, "local", "memory"):
         option = f"--{given[0].replace('_', '-')}"
         raise click.UsageError(f"{option} is for an engine of a cluster, such as --engine ray")
-    if options["copy_limit"] is not None:
-        memory(options["copy_limit"], "--copy-limit")
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -381,7 +370,6 @@ def _run_here(options: Mapping[str, Any]) -> int:
         options=EngineOptions(
             address=options["address"] or "",
             lost_cluster=options["lost_cluster"] or "",
-            copy_limit_gib=memory(options["copy_limit"] or "2GiB", "--copy-limit"),
             devices=options["devices"],
             gpus=_listed(options["gpus"]),
             avoid=_listed(options["avoid"]),

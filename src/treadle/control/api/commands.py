@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import os
 import secrets
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +29,9 @@ from treadle.control.jobs import (
     Submission,
     accepted,
     check_fits,
+    check_nodes,
+    checked,
+    files_notes,
     kept_to_gpus,
     not_enforced,
     prepare,
@@ -41,6 +45,7 @@ from treadle.core.device_types import has_accelerators
 from treadle.core.errors import InvalidInputError, PolicyError
 from treadle.core.events import JobHeld, JobSubmitted
 from treadle.core.lifecycle import Phase
+from treadle.core.machine import JobFiles
 from treadle.core.ports import Policy
 from treadle.core.wording import listed
 from treadle.journal.codec import PolicySet
@@ -118,6 +123,7 @@ class Commands:
     async def _submit(self, who: Who, request: JobRequest, key: KeyRow | None) -> Submitted:
         self._check_open()
         over = await self._over(request)
+        files = await self._packed(who, request)
         wanted = self._prepare(who, request)
         scheduler = self._context.scheduler
         # A node that is drained or lost may come back: the job waits for it.
@@ -131,9 +137,8 @@ class Commands:
             diff = await self._keep_diff(request.code.diff)
             for record in wanted.records:
                 record.diff = diff
-        answer = Submitted(
-            id=wanted.id, jobs=tuple(r.id for r in wanted.records), notes=wanted.notes
-        )
+        jobs, notes = tuple(record.id for record in wanted.records), files_notes(request, files)
+        answer = Submitted(id=wanted.id, jobs=jobs, notes=(*wanted.notes, *notes))
         batch = Batch()
         if key is not None:
             batch.keys.append(key._replace(body=msgspec.json.encode(answer)))
@@ -142,6 +147,7 @@ class Commands:
             batch.secrets = {record.id: sealed for record in wanted.records}
             self._context.jobs.sealed |= batch.secrets
         for record in wanted.records:
+            record.archive = files.archive
             # Jobs that end before the facts are taken must find the jobs that wait for them.
             self._context.jobs.add(record)
         blocks = self._context.gates.join(wanted.records, over, held=request.held)
@@ -236,6 +242,20 @@ class Commands:
         if request.memory_gib is not None or request.cpus is not None:
             notes += not_enforced(request, enforced_limits(self._context))
         return replace(wanted, notes=(*wanted.notes, *notes))
+
+    async def _packed(self, who: Who, request: JobRequest) -> JobFiles:
+        """Its code, for nodes that do not see its folder; a shell runs on this machine."""
+        if request.here or who.job:
+            return JobFiles()
+        for_user = person(who)
+        try:
+            checked(request)
+            own = (for_user.uid, for_user.gid) if os.geteuid() == 0 else (None, None)
+            files = await self._context.engine.pack(request.workdir or for_user.home, *own)
+            check_nodes(request, files, self._context.cluster)
+        except InvalidInputError as error:
+            raise InvalidRequestError(str(error)) from None
+        return files
 
     def _here(self, request: JobRequest) -> frozenset[str]:
         """The nodes to which a job is bound because its shell runs on the daemon's machine."""

@@ -18,12 +18,10 @@ from treadle.control.jobs import (
     LOST,
     MACHINE,
     USER,
-    fallback_text,
     first_cluster,
     replaced_text,
 )
 from treadle.control.loop import PolicyInCharge, StoreReads
-from treadle.core.attempt import Fallback
 from treadle.core.cluster import Cluster
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded
@@ -324,10 +322,6 @@ def _start_sentence(job: str, body: Mapping[str, object]) -> str:
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     if body.get("changes"):  # It says so after it has started.
         return f"job {job} runs and can be changed on its node without a restart"
-    if isinstance(said := body.get("fallback"), dict):
-        began_at = body.get("started_at")
-        started_at = began_at if isinstance(began_at, int | float) else None
-        return f"job {job} runs; {fallback_text(Fallback(**said), started_at)}"
     return f"job {job} runs"
 
 

@@ -46,7 +46,8 @@ def bound_away(context: Context, row: Job) -> Reason | None:
         return None
     undrain = _undraining(context, row)
     word = "drained" if undrain else "lost"
-    return because("bound-away", nodes=row.only_on, away=word, undrain=undrain)
+    by = row.only_because or "shell"
+    return because("bound-away", nodes=row.only_on, away=word, undrain=undrain, by=by)
 
 
 def _undraining(context: Context, row: Job) -> tuple[str, ...]:
@@ -85,9 +86,17 @@ def on_drained(context: Context, row: Job) -> str:
         return ""
     nodes = "node" if len(names) == 1 else "nodes"
     said = f"{nodes} {listed(names, NAMED_MAX)} {are(len(names))} drained"
-    if row.only_because and not context.cluster.names.intersection(row.only_on):
-        said += f"; it ends there: {row.only_because}"
+    if row.kept_on and not context.cluster.names.intersection(row.only_on):
+        said += "; it ends there: no other node sees its checkpoints"
     return said
+
+
+def starts_over(row: Job) -> str:
+    """That the checkpoints of a job that waits were lost with nodes; empty if they were not."""
+    if not row.starts_over:
+        return ""
+    lost = f"{listed(row.kept_on, NAMED_MAX)}, which {'were' if len(row.kept_on) > 1 else 'was'}"
+    return f"its checkpoints are on {lost} lost: it starts from the beginning"
 
 
 def _lost(context: Context) -> tuple[Node, ...]:

@@ -138,6 +138,8 @@ class Retention:
                 await self._prune_records(self.keeping.records.age_s, "", found, dry_run=False)
             found.journal_lines += await self._compact()
             await self._note("the daemon", found)
+            jobs = self._context.jobs.records.values()
+            await self._context.engine.keep_archives({record.archive for record in jobs})
         return await self._answer(found, "", dry_run=False)
 
     async def prune(self, who: Who, request: PruneRequest) -> Pruned:

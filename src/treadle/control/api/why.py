@@ -6,7 +6,7 @@ from typing import cast
 from treadle.control.api.context import Context
 from treadle.control.api.estimates import Forecast, forecast
 from treadle.control.api.job_progress import done_and_saved, end_of, expectation, length_of
-from treadle.control.api.nodes_away import on_drained
+from treadle.control.api.nodes_away import on_drained, starts_over
 from treadle.control.api.queue_order import STOPPING, in_queue, position, sharers
 from treadle.control.api.remedies import alternatives
 from treadle.control.api.sentences import Said
@@ -87,7 +87,7 @@ def _details(context: Context, record: JobRecord, row: Job, code: str) -> Detail
         "done": done,
         "saved": saved,
         "before": Said(context).sentence(preempted(record)) if before else "",
-        "files": row.only_because if waits else "",
+        "checkpoints": starts_over(row) if waits else "",
         "node": on_drained(context, row),
         "stuck": context.stuck(row.id) if runs else "",
         "sharing": _sharing(context, record, row) if code in _FOR_DEVICES else "",

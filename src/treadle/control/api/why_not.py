@@ -48,8 +48,8 @@ def _unlike(context: Context, row: Job, device: Device) -> Reason | None:
     """That the job cannot use such a device, or not this node."""
     node = next(each for each in context.cluster.nodes if each.name == device.node)
     if row.only_on and node.name not in row.only_on:
-        shell = row.only_on == row.spec.nodes
-        return because("files", device=str(device), nodes=row.only_on, shell=shell)
+        by = row.only_because or "shell"
+        return because("files", device=str(device), nodes=row.only_on, by=by)
     if may_use(row, node):
         return None
     needs, has = row.spec.device_memory_gib, node.device_memory_gib

@@ -1,6 +1,6 @@
 """Jobs from submission to end: records, gates, launching, recovery."""
 
-from treadle.control.jobs.attempts import fallback_text, replaced_text
+from treadle.control.jobs.attempts import replaced_text
 from treadle.control.jobs.code_check import CodeCheck
 from treadle.control.jobs.code_diffs import Diffs
 from treadle.control.jobs.company_faults import COMPANY, parting
@@ -45,7 +45,9 @@ from treadle.control.jobs.submission import (
     Person,
     Submission,
     check_fits,
+    check_nodes,
     checked,
+    files_notes,
     given_name,
     kept_to_gpus,
     most_of_a_type,
@@ -97,9 +99,10 @@ __all__ = [
     "as_shown",
     "attempt_of",
     "check_fits",
+    "check_nodes",
     "checked",
     "core_facts",
-    "fallback_text",
+    "files_notes",
     "first_cluster",
     "given_name",
     "holding",

@@ -5,16 +5,18 @@ from dataclasses import replace
 from hashlib import blake2b
 
 from treadle.control.jobs.company_spells import as_shown
+from treadle.control.jobs.job_table import nodes_in
 from treadle.control.jobs.records import JobRecord, attempt_body, attempt_of
 from treadle.core.actions import Change, Start
-from treadle.core.attempt import Fallback
 from treadle.core.events import AttemptEnded, JobStarted, RankReplaced
-from treadle.core.wording import span
+from treadle.core.wording import listed
 from treadle.journal.facts import CodeChanged
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, AttemptView, FailureView
 
 NONCE_BYTES = 8
+NAMED_MAX = 3
+STARTED_OVER = "it started from the beginning: its checkpoints are on"
 CLOCK_SLACK_S = 1.0  # a difference between two clocks that is not a change of the clock
 
 
@@ -48,27 +50,18 @@ def opened(record: JobRecord, order: Start | Change, run: str) -> AttemptRow:
     )
 
 
-def started(row: AttemptRow, fact: JobStarted, at: float) -> AttemptRow:
+def started(
+    row: AttemptRow, fact: JobStarted, at: float, lost_on: tuple[str, ...] = ()
+) -> AttemptRow:
+    """lost_on: the nodes that had the checkpoints of its job, and were lost."""
+    over = lost_on and nodes_in(row.devices).isdisjoint(lost_on)
     view = replace(
         attempt_of(row.body),
         started_at=at,
-        fallback="" if fact.fallback is None else fallback_text(fact.fallback, at),
+        fallback=f"{STARTED_OVER} {listed(lost_on, NAMED_MAX)}, lost before" if over else "",
         workdirs=tuple(f"{node}:{folder}" for node, folder in fact.workdirs),
     )
     return row._replace(started_at=at, body=attempt_body(view))
-
-
-def fallback_text(fallback: Fallback, started_at: float | None) -> str:
-    """What an attempt began with; the end of a sentence."""
-    lost = f"are on node {fallback.lost}, which was lost"
-    if not fallback.copy_on:
-        any_of_it = f"any that attempt {fallback.attempt} wrote {lost}"
-        return f"it began anew: no other node has checkpoints of it, and {any_of_it}"
-    age = ""
-    if fallback.written_at is not None and started_at is not None:
-        age = f", written {span(started_at - fallback.written_at)} before it started"
-    copy = f"the copy of its checkpoints on node {fallback.copy_on}{age}"
-    return f"it went on from {copy}; those of attempt {fallback.attempt} {lost}"
 
 
 def noted(row: AttemptRow, fact: CodeChanged | RankReplaced) -> AttemptRow:

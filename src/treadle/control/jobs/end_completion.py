@@ -222,7 +222,7 @@ class EndCompletion:
     def _safe_share(self, record: JobRecord, ended: AttemptEnded) -> float:
         """The share of the work that the next attempt can build on."""
         job = self._scheduler.jobs.get(record.id)
-        if job is None or not job.spec.resumable:
+        if job is None or not job.spec.resumable or job.starts_over:
             return 0.0
         if ended.attempt == 0:
             return record.safe

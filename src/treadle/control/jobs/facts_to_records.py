@@ -193,6 +193,10 @@ class Reducer:
             record = self._jobs.records.get(row.job)
             if record is not None and record.running == row.number and record.lost_s is None:
                 record.lost_s = now
+        for job in self._scheduler.jobs.values():
+            if job.starts_over and node in job.kept_on:
+                record = self._jobs.records[job.id]
+                record.lost_on, record.safe, record.checkpoint = job.kept_on, 0.0, None
 
     def _started(self, record: JobRecord, fact: JobStarted, *, now: float, at: float) -> None:
         number = fact.attempt or record.launched.get(fact.action, 0)
@@ -221,10 +225,9 @@ class Reducer:
             record.starts += 1
             if record.starts == 1:
                 self._predict(record, len(attempt.devices))
-            if fact.fallback is not None and not fact.fallback.copy_on:
-                record.safe, record.checkpoint = 0.0, None
             record.progress = to_build_on(record.progress, record.safe)
-            attempt = started(attempt, fact, started_at)
+            attempt = started(attempt, fact, started_at, record.lost_on)
+            record.lost_on = ()
             self._jobs.put_attempt(attempt)
             self._moves.append(Moved(started_at, AttemptKey(record.id, number)))
         self._changed_live(record, attempt, now=now, at=at)

@@ -14,7 +14,7 @@ from treadle.core.cluster import Device
 from treadle.core.company import needed_gib, room_gib
 from treadle.core.events import AttemptEnded
 from treadle.core.job import JobId, JobSpec
-from treadle.core.launch import Launch
+from treadle.core.launch import CHECKPOINT_DIR, Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
 from treadle.store.seal import Seal
@@ -79,6 +79,7 @@ class Launcher:
             submission=record.nonce,
             command=elastic_command(record.command) if record.elastic else record.command,
             workdir=record.workdir,
+            archive=record.archive,
             ranks=ranks,
             launcher=launcher,
             env={**slurm, **self._environment(record)},
@@ -95,6 +96,8 @@ class Launcher:
             may_share=self._scheduler.policy.shares and not spec.exclusive,
             warm=record.warm,
             resumed=record.starts > 0 or ended is not None,
+            keeps_checkpoints=spec.resumable
+            and CHECKPOINT_DIR not in (*record.env, *record.secrets),
             iterations_done=safe * spec.iterations if spec.resumable else 0.0,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
@@ -132,6 +135,8 @@ class Launcher:
             own["TREADLE_ARRAY_INDEX"] = str(record.member)
             own["TREADLE_ARRAY_SIZE"] = str(record.array_size)
             own["TREADLE_ARRAY_ID"] = record.array
+            if place := record.env.get(CHECKPOINT_DIR):  # Members must not share it.
+                own[CHECKPOINT_DIR] = f"{place.rstrip('/')}/{record.member}"
         return {**record.env, **own}
 
     def _slurm(

@@ -40,6 +40,7 @@ class JobRecord:
     array_limit: int = 0  # members that may run at once; 0: all
     array_text: str = ""  # as its user wrote it: "0-99%8"
     workdir: str = ""
+    archive: str = ""  # its code, for nodes that do not see that folder
     ranks: str = "auto"
     env: Mapping[str, str] = field(default_factory=dict)
     slurm: bool = False  # it is given SLURM_* variables
@@ -96,6 +97,7 @@ class JobRecord:
     preempted_for: JobId = ""  # the job that got its devices; empty: none is known
     shrunk_for: JobId = ""  # the job that got some of them
     began_s: float | None = None  # when the newest attempt began, by the run's own clock
+    lost_on: tuple[str, ...] = ()  # the nodes that had its checkpoints, and were lost
     lost_s: float | None = None  # when a node of it was lost: it counts as having run until then
     ran_s: float = 0.0  # seconds of attempts that have ended
     device_s: float = 0.0  # the same of device-seconds

@@ -18,6 +18,8 @@ from treadle.core.cluster import CPU, Cluster
 from treadle.core.device_types import GPU, devices_on, named, says_any, too_small
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
+from treadle.core.launch import CHECKPOINT_DIR
+from treadle.core.machine import JobFiles
 from treadle.core.ports import Policy
 from treadle.core.wording import from_to, short_span
 from treadle.models.learning.commands import parsed
@@ -56,6 +58,7 @@ PROBABLY = 0.5  # a limit that more runs than this exceed is warned of
 RETRIES = 3  # of transient failures, if the user does not say
 CODE_FILES_MAX = 64
 PATH_MAX = 4096
+_PLACE = f"--env {CHECKPOINT_DIR}=..."
 _DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _TENANT = re.compile(r"[A-Za-z0-9_.@-]{0,64}", re.ASCII)
@@ -403,6 +406,38 @@ def not_enforced(request: JobRequest, enforced: Collection[str]) -> tuple[str, .
     names = " and ".join(missing)
     note = f"{names} {are} not enforced here, because this machine gives Treadle no cgroup that "
     return (note + "can; jobs are still placed by what they ask for",)
+
+
+def check_nodes(request: JobRequest, files: JobFiles, cluster: Cluster) -> None:
+    """Refuse a resumable job that needs several nodes, which do not see its checkpoints."""
+    least, most = sizes_of(request.devices)[0], max(cluster.counts.values(), default=0)
+    if _bound(request, files) and least > most > 0:
+        raise InvalidInputError(
+            f"the job needs several nodes and is resumable, but they do not see each other's "
+            f"checkpoints; keep them where all do ({_PLACE}), or leave out --resumable"
+        )
+
+
+def files_notes(request: JobRequest, files: JobFiles) -> tuple[str, ...]:
+    """What to say of nodes that do not see its files."""
+    notes = [files.note] if files.note else []
+    folder = f"{request.workdir}/"
+    inside = [word for word in request.command if word.startswith(folder)]
+    if files.archive and request.workdir and inside:
+        named = f"the command names {shown(inside[0])}, and some nodes do not see that folder"
+        notes.append(f"{named}; there the job runs in a copy: use a path relative to the folder")
+    if _bound(request, files):
+        notes.append(
+            "its checkpoints stay on the node where it starts, and so does the job; another place "
+            f"that all nodes see frees it ({_PLACE})"
+        )
+    return tuple(notes)
+
+
+def _bound(request: JobRequest, files: JobFiles) -> bool:
+    """Whether its checkpoints bind it to nodes."""
+    own = CHECKPOINT_DIR in request.env or CHECKPOINT_DIR in request.secrets
+    return request.resumable and files.apart and not own
 
 
 def _notes(request: JobRequest, sizes: Sequence[int], known: Expectation) -> tuple[str, ...]:

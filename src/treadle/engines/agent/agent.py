@@ -6,7 +6,6 @@ leaves its supervisors running, and the fresh one takes them over.
 
 import asyncio
 import logging
-import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace as with_fields
@@ -24,14 +23,13 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import Leftovers
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
-from treadle.engines.agent.copies.agent_copies import AgentCopies
-from treadle.engines.agent.copies.own_folders import discard_own
+from treadle.engines.agent.archives import Archives
 from treadle.engines.agent.found import left_by, look
 from treadle.engines.agent.machine import Machine, MachineParts
 from treadle.engines.agent.node_lease import LeaseDoubts, NodeLease
 from treadle.engines.agent.output_reader import as_engine_error
 from treadle.engines.agent.report_relay import ReportRelay
-from treadle.engines.agent.session import AgentClock, Session, fitted
+from treadle.engines.agent.session import API_URL, AgentClock, Session
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence, kept_value
 from treadle.engines.node.attempt_folders import AttemptFolders
@@ -43,7 +41,7 @@ from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
 FACTS_WAIT_MAX_S = 30.0
-SWEEP_EVERY_S = 3600.0  # what is left of copies that broke off
+SWEEP_EVERY_S = 3600.0  # archives that no job needs
 
 logger = logging.getLogger("treadle")
 
@@ -89,7 +87,7 @@ class Agent:
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
         self._relay = None if lease is None else ReportRelay(root, self._token_of)
-        self._copies = AgentCopies(self._roots, self, node_name)
+        self._archives = Archives(root, self.has_folder)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
             "announce": self._announce,
@@ -104,7 +102,7 @@ class Agent:
             "order-node": self._order_node,
             "tidy": self._tidy,
             "discard": self._discard,
-            **self._copies.verbs,
+            "archive": self._archive,
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
@@ -169,10 +167,6 @@ class Agent:
         found = [look(self.folders, mark) for mark in self.folders.live()]
         statuses = {each.job: each.status for each in found if each.alive}
         return {job: 0 if status is None else len(status.codes) for job, status in statuses.items()}
-
-    def has_file(self, path: str) -> bool:
-        """Whether there is something at a path on this node."""
-        return os.path.exists(path)  # noqa: PTH110  (it never raises)
 
     async def close(self) -> None:
         """Leave; what runs keeps running."""
@@ -250,15 +244,16 @@ class Agent:
                 raise
             self.session = session
             self._sweep(session)
-            upto, root = session.outbox.upto, str(session.checkpoints)
-            return messages.Charged(session=session.id, upto=upto, shared=shared, root=root)
+            return messages.Charged(session=session.id, upto=session.outbox.upto, shared=shared)
 
     def _sweep(self, session: Session) -> None:
-        """Now and then, while a controller is in charge: it says where checkpoints are."""
+        """Now and then, while a controller is in charge: it says what runs."""
 
         async def sweep() -> None:
-            with suppress(OSError, EngineError):  # The session may have ended.
-                await self._copies.sweep(session.id)
+            runs = (run.live for run in session.machine.runs.values())
+            used = {live.workdir for live in runs if live is not None}
+            with suppress(OSError):
+                await self._archives.sweep(used)
 
         if fence.now() >= self._sweep_at and (self._sweeping is None or self._sweeping.done()):
             self._sweep_at = fence.now() + SWEEP_EVERY_S
@@ -271,9 +266,8 @@ class Agent:
             beside=self._devices.beside,
             lease=None if self._lease is None else self._lease.path,
             checkpoints=checkpoints,
-            moves=self._lease is not None,
         )
-        session = Session(uuid4().hex, checkpoints, lambda: self._doubts.trouble)
+        session = Session(uuid4().hex, lambda: self._doubts.trouble)
         session.machine = Machine(
             MachineParts(
                 root=self.root,
@@ -290,19 +284,20 @@ class Agent:
         return session
 
     def _fitted(self, launch: Launch) -> Launch:
-        """As it is launched on this node: in the job's own folder, if it was given one here.
+        """As it is launched on this node, which may not see its folder.
 
         It reports to the agent, if a socket of the controller's machine leads nowhere here.
         """
         if self._relay is None:
             return launch
-        return fitted(self.root, launch, self._relay.address)
+        env = {name: value for name, value in launch.env.items() if name != API_URL}
+        if API_URL in launch.env and self._relay.address:
+            env[API_URL] = self._relay.address
+        return with_fields(self._archives.fitted(launch), env=env)
 
-    def _roots(self, session: str) -> dict[str, Path]:
-        """Where the folders are that are copied from node to node."""
-        here = self._of(session).checkpoints
-        own = {name: self.root / name for name in ("code", "work")}
-        return {"checkpoints": here / "checkpoints", **own}
+    async def _archive(self, asked: messages.Archive) -> messages.ArchiveTaken:
+        self._of(asked.session)
+        return await self._archives.take(asked)
 
     async def _end_session(self) -> None:
         if self.session is not None:
@@ -451,7 +446,6 @@ class Agent:
 
     async def _discard(self, asked: messages.JobAsked) -> Leftovers:
         machine = self._of(asked.session).machine
-        await asyncio.to_thread(discard_own, self.root, asked.job)
         return await machine.discard(asked.job)
 
     # -- output ---------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ class AttemptLaunch:
             scope=groups.containment.named(tag, folder),
             nonce=launch.nonce,
         )
-        live.launch, live.workdir = launch, launch.workdir
+        live.launch = launch
         live.grace_s, live.time_limit_s = launch.grace_s, launch.time_limit_s
         return live
 
@@ -77,6 +77,7 @@ class AttemptLaunch:
         assert live.launch is not None
         machine, allocation = self._machine, live.allocation
         launch = self._fitted(live.launch)
+        live.workdir = launch.workdir
         assert allocation is not None
         try:
             machine.folders.make(*live.id, action=live.action)

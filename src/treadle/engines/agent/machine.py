@@ -94,7 +94,7 @@ class Machine:
         )
         self.gate = NodeGate(root, self.node, parts.tell)
         where = parts.around.checkpoints or root
-        self.checkpoints = CheckpointFolders(where, recorded=parts.around.moves)
+        self.checkpoints = CheckpointFolders(where)
         self.leftovers = LeftoverFolders(self.folders, self.checkpoints)
         self.outputs = OutputReader(self.folders, self._ranks_of)
         self.groups = AttemptGroups(self.folders, Containment(parts.around.cgroups))

@@ -22,7 +22,6 @@ from treadle.core.machine import (
     NodeView,
     Output,
 )
-from treadle.engines.agent.copies import copy_messages
 
 # -- facts ----------------------------------------------------------------------------------------
 
@@ -126,7 +125,6 @@ class Charged:
     session: str
     upto: int  # facts up to this number say what the node had
     shared: bool  # its jobs keep their checkpoints in the controller's folder
-    root: str = ""  # where they do, on that node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,6 +231,27 @@ class NodeAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """Whether a node sees a folder; if not, a piece of the archive that it needs in its place."""
+
+    session: str
+    path: str
+    digest: str = ""  # of the archive; empty: there is none
+    size: int = 0
+    offset: int = 0  # of the piece
+    data: bytes = b""
+    uid: int | None = None  # for whom it is unpacked
+    gid: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTaken:
+    sees: bool = False
+    has: int = 0  # bytes of the archive that have come
+    folder: str = ""  # where it is unpacked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobAsked:
     session: str
     job: JobId
@@ -252,5 +271,5 @@ VERBS: dict[str, tuple[type[Any], type[Any]]] = {
     "order-node": (NodeAsked, Answered),
     "tidy": (JobAsked, Leftovers),
     "discard": (JobAsked, Leftovers),
-    **copy_messages.VERBS,
+    "archive": (Archive, ArchiveTaken),
 }

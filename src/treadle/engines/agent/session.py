@@ -7,19 +7,14 @@ lease has run out. The next one finds what runs.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.job import JobId
-from treadle.core.launch import Launch
 from treadle.engines.agent.agent_errors import LostPlaceError
-from treadle.engines.agent.copies.command_paths import led_to
-from treadle.engines.agent.copies.own_folders import own_folder
 from treadle.engines.agent.machine import Machine
 from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.agent.outbox import Outbox
 from treadle.engines.node import fence
-from treadle.engines.node.checkpoint_folders import folder_name
 
 API_URL, JOB_TOKEN = "TREADLE_API_URL", "TREADLE_JOB_TOKEN"
 SHOWN_EVERY_S = 0.5
@@ -41,7 +36,6 @@ class Session:
     """A controller in charge."""
 
     id: str
-    checkpoints: Path  # the root of the folders in which jobs of this node keep theirs
     trouble: Callable[[], str]  # why the lease of the node is not renewed; empty: it is
     machine: Machine = field(init=False)
     outbox: Outbox = field(default_factory=Outbox)
@@ -78,30 +72,3 @@ class Session:
 
 def _is_of_job(fact: Fact) -> bool:
     return isinstance(fact, AttemptEnded | JobStarted)
-
-
-def fitted(root: Path, launch: Launch, reports: str) -> Launch:
-    """As it is launched on a node: in the job's own folder, if it was given one there.
-
-    root: of the agent. reports: where jobs of the node report; empty: nowhere.
-    """
-    if (own := own_folder(root, folder_name(launch.job, launch.submission))) is not None:
-        launch = _moved(launch, str(own))
-    env = {name: value for name, value in launch.env.items() if name != API_URL}
-    if API_URL in launch.env and reports:
-        env[API_URL] = reports
-    return replace(launch, env=env)
-
-
-def _moved(launch: Launch, own: str) -> Launch:
-    """In a copy of its folder: its command and variables name files there."""
-
-    def led(text: str) -> str:
-        return led_to(text, launch.workdir, own)
-
-    return replace(
-        launch,
-        workdir=own,
-        command=tuple(map(led, launch.command)),
-        env={name: led(value) for name, value in launch.env.items()},
-    )

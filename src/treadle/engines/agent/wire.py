@@ -19,7 +19,6 @@ from treadle.engines.agent.agent_errors import (
     StaleEpochError,
     UnconfirmedError,
 )
-from treadle.engines.agent.copies.tree import ChangedError
 from treadle.engines.agent.messages import FactsGiven, Refused
 
 ANSWER_WITHIN_S = 120.0  # whatever is asked; most is waited for much shorter
@@ -79,8 +78,7 @@ class GivenFacts:
 _NOTHING = msgspec.Raw(b"null")
 # Those that are known by their sentence.
 _ERRORS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (InvalidInputError, LostPlaceError, UnconfirmedError, ChangedError)
+    kind.__name__: kind for kind in (InvalidInputError, LostPlaceError, UnconfirmedError)
 }
 
 
@@ -122,7 +120,7 @@ def refusal(error: Exception) -> bytes:
     match error:
         case StaleEpochError():
             envelope = Envelope(_NOTHING, type(error).__name__, str(error), epoch=error.epoch)
-        case InvalidInputError() | LostPlaceError() | UnconfirmedError() | ChangedError():
+        case InvalidInputError() | LostPlaceError() | UnconfirmedError():
             envelope = Envelope(_NOTHING, type(error).__name__, str(error))
         case EngineError():
             envelope = Envelope(_NOTHING, EngineError.__name__, str(error), error.retryable)

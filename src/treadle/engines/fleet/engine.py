@@ -8,7 +8,6 @@ membership.py).
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Coroutine, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace as replace_fields
 from pathlib import Path
 from types import MappingProxyType
@@ -21,12 +20,10 @@ from treadle.core.cluster import Device, Node
 from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.events import (
     AttemptEnded,
-    BoundJob,
     DeviceClosed,
     DeviceOpened,
     Event,
     JobStarted,
-    NodeDrained,
     NodeJoined,
     TrainingEnded,
 )
@@ -34,6 +31,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import (
     DeviceOrder,
+    JobFiles,
     Leftovers,
     Measurement,
     NodeOrder,
@@ -44,10 +42,8 @@ from treadle.engines.agent import messages
 from treadle.engines.agent.agent_errors import StaleEpochError
 from treadle.engines.context import EngineContext
 from treadle.engines.fleet import takeover
+from treadle.engines.fleet.archives import Archives
 from treadle.engines.fleet.batches import checked
-from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies
-from treadle.engines.fleet.copies.code_folders import CodeFolders
-from treadle.engines.fleet.copies.second_copies import EVERY_S, keep_second
 from treadle.engines.fleet.course import Begin, Course, Effect, Launching, Send, Tell
 from treadle.engines.fleet.fleet_output import FleetOutput
 from treadle.engines.fleet.fleet_views import (
@@ -60,7 +56,7 @@ from treadle.engines.fleet.fleet_views import (
     with_health,
 )
 from treadle.engines.fleet.gang import Gang
-from treadle.engines.fleet.launches import Launches, with_origin
+from treadle.engines.fleet.launches import Launches, with_places
 from treadle.engines.fleet.lost_parts import LostParts
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.membership import Membership
@@ -68,32 +64,22 @@ from treadle.engines.fleet.newest_ends import NewestEnds
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Change as FleetChange
 from treadle.engines.fleet.port import Fleet, Joined, Left, NewEpoch
+from treadle.engines.fleet.shared_folders import SharedFolders
 from treadle.engines.fleet.silent_nodes import SilentNodes
 from treadle.engines.fleet.survey import Found, all_ready, surveyed
 from treadle.engines.fleet.takeover import NOTHING, Before
 from treadle.engines.fleet.traces import Traces
-from treadle.engines.node.checkpoint_folders import CheckpointFolders
 from treadle.files import replace
+from treadle.repository import User
 
 logger = logging.getLogger("treadle")
-
-
-LOOK_WITHIN_S = 5.0  # at the checkpoints of a node that is drained
 
 
 class FleetEngine:
     """Carries out orders on the nodes of a fleet."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        fleet: Fleet,
-        *,
-        address: str = "",
-        copy_every_s: float = EVERY_S,
-    ) -> None:
-        """address: of the cluster, for people.
-        copy_every_s: checkpoints of jobs that run are copied to a second node so often."""
+    def __init__(self, context: EngineContext, fleet: Fleet, *, address: str = "") -> None:
+        """address: of the cluster, for people."""
         self._context, self._controls, self._clock = context, context.controls, context.clock
         self._fleet, self.address = fleet, address
         self._nodes = Membership(self, fleet.members(), self._tell)
@@ -113,12 +99,9 @@ class FleetEngine:
         self.silent = SilentNodes(self.clients, self.members, self._closed, self._tell)
         self._machines = Machines(context.root / "machines.json")
         self.lost = LostParts(self, fleet.fencing, self._machines)
-        self._checkpoints = CheckpointFolders(context.root)
         self.outputs = FleetOutput(self.clients, context.clock, self._running, self._owes)
-        limit_gib = context.options.copy_limit_gib
-        self.copies = CheckpointCopies(self.clients, self.traces, limit_gib)
-        self.code = CodeFolders(self.clients, limit_gib)
-        self._copy_every_s = copy_every_s
+        self.folders = SharedFolders(self.clients)
+        self.archives = Archives(context.root / "archives", self.clients)
         self._launches = Launches(self)
 
     # -- the controller's side ------------------------------------------------------------------
@@ -130,7 +113,7 @@ class FleetEngine:
         jobs = holders(self.courses.values())
         fenced = waiting_for_fences(self.courses.values(), self.lost.closing_in_s())
         silent = self.silent.jobs(self.courses.values())
-        doing = {**self.copies.doing, **self.code.doing, **silent, **fenced}
+        doing = {**self.archives.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
         shown = with_health(views, self.clients, self.members)
@@ -174,21 +157,21 @@ class FleetEngine:
         client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
-        if order is NodeOrder.DRAIN and not client.is_silent:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_WITHIN_S):
-                    await self.copies.look_again(self._jobs_on(node))
         await client.order_node(order)
+
+    async def pack(self, workdir: str, uid: int | None, gid: int | None) -> JobFiles:
+        if not any(member.machine for member in self.members.values()):
+            return JobFiles()  # All nodes are this machine.
+        user = None if uid is None else User(uid, uid if gid is None else gid)
+        found = await self.archives.pack(workdir, user)
+        return replace_fields(found, apart=self.folders.apart)
+
+    async def keep_archives(self, names: Collection[str]) -> None:
+        await self.archives.keep(names)
 
     def measurements(self) -> Sequence[Measurement]:
         running = {course.gang.attempt: course for course in self.courses.values() if course.gang}
         return measured(self._sightings.values(), running)
-
-    def checkpoints(self, job: JobId, submission: str = "") -> str:
-        client = self.clients.get(self.copies.first_node(job))
-        if client is not None and client.shared is False:
-            return str(CheckpointFolders(Path(client.root)).path(job, submission))
-        return str(self._checkpoints.path(job, submission))
 
     async def tidy(self, job: JobId) -> Leftovers:
         return await self._of_its_nodes("tidy", job)
@@ -253,11 +236,7 @@ class FleetEngine:
         lost = takeover.lost_before(self.courses.values())
         self._nodes.coming.update(lost & self._fleet.coming())
         self.lost.found(lost - self._nodes.coming)
-        gangs = [course.gang for course in plan.courses.values() if course.gang]
-        for gang in [gang for gang in gangs if not gang.stray]:
-            self.copies.remember(gang.attempt, gang.nodes, gang.launch)
         self.keep(self.silent.watch())
-        self.keep(keep_second(self.copies, self._running_gangs, self._copy_every_s))
         for course in plan.begin:
             assert course.beginning is not None
             self.do(course, [Begin(course.beginning)])
@@ -340,10 +319,6 @@ class FleetEngine:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.
                 self._tell(NodeJoined(self.members[node].node, undrained=True))
-            case NodeDrained():
-                found = [(job, *self.copies.bound(job)) for job in self._jobs_on(node)]
-                bound = [BoundJob(job, nodes, why) for job, nodes, why in found if nodes]
-                self._tell(replace_fields(fact, bound=tuple(bound)))
             case _:
                 self._tell(fact)
 
@@ -399,27 +374,17 @@ class FleetEngine:
 
     def _tell(self, fact: Event) -> None:
         if isinstance(fact, AttemptEnded):
-            nodes, why = self.copies.bound(fact.job)
-            if fact.node_lost and nodes:
-                fact = replace_fields(fact, only_on=nodes, only_because=why)
             for unseen in self._unseen.values():
                 unseen -= {e for e in unseen if (e.job, e.number) == (fact.job, fact.attempt)}
             self._ends.add(fact)
         elif isinstance(fact, JobStarted):
-            fact = with_origin(fact, self.copies, self.courses.get(fact.job))
+            fact = with_places(fact, self.folders, self.courses.get(fact.job))
         elif isinstance(fact, DeviceClosed):
             self._closed |= dict.fromkeys(fact.devices, fact)
         elif isinstance(fact, DeviceOpened):
             for device in fact.devices:
                 self._closed.pop(device, None)
         self._controls.tell(fact)
-
-    def _jobs_on(self, node: str) -> list[JobId]:
-        return [gang.job for gang in self._running_gangs() if node in gang.seats]
-
-    def _running_gangs(self) -> list[Gang]:
-        gangs = [course.gang for course in self.courses.values()]
-        return [gang for gang in gangs if gang is not None and gang.started]
 
     def _running(self, attempt: AttemptId) -> Gang | None:
         course = self.courses.get(attempt.job)
@@ -442,8 +407,6 @@ class FleetEngine:
 
         work = (client.within_session(verb, asked, Leftovers) for client in clients)
         found = await asyncio.gather(*work, return_exceptions=True)
-        with suppress(EngineError):
-            await self.copies.drop(job)
         good = [each for each in found if isinstance(each, Leftovers)]
         return Leftovers(*(sum(amounts) for amounts in zip(*good, strict=True)))
 

@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from treadle.core.attempt import How
 from treadle.core.errors import EngineError
 from treadle.core.events import JobStarted
-from treadle.core.launch import Launch
-from treadle.engines.fleet.copies.checkpoint_copies import CheckpointCopies, StrandedError
-from treadle.engines.fleet.copies.copier import SupersededError
+from treadle.core.job import FOLDER, ONE_NODE
+from treadle.core.launch import CHECKPOINT_DIR, Launch
+from treadle.engines.fleet.archives import SupersededError, UnseenError
 from treadle.engines.fleet.course import Course, Launching
 from treadle.engines.fleet.gathering import Ready, gathered, objection
+from treadle.engines.fleet.shared_folders import SharedFolders
 from treadle.engines.fleet.split import gang_of
 
 if TYPE_CHECKING:
     from treadle.engines.fleet.engine import FleetEngine
 
+_ONE_NODE = (
+    "a resumable job runs on several nodes only if all of them see its checkpoints; keep them "
+    f"in a folder that they share (--env {CHECKPOINT_DIR}=...)"
+)
 logger = logging.getLogger("treadle")
 
 
@@ -30,18 +35,15 @@ class NotProvided(NamedTuple):
     only_because: str = ""
 
 
-def with_origin(fact: JobStarted, copies: CheckpointCopies, course: Course | None) -> JobStarted:
-    """The start of an attempt, with what it began with and where it runs."""
-    fallback = copies.fallbacks.pop(fact.job, None)
-    workdirs: Mapping[str, str] = {}
-    if course is not None and course.gang is not None:
-        workdirs, course.gang.workdirs = course.gang.workdirs, {}
-    if fallback is None and not workdirs:
+def with_places(fact: JobStarted, folders: SharedFolders, course: Course | None) -> JobStarted:
+    """The start of an attempt, with where it runs and keeps its checkpoints."""
+    if course is None or course.gang is None:
         return fact
-    anew = fallback is not None and not fallback.copy_on
-    done = 0.0 if anew else fact.iterations_done
-    folders = tuple(sorted(workdirs.items()))
-    return replace(fact, fallback=fallback, workdirs=folders, iterations_done=done)
+    workdirs, course.gang.workdirs = course.gang.workdirs, {}
+    kept_on = folders.kept_on(course.gang)
+    if not workdirs and not kept_on:
+        return fact
+    return replace(fact, kept_on=kept_on, workdirs=tuple(sorted(workdirs.items())))
 
 
 class Launches:
@@ -68,7 +70,7 @@ class Launches:
         how, why = self._objection(order)
         if how is not None:
             self._engine.do(course, course.not_launched(order, how, why))
-        elif len(order.allocation.nodes()) > 1 or self._engine.copies.apart:
+        elif len(order.allocation.nodes()) > 1 or self._engine.folders.apart:
             self._engine.keep(self._gather(course, order))
         else:
             self._place(course, order, 0, {})
@@ -101,7 +103,6 @@ class Launches:
         else:
             gang.workdirs = workdirs
             self._engine.traces.add(gang.attempt, gang.nodes)
-            self._engine.copies.remember(gang.attempt, gang.nodes, gang.launch)
             self._engine.outputs.remember(gang)
             self._engine.do(course, course.launched(order, gang))
 
@@ -133,18 +134,19 @@ class Launches:
     ) -> Mapping[str, str] | NotProvided:
         """Once the nodes have the job's files: the folders that it was given there."""
         try:
-            await self._engine.copies.provide(launch, nodes, wanted)
-            if self._engine.copies.apart:
-                return await self._engine.code.provide(launch, nodes, wanted)
+            given = await self._engine.archives.provide(launch, nodes, wanted)
         except SupersededError:  # If the order stands, a node is silent: back to the queue.
             return NotProvided(How.STOPPED)
-        except StrandedError as error:
-            return NotProvided(How.MACHINE_ERROR, str(error), error.nodes, error.why)
+        except UnseenError as error:
+            return NotProvided(How.MACHINE_ERROR, str(error), error.seeing, FOLDER)
         except EngineError as error:
             if error.retryable:  # A node does not answer, or has left: back to the queue.
                 return NotProvided(How.STOPPED)
             return NotProvided(How.MACHINE_ERROR, str(error))
-        return {}
+        only_on = self._engine.folders.divided(nodes)
+        if only_on and launch.keeps_checkpoints:
+            return NotProvided(How.MACHINE_ERROR, _ONE_NODE, only_on, ONE_NODE)
+        return given
 
     def _fail(self, course: Course, order: Launching, error: Exception) -> None:
         if not isinstance(error, EngineError):

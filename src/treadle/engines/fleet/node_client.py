@@ -59,7 +59,6 @@ class NodeClient:
         self.name = joined.node.name
         # Whether its jobs keep their checkpoints in the controller's folder; None: not known yet.
         self.shared: bool | None = None
-        self.root = ""  # where its jobs keep them, on that node
         self._link, self.machine = joined.link, joined.machine
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
@@ -285,7 +284,7 @@ class NodeClient:
             await asyncio.sleep(pause_s)
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto, self._reports_upto = answered.session, 0, 0, 0
-        self.shared, self.root = answered.shared, answered.root
+        self.shared = answered.shared
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

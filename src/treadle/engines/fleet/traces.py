@@ -25,11 +25,6 @@ class Traces:
         if attempt.job in self._nodes:
             self._nodes[attempt.job] |= dict.fromkeys(nodes)
 
-    def also(self, job: JobId, node: str) -> None:
-        """Something of the job is brought there."""
-        if job in self._nodes:
-            self._nodes[job][node] = None
-
     def among(self, nodes: Iterable[str], job: JobId) -> list[str]:
         """Those of these nodes on which the job may have left something."""
         known = self._nodes.get(job)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
-from treadle.engines.node.checkpoint_records import note_attempt
 
 
 def folder_name(job: JobId, submission: str) -> str:
@@ -27,9 +26,8 @@ def is_of(name: str, job: JobId) -> bool:
 class CheckpointFolders:
     """The checkpoint folders of all jobs under one root."""
 
-    def __init__(self, root: Path, *, recorded: bool = False) -> None:
-        """recorded: which attempt wrote there last is kept (checkpoint_records.py)."""
-        self._root, self._recorded = root, recorded
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._made: dict[JobId, set[Path]] = {}  # by this process; of other jobs the disk is asked
 
     def path(self, job: JobId, submission: str = "") -> Path:
@@ -58,7 +56,4 @@ class CheckpointFolders:
                 passage.chmod(0o711)
             gid = -1 if launch.gid is None else launch.gid
             os.chown(folder, launch.uid, gid, follow_symlinks=False)
-        if self._recorded:
-            part = 0 if launch.part is None else launch.part.node_rank
-            note_attempt(folder, launch.attempt, part)
         return folder

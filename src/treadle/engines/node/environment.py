@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from treadle.core.allocation import Allocation
-from treadle.core.launch import Launch, Part
+from treadle.core.launch import CHECKPOINT_DIR, Launch, Part
 from treadle.engines.node.host_shares import Share
 from treadle.engines.node.interfaces import interface_of
 
@@ -80,13 +80,13 @@ def common(
     return {
         **base,
         "PYTHONUNBUFFERED": "1",  # Output should be readable while the job runs.
+        CHECKPOINT_DIR: checkpoints,
         **launch.env,
         **launch.secrets,
         **_devices(allocation, uuids),
         **_rendezvous(launch, allocation),
         "TREADLE_JOB_ID": launch.job,
         "TREADLE_ATTEMPT": str(launch.attempt),
-        "TREADLE_CHECKPOINT_DIR": checkpoints,
         "TREADLE_RESUME": "1" if launch.resumed else "0",
         "TREADLE_GRACE": f"{launch.grace_s:g}",
         **({"TREADLE_PLAN": plan} if plan else {}),

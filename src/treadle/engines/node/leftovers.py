@@ -17,7 +17,6 @@ from treadle.core.launch import AttemptId
 from treadle.core.machine import Leftovers
 from treadle.engines.node.attempt_folders import AttemptFolders, locked
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
-from treadle.engines.node.checkpoint_records import remove_record
 from treadle.engines.node.output import pieces, ranks
 
 # Of a job that goes on, folders of so many attempts are kept whether they have output or not.
@@ -94,7 +93,6 @@ class LeftoverFolders:
             with suppress(OSError), _opened(path.parent) as parent:  # Not if it holds something.
                 os.rmdir(path.name, dir_fd=parent)
                 removed += 1
-                remove_record(path)
         self._checkpoints.forget(job)
         return removed
 

@@ -30,7 +30,6 @@ class Surroundings:
     # Where the agent of this node says until when ranks may run (fence.py); None: for ever.
     lease: Path | None = None
     checkpoints: Path | None = None  # the folder of all jobs' checkpoints; None: in the root
-    moves: bool = False  # jobs may go on elsewhere: who wrote which checkpoints is kept
 
     @classmethod
     def here(cls) -> Self:

@@ -282,7 +282,8 @@ class _Waiting:
     def _bound(self) -> Reason:
         nodes = self._job.only_on
         free = sum(self._snapshot.free.count_on(name) for name in nodes)
-        return Reason("bound", {"nodes": nodes, "asked": self._size, "free": free})
+        by = self._job.only_because or "shell"
+        return Reason("bound", {"nodes": nodes, "asked": self._size, "free": free, "by": by})
 
     def _type(self) -> Reason:
         spec, cluster, free = self._job.spec, self._snapshot.cluster, self._snapshot.free

@@ -13,7 +13,9 @@ from typing import Any
 import torch.distributed as dist
 from transformers import TrainerCallback
 
+from treadle.core.errors import InvalidInputError
 from treadle.report import report
+from treadle.train.checkpoint import is_url
 from treadle.train.stop import leave, should_stop
 
 
@@ -42,6 +44,11 @@ class StopCallback(TrainerCallback):
 
 def last_checkpoint(folder: str | Path | None) -> str | None:
     """The newest checkpoint that is whole: the trainer writes its state last."""
+    if folder is not None and is_url(str(folder)):
+        raise InvalidInputError(
+            f"output_dir is {folder}, and a Trainer keeps checkpoints in a folder; name one that "
+            "all nodes see"
+        )
     found = []
     for path in Path(folder or ".").glob("checkpoint-*"):
         try:

@@ -18,10 +18,11 @@ from lightning.pytorch import Callback
 from torch.utils.data import DataLoader, Dataset
 
 from treadle.report import report
-from treadle.train.checkpoint import folder
+from treadle.train.checkpoint import folder, is_url, place
 from treadle.train.data import Share, permutation, shares
 from treadle.train.random_numbers import random_state, set_random_state
 from treadle.train.stop import leave, should_stop
+from treadle.train.url_checkpoints import opened
 
 NAME = "lightning.ckpt"
 
@@ -52,12 +53,17 @@ class StopCallback(Callback):
             report(trainer.global_step)
         if not should_stop():
             return
-        path = folder() / NAME
-        draft = path.with_suffix(".part")
-        trainer.save_checkpoint(draft)
-        trainer.strategy.barrier()
+        if is_url(place()):  # What is written there appears at once.
+            trainer.save_checkpoint(f"{place()}/{NAME}")
+            trainer.strategy.barrier()
+        else:
+            path = folder() / NAME
+            draft = path.with_suffix(".part")
+            trainer.save_checkpoint(draft)
+            trainer.strategy.barrier()
+            if trainer.is_global_zero:
+                draft.replace(path)
         if trainer.is_global_zero:
-            draft.replace(path)
             report(trainer.global_step, checkpoint=trainer.global_step)
         trainer.strategy.barrier()  # No rank may end while another still writes.
         leave()
@@ -154,7 +160,10 @@ def _place() -> tuple[int, int]:
     return (dist.get_rank(), dist.get_world_size()) if joined else (0, 1)
 
 
-def last_checkpoint() -> Path | None:
+def last_checkpoint() -> str | Path | None:
     """The checkpoint to resume from; None at the first start."""
+    if is_url(place()):
+        files, root = opened(place())
+        return f"{place()}/{NAME}" if files.exists(f"{root}/{NAME}") else None
     path = folder() / NAME
     return path if path.exists() else None

@@ -1,6 +1,6 @@
 """Jobs run only on devices that they may use: of types that they name, on nodes with their files.
 
-A job whose checkpoints cannot leave their node runs there, or waits.
+Those are their working folder and their checkpoints.
 """
 
 from dataclasses import replace
@@ -15,10 +15,15 @@ from treadle.core.errors import PolicyError
 from treadle.core.events import (
     AttemptEnded,
     JobFinished,
+    JobHeld,
+    JobReleased,
+    JobStarted,
+    JobStopped,
     JobSubmitted,
     NodeJoined,
     NodeLost,
 )
+from treadle.core.job import CHECKPOINTS, FOLDER
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.scheduler import Scheduler
@@ -31,15 +36,21 @@ def places(actions: list[Action]) -> dict[str, str]:
     return {a.job: a.allocation.devices[0].node for a in actions if isinstance(a, Start)}
 
 
-def refused(told: Story, name: str, at: float, *nodes: str, how: How) -> list[Action]:
+def refused(told: Story, name: str, at: float, *nodes: str, why: str = FOLDER) -> list[Action]:
     action = told.scheduler.jobs[name].action
-    return told.tell(at, AttemptEnded(name, action, 0, how, only_on=nodes))
+    ended = AttemptEnded(name, action, 0, How.MACHINE_ERROR, only_on=nodes, only_because=why)
+    return told.tell(at, ended)
 
 
-def test_it_is_started_where_its_checkpoints_are() -> None:
+def writes(told: Story, name: str, at: float, *nodes: str) -> None:
+    """It runs, and these nodes alone see its checkpoints."""
+    told.tell(at, JobStarted(name, told.scheduler.jobs[name].action, 0.0, 1.0, kept_on=nodes))
+
+
+def test_it_is_started_where_its_folder_is() -> None:
     told = Story(POLICY, "2x2")
     assert places(told.tell(0.0, JobSubmitted(job("a", size=2)))) == {"a": "n0"}
-    assert places(refused(told, "a", 1.0, "n1", how=How.MACHINE_ERROR)) == {"a": "n1"}
+    assert places(refused(told, "a", 1.0, "n1")) == {"a": "n1"}
     assert told.scheduler.jobs["a"].only_on == ("n1",)
 
 
@@ -47,28 +58,80 @@ def test_it_waits_while_that_node_is_full_and_others_go_on() -> None:
     told = Story(POLICY, "2x2")
     told.tell(0.0, JobSubmitted(job("b", size=2)), JobSubmitted(job("a", size=2)))
     told.runs(1.0, "b")
-    actions = refused(told, "a", 1.0, "n0", how=How.MACHINE_ERROR)
-    assert places(actions) == {}
+    assert places(refused(told, "a", 1.0, "n0")) == {}
     assert places(told.tell(2.0, JobSubmitted(job("c", size=2)))) == {"c": "n1"}
-    found = Reason("bound", {"nodes": ("n0",), "asked": 2, "free": 0})
+    found = Reason("bound", {"nodes": ("n0",), "asked": 2, "free": 0, "by": FOLDER})
     assert told.scheduler.why("a", 2.0) == found
     action = told.scheduler.jobs["b"].action
     assert places(told.tell(3.0, JobFinished("b", action))) == {"a": "n0"}
 
 
-def test_it_waits_for_a_node_that_is_lost_and_is_first_when_that_returns() -> None:
+def preempted(told: Story) -> Node:
+    """Job a has checkpoints on n0 alone and waits; b has that node, which is returned."""
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    writes(told, "a", 1.0, "n0")
+    action = told.scheduler.jobs["a"].action
+    told.tell(9.0, JobHeld("a", "user"))
+    told.tell(10.0, JobStopped("a", action + 1, 9.0), JobSubmitted(job("b", size=2)))
+    assert told.scheduler.jobs["b"].phase is Phase.STARTING
+    told.tell(11.0, JobReleased("a", "user"))
+    return next(node for node in told.scheduler.cluster.nodes if node.name == "n0")
+
+
+def test_a_job_goes_on_where_its_checkpoints_are() -> None:
+    told = Story(POLICY, "2x2")
+    preempted(told)
+    row = told.scheduler.jobs["a"]
+    assert (row.phase, row.only_on, row.iterations_done) == (Phase.WAITING, ("n0",), 9.0)
+    assert told.scheduler.why("a", 11.0).numbers["by"] == CHECKPOINTS
+    told.runs(12.0, "b")
+    action = told.scheduler.jobs["b"].action
+    assert places(told.tell(13.0, JobFinished("b", action))) == {"a": "n0"}
+    writes(told, "a", 14.0)
+    assert told.scheduler.jobs["a"].only_on == (), "other nodes see them now"
+
+
+@pytest.mark.parametrize("returns", [False, True])
+def test_a_job_starts_over_if_the_node_with_its_checkpoints_is_lost(*, returns: bool) -> None:
+    """Unless that node returns before the job has started elsewhere."""
+    told = Story(POLICY, "2x2")
+    node = preempted(told)
+    told.tell(12.0, JobSubmitted(job("c", size=2)))
+    assert told.scheduler.jobs["c"].phase is Phase.STARTING
+    told.tell(13.0, NodeLost("n0"))
+    row = told.scheduler.jobs["a"]
+    assert (row.starts_over, row.only_on, row.iterations_done) == (True, (), 0.0)
+    if returns:
+        told.tell(14.0, NodeJoined(node))
+        row = told.scheduler.jobs["a"]
+        assert (row.starts_over, row.only_on) == (False, ("n0",))
+        return
+    told.runs(15.0, "c")
+    action = told.scheduler.jobs["c"].action
+    assert places(told.tell(16.0, JobFinished("c", action))) == {"a": "n1"}
+
+
+def test_a_job_that_runs_on_a_node_that_is_lost_starts_over() -> None:
     told = Story(POLICY, "2x2")
     told.tell(0.0, JobSubmitted(job("a", size=2)))
-    told.runs(1.0, "a")
-    (node,) = [node for node in told.scheduler.cluster.nodes if node.name == "n0"]
+    writes(told, "a", 1.0, "n0")
     told.tell(2.0, NodeLost("n0"))
     action = told.scheduler.jobs["a"].action
-    ended = AttemptEnded("a", action, 1, How.LOST, node_lost=True, only_on=("n0",))
-    assert places(told.tell(3.0, ended)) == {}
-    assert told.scheduler.why("a", 3.0).code == "bound"
-    assert places(told.tell(4.0, JobSubmitted(job("b", size=2)))) == {"b": "n1"}
-    assert places(told.tell(5.0, JobSubmitted(job("c", size=2)))) == {}
-    assert places(told.tell(6.0, NodeJoined(node))) == {"a": "n0"}
+    ended = AttemptEnded("a", action, 1, How.LOST, node_lost=True)
+    assert places(told.tell(3.0, ended)) == {"a": "n1"}
+    assert told.scheduler.jobs["a"].starts_over
+
+
+def test_a_job_whose_folder_is_on_a_lost_node_waits_for_it() -> None:
+    told = Story(POLICY, "2x2")
+    told.tell(0.0, JobSubmitted(job("a", size=2)))
+    refused(told, "a", 1.0, "n1")
+    told.runs(2.0, "a")
+    node = next(node for node in told.scheduler.cluster.nodes if node.name == "n1")
+    told.tell(3.0, NodeLost("n1"))
+    action = told.scheduler.jobs["a"].action
+    assert places(told.tell(4.0, AttemptEnded("a", action, 1, How.LOST, node_lost=True))) == {}
+    assert places(told.tell(5.0, NodeJoined(node))) == {"a": "n1"}
 
 
 def test_an_elastic_job_takes_what_its_node_has() -> None:
@@ -76,7 +139,7 @@ def test_an_elastic_job_takes_what_its_node_has() -> None:
     told.tell(0.0, JobSubmitted(job("b", size=1)))
     told.tell(0.0, JobSubmitted(job("a", sizes=(1, 2))))
     told.runs(1.0, "a")
-    actions = refused(told, "a", 2.0, "n0", how=How.MACHINE_ERROR)
+    actions = refused(told, "a", 2.0, "n0")
     assert places(actions) == {"a": "n0"}
     assert told.scheduler.jobs["a"].size == 1
 

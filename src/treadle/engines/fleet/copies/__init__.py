@@ -1,1 +1,0 @@
-"""Files of jobs, brought from node to node."""
