@@ -34,6 +34,7 @@ class SimulatedBench(EngineBench):
         "launches": "the simulator knows its jobs and does not ask how to launch them",
         "measurements": "the simulator reports progress instead",
         "output": "simulated jobs write nothing",
+        "pauses": "a simulated job says how it can be paused by its spec, and these do not",
         "reports": "simulated jobs report nothing",
         "slow stops": "a simulated stop takes no time",
     }

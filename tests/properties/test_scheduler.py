@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.events import (
     DeviceClosed,
@@ -17,6 +18,7 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobHeld,
+    JobPaused,
     JobProgressed,
     JobReleased,
     JobStarted,
@@ -29,14 +31,44 @@ from treadle.core.events import (
 )
 from treadle.core.job import Job
 from treadle.core.lifecycle import TRANSITIONS, Phase
+from treadle.core.ports import Policy
 from treadle.core.scheduler import Scheduler
+from treadle.core.snapshot import Schedule, Snapshot
 from treadle.journal.codec import decode, encode
+from treadle.policies.wrappers.wrapper import Wrapper
 from treadle.testing.builders import job, policy
 from treadle.testing.checks import check
 
 POLICIES = ["fifo", "backfill", "srtf", "las", "tiresias?limits=3:8", "max-min?quantum_s=3"]
 POLICIES += ["afs", "srtf+live?restart_s=0.5"]
+PAUSES = st.sampled_from([(), (Pause.FROZEN,), (Pause.FROZEN, Pause.SUSPENDED)])
+_ON_THE_WAY = (Phase.STARTING, Phase.STOPPING, Phase.CANCELLING)
 REACHABLE = {(start, end) for (start, _), end in TRANSITIONS.items()}
+
+
+class Pausing(Wrapper):
+    """Pauses jobs that it would stop where it can, and lets them go on where they were."""
+
+    def decide(self, snapshot: Snapshot) -> Schedule:
+        schedule = self.inner.decide(snapshot)
+        kept: dict[str, Allocation | None] = {}
+        for name, new in schedule.changes.items():
+            job = snapshot.jobs[name]
+            held = job.allocation
+            if new is None and held is not None and job.pauses and job.phase is Phase.RUNNING:
+                kept[name] = held.as_paused(job.pauses[-1])
+            elif job.parked is not None:
+                if snapshot.free.holds(job.parked.devices):
+                    kept = {job.id: job.parked.as_paused(None)}
+                    return Schedule(kept, schedule.valid_until)
+            else:
+                kept[name] = new
+        return Schedule(kept, schedule.valid_until)
+
+
+def chosen(name: str) -> Policy:
+    plain = name.removeprefix("paused ")
+    return policy(name) if plain == name else Pausing(policy(plain))
 
 
 class Rows(dict[str, Job]):
@@ -58,10 +90,10 @@ class World(RuleBasedStateMachine):
     @initialize(name=st.sampled_from(POLICIES))
     def begin(self, name: str) -> None:
         self.cluster = Cluster.grid(3, 2)
-        self.scheduler = Scheduler(policy(name), self.cluster)
+        self.scheduler = Scheduler(chosen(name), self.cluster)
         self.scheduler.rows = Rows()
         self.scheduler.jobs = MappingProxyType(self.scheduler.rows)
-        self.replayed = Scheduler(policy(name), self.cluster)
+        self.replayed = Scheduler(chosen(name), self.cluster)
         self.now = 0.0
         self.count = 0
         self.orders: list[Action] = []
@@ -104,8 +136,21 @@ class World(RuleBasedStateMachine):
         self.tell()
 
     @precondition(lambda self: self.orders)
-    @rule(data=st.data(), share=st.floats(0, 1))
-    def answer(self, data: st.DataObject, share: float) -> None:
+    @rule(
+        data=st.data(),
+        share=st.floats(0, 1),
+        pauses=PAUSES,
+        how=st.sampled_from(Pause),
+        refused=st.sampled_from(["", "", "no"]),
+    )
+    def answer(
+        self,
+        data: st.DataObject,
+        share: float,
+        pauses: tuple[Pause, ...],
+        how: Pause,
+        refused: str,
+    ) -> None:
         """Report on any order ever given: the newest, a stale one, the same one again."""
         action = data.draw(st.sampled_from(self.orders))
         row = self.scheduler.jobs.get(action.job)
@@ -113,12 +158,32 @@ class World(RuleBasedStateMachine):
         reports: list[Event] = [JobStopped(action.job, action.id, work)]
         if not isinstance(action, Stop):
             reports += [
-                JobStarted(action.job, action.id, work, 1.0),
+                JobStarted(action.job, action.id, work, 1.0, pauses=pauses, refused=refused),
+                JobPaused(action.job, action.id, how, refused=refused),
                 JobProgressed(action.job, action.id, work, 0.5),
                 JobFinished(action.job, action.id),
                 JobFailed(action.job, action.id, work, "oops"),
             ]
         self.tell(data.draw(st.sampled_from(reports)))
+
+    @precondition(lambda self: self.orders)
+    @rule(pauses=PAUSES, able=st.sampled_from([True, True, False]))
+    def obey(self, pauses: tuple[Pause, ...], able: bool) -> None:
+        """Report that all newest orders were carried out, or that those to pause could not be."""
+        newest = {order.job: order for order in self.orders}
+        for order in newest.values():
+            if not _is_owed(row := self.scheduler.jobs.get(order.job), order):
+                continue
+            assert row is not None, "it is owed"
+            done = row.iterations_done
+            if isinstance(order, Stop):
+                self.tell(JobStopped(order.job, order.id, done))
+            elif not order.allocation.paused or not able:
+                refused = "it cannot be paused" if order.allocation.paused else ""
+                started = JobStarted(order.job, order.id, done, 1.0, pauses=pauses, refused=refused)
+                self.tell(started)
+            else:
+                self.tell(JobPaused(order.job, order.id, order.allocation.paused))
 
     @precondition(lambda self: self.seen)
     @rule(data=st.data())
@@ -133,10 +198,25 @@ class World(RuleBasedStateMachine):
         self.tell(JobCancelled(f"j{data.draw(st.integers(1, self.count))}"))
 
     @precondition(lambda self: self.count)
-    @rule(data=st.data(), reason=st.sampled_from(["user", "dependency"]), free=st.booleans())
-    def hold(self, data: st.DataObject, reason: str, free: bool) -> None:
+    @rule(
+        data=st.data(),
+        reason=st.sampled_from(["user", "dependency"]),
+        how=st.sampled_from([None, *Pause]),
+        free=st.booleans(),
+    )
+    def hold(self, data: st.DataObject, reason: str, how: Pause | None, free: bool) -> None:
         name = f"j{data.draw(st.integers(1, self.count))}"
-        self.tell(JobReleased(name, reason) if free else JobHeld(name, reason))
+        self.tell(JobReleased(name, reason) if free else JobHeld(name, reason, how))
+
+    @precondition(lambda self: self.scheduler.jobs)
+    @rule(data=st.data(), how=st.sampled_from(Pause))
+    def pause(self, data: st.DataObject, how: Pause) -> None:
+        """Pause or resume a job that can be."""
+        able = [name for name, row in self.scheduler.jobs.items() if row.pauses]
+        if able:
+            name = data.draw(st.sampled_from(able))
+            held = "user" in self.scheduler.blocked.get(name, ())
+            self.tell(JobReleased(name, "user") if held else JobHeld(name, "user", how))
 
     @precondition(lambda self: self.scheduler.jobs)
     @rule(data=st.data(), priority=st.integers(0, 2), longer=st.sampled_from([0.5, 1, 4]))
@@ -190,6 +270,7 @@ class World(RuleBasedStateMachine):
         assert one.closed == other.closed
         assert one.cluster == other.cluster
         assert one.wake_at == other.wake_at
+        assert set(one.paused) == set(other.paused)
         queue = [identity for _, _, identity in one.ranking.queue]
         assert queue == [identity for _, _, identity in other.ranking.queue]
 
@@ -225,6 +306,10 @@ class World(RuleBasedStateMachine):
             on_them = event.job in self.uses
             if on_them and newest.id == event.action and not isinstance(newest, Stop):
                 self.uses[event.job] = _claims(newest)
+        elif isinstance(event, JobPaused):
+            orders = [order for order in self.orders if order.job == event.job]
+            if orders[-1].id == event.action and self.scheduler.jobs[event.job].pauses:
+                self.uses.pop(event.job, None)
         elif isinstance(event, JobStopped | JobFinished | JobFailed):
             starts = [o.id for o in self.orders if o.job == event.job and isinstance(o, Start)]
             if starts and event.action >= starts[-1]:
@@ -233,7 +318,7 @@ class World(RuleBasedStateMachine):
     def _follow_devices(self, actions: list[Action]) -> None:
         """A device is given away only behind whoever is still on it."""
         for action in actions:
-            if isinstance(action, Stop):
+            if isinstance(action, Stop) or action.allocation.paused:
                 continue
             wanted = _claims(action)
             on_them = {name for name, used in self.uses.items() if used & wanted}
@@ -244,11 +329,32 @@ class World(RuleBasedStateMachine):
             self.uses[action.job] = self.uses.get(action.job, set()) | _claims(action)
 
 
+def _is_owed(row: Job | None, order: Action) -> bool:
+    """Whether an order about a job has no answer yet."""
+    return row is not None and row.action == order.id and row.phase in _ON_THE_WAY
+
+
 def _claims(action: Action) -> set[tuple[object, int]]:
-    if isinstance(action, Stop):
+    if isinstance(action, Stop) or action.allocation.paused:
         return set()
     return {(device, action.allocation.turn) for device in action.allocation.devices}
 
 
+class PausedWorld(World):
+    """The same where engines keep up with their orders, so that much is paused."""
+
+    answer = repeat = update = hold = close = None  # type: ignore[assignment]
+
+    @initialize(name=st.sampled_from(["paused srtf", "paused las", "srtf+live?restart_s=0.5"]))
+    def begin(self, name: str) -> None:
+        super().begin(name)
+
+    @rule(size=st.integers(1, 4), length=st.integers(1, 9))
+    def submit_and_start(self, size: int, length: int) -> None:
+        self.submit(size, length, 0)
+        self.obey((Pause.FROZEN,), able=True)
+
+
 World.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
-TestWorld = World.TestCase
+PausedWorld.TestCase.settings = World.TestCase.settings
+TestWorld, TestPausedWorld = World.TestCase, PausedWorld.TestCase

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from treadle.core.allocation import Pause
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
@@ -80,6 +81,8 @@ FIELDS = {
     "kind": WORDS,
     "trial": st.booleans(),
     "resumable": st.booleans(),
+    "preemptible": st.booleans(),
+    "pauses": st.sampled_from([(), (Pause.FROZEN,), (Pause.SUSPENDED,), (*Pause,)]),
     "host_memory_gib": FROM_ZERO,
     "host_cores": FROM_ZERO,
     "device_memory_gib": FROM_ZERO,

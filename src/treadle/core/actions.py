@@ -26,7 +26,7 @@ class Start:
 
 @value
 class Change:
-    """Any difference between two allocations: size, devices, plan, turn, host."""
+    """Any difference between two allocations: size, devices, plan, turn, host, paused."""
 
     id: int
     job: JobId

@@ -1,8 +1,13 @@
 """The one allocation type: which devices, under which plan, in which turn, with which host share.
 
-Growing, shrinking, moving, changing the plan and sharing a device are all "another allocation
-value". Two jobs on one device with different turns interleave; with the same turn they collide.
+Growing, shrinking, moving, changing the plan, sharing a device and pausing are all "another
+allocation value". Two jobs on one device with different turns interleave; with the same turn they
+collide. A paused job computes nothing and holds no turn: others may have its devices, and it goes
+on there once they are free again.
 """
+
+from dataclasses import replace
+from enum import StrEnum
 
 from treadle.core.cluster import Device
 from treadle.core.errors import PolicyError
@@ -10,6 +15,16 @@ from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.value import value
 
 TURNS_MAX = 8
+_OTHERS = ("plan", "turn", "host", "paused")  # what may differ beside devices
+
+
+class Pause(StrEnum):
+    """How a job is paused, and where its memory is meanwhile."""
+
+    FROZEN = "frozen"  # its processes stand still; what they have of device memory stays there
+    SUSPENDED = "suspended"  # the same, and its device memory was moved to the host's
+
+    __hash__ = str.__hash__
 
 
 @value
@@ -28,6 +43,7 @@ class Allocation:
     plan: Plan = DATA_PARALLEL
     turn: int = 0
     host: Host | None = None
+    paused: Pause | None = None  # None: it computes
 
     def __post_init__(self) -> None:
         devices = self.devices
@@ -56,13 +72,15 @@ class Allocation:
         return more and self.differences(other) == ("size",)
 
     def differences(self, other: "Allocation") -> tuple[str, ...]:
-        """What would change: "size" or else "devices"; "plan", "turn", "host"."""
+        """What would change: "size" or else "devices"; "plan", "turn", "host", "paused"."""
         found = []
         if self.size != other.size:
             found.append("size")
         elif self.devices != other.devices:
             found.append("devices")
-        found += [
-            name for name in ("plan", "turn", "host") if getattr(self, name) != getattr(other, name)
-        ]
+        found += [name for name in _OTHERS if getattr(self, name) != getattr(other, name)]
         return tuple(found)
+
+    def as_paused(self, how: Pause | None) -> "Allocation":
+        """The same, paused so; None: going on."""
+        return replace(self, paused=how)

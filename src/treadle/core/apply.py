@@ -15,6 +15,7 @@ from treadle.core.retry import Failure
 from treadle.core.state import SchedulerState
 
 GROW_AGAIN_S = 600.0  # until a job whose new ranks failed is given more devices again
+RESUME_AGAIN_S = 30.0  # until a paused job that could not go on is tried again
 
 
 def apply(state: SchedulerState, events: Iterable[Event], now: float) -> None:
@@ -42,6 +43,7 @@ def _cancelled(state: SchedulerState, event: facts.JobCancelled, now: float) -> 
     else:
         state.rows[job.id] = job._replace(phase=phase, since_at=now)
         state.ranking.drop(job.id)
+        state.unfit.pop(job.id, None)
         state.must_stop.append(job.id)
     state.stale = True
 
@@ -51,12 +53,17 @@ def _blocked(state: SchedulerState, event: facts.JobHeld, now: float) -> None:
     reasons = state.blocked.get(event.job, ())
     if job is None or event.reason in reasons or job.phase is Phase.CANCELLING:
         return
+    runs = job.phase is Phase.RUNNING
+    if event.how and runs and event.how not in job.pauses:
+        return  # It is not to be stopped instead.
     state.blocked[job.id] = (*reasons, event.reason)
-    if job.phase is Phase.WAITING:
+    if event.how and runs:
+        state.must_pause[job.id] = event.how
+    elif job.phase is Phase.WAITING or job.phase is Phase.PAUSED:
         if not reasons:
             job = state.rows[job.id] = job._replace(waited_s=job.waited_at(now), since_at=now)
         state.enqueue(job, now)
-    elif job.allocation is not None:
+    elif job.allocation is not None and job.id not in state.paused:
         state.must_stop.append(job.id)
     state.stale = True
 
@@ -74,7 +81,8 @@ def _released(state: SchedulerState, event: facts.JobReleased, now: float) -> No
     if held is not None and state.cluster.names.issuperset(held.nodes()):
         # It was put on hold and released at once: nothing else stops it.
         state.must_stop = [name for name in state.must_stop if name != job.id]
-    if job.phase is Phase.WAITING:
+        state.must_pause.pop(job.id, None)
+    if job.phase is Phase.WAITING or job.phase is Phase.PAUSED:
         job = state.rows[job.id] = job._replace(since_at=now)  # It could not start before.
         state.enqueue(job, now)
         state.stale = True
@@ -112,11 +120,15 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
         return  # Superseded: a newer order is on its way.
     if (job.phase, "JobStarted") not in TRANSITIONS:
         return  # Late: it has released its devices since, or is about to.
-    leaving = state.leaving.pop(event.job, None)
+    leaving, paused = state.leaving.pop(event.job, None), event.job in state.paused
+    if paused and leaving is None:
+        return  # Late: it is paused otherwise.
     if job.observed_at != now:
         job = job.settled(now)
-    if event.refused and leaving is not None:
-        job = _as_before(state, job, leaving.allocations[0], now)
+    if (event.refused or paused) and leaving is not None:
+        job = _as_before(state, job, leaving.allocations[0], now)._replace(pauses=event.pauses)
+    elif job.pauses != event.pauses:
+        job = job._replace(pauses=event.pauses)
     if job.over_at is not None and job.phase is Phase.STARTING:
         job = job._replace(over_at=None)  # Of an attempt that this one has replaced.
     if event.job in state.once_running:
@@ -130,13 +142,56 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
 
 
 def _as_before(state: SchedulerState, job: Job, before: Allocation, now: float) -> Job:
-    """The job could not be given more devices, and has those that it had."""
-    if job.allocation is None or not before.grows_to(job.allocation):
+    """The job could not be given more devices, or not be paused: it has what it had."""
+    held = job.allocation
+    if held is not None and held.paused:
+        return _goes_on(state, job, before)
+    if held is None or not before.grows_to(held):
         return job
-    state.tenancy.release(job.allocation)
+    state.tenancy.release(held)
     state.tenancy.claim(job.id, before)
     state.stale = True
     return job._replace(allocation=before, grow_at=now + GROW_AGAIN_S)
+
+
+def _goes_on(state: SchedulerState, job: Job, before: Allocation) -> Job:
+    """It could not be paused: those that were to have its devices are stopped, none has begun."""
+    del state.paused[job.id]
+    state.blocked.pop(job.id, None)
+    for device in before.devices:
+        other = state.tenancy.tenants.get(device, {}).get(before.turn)
+        if other is not None:
+            state.must_stop.append(other)
+    if state.must_stop:
+        state.unbooked[job.id] = None
+    else:
+        state.tenancy.claim(job.id, before)
+    state.stale = True
+    return job._replace(allocation=before)
+
+
+def _paused(state: SchedulerState, event: facts.JobPaused, now: float) -> None:
+    job = _current(state, event)
+    if job is None or event.action != job.action or (job.phase, "JobPaused") not in TRANSITIONS:
+        return
+    held = job.allocation
+    assert held is not None, "it is changing"
+    if not held.paused and not (event.refused and job.pauses):
+        return  # Late: it goes on.
+    leaving = state.leaving.pop(event.job, None)
+    if event.refused:  # It was to go on, or to be paused otherwise.
+        state.tenancy.release(held)
+        held, state.paused[job.id] = held.as_paused(event.how), None
+        job = job._replace(ready_at=now + RESUME_AGAIN_S)
+    job = job.settled(now)._replace(
+        phase=Phase.PAUSED, since_at=now, allocation=held, iterations_per_s=0.0
+    )
+    state.rows[job.id] = job
+    state.ranking.drop(job.id)
+    state.enqueue(job, now)
+    state.wake_at = min(state.wake_at, state.ranking.next_expiry_at)
+    if event.refused or leaving is None or leaving.decisions != state.decisions:
+        state.stale = True
 
 
 def _progressed(state: SchedulerState, event: facts.JobProgressed, now: float) -> None:
@@ -319,6 +374,7 @@ _APPLY: Mapping[type, Callable[..., None]] = {
     facts.JobUpdated: _updated,
     facts.JobsLearned: _learned,
     facts.JobStarted: _started,
+    facts.JobPaused: _paused,
     facts.JobProgressed: _progressed,
     facts.TrainingEnded: _training_ended,
     facts.RankReplaced: _rank_replaced,

@@ -70,9 +70,14 @@ def no_company(specs: Sequence[JobSpec], device_gib: float) -> str | None:
     return _exclusive(specs) or _too_large(specs, device_gib, room_gib(device_gib))
 
 
-def impossible(specs: Sequence[JobSpec], device_gib: float) -> str | None:
-    """The same without a margin: such a schedule is refused like a double booking."""
-    return _exclusive(specs) or _too_large(specs, device_gib, device_gib)
+def impossible(specs: Sequence[JobSpec], device_gib: float, *, frozen: int = 0) -> str | None:
+    """The same without a margin: such a schedule is refused like a double booking.
+
+    frozen: so many of them, the last ones, have no more than their memory there.
+    """
+    computing = specs[: len(specs) - frozen]
+    wrong = _exclusive(computing) if len(computing) > 1 else None
+    return wrong or _too_large(specs, device_gib, device_gib)
 
 
 def _exclusive(specs: Iterable[JobSpec]) -> str | None:

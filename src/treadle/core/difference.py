@@ -18,7 +18,7 @@ from treadle.core.tenancy import double_booking
 
 Tenants = Mapping[Device, Mapping[int, JobId]]
 
-_MAY_HOLD = frozenset({Phase.WAITING, Phase.STARTING, Phase.RUNNING})
+_MAY_HOLD = frozenset({Phase.WAITING, Phase.STARTING, Phase.RUNNING, Phase.PAUSED})
 
 
 def difference(
@@ -101,8 +101,19 @@ def _sorted_out(
             spec = job.spec
             if not spec.runs_on(len(allocation.devices)) or allocation.plan not in spec.plans:
                 raise PolicyError(_not_offered(job, allocation))
-            moves[identity] = allocation
+            if allocation.paused:
+                _check_pauses(job, allocation)
+                actions.append(Change(next_id + len(actions), identity, allocation))
+            else:
+                moves[identity] = allocation
     return actions, moves
+
+
+def _check_pauses(job: Job, new: Allocation) -> None:
+    held, how = job.allocation, new.paused
+    in_place = held is not None and held.as_paused(how) == new
+    if not in_place or how not in job.pauses or job.phase not in (Phase.RUNNING, Phase.PAUSED):
+        raise PolicyError(f"job {job.id} is {job.phase} and cannot be {how} so")
 
 
 def _not_offered(job: Job, allocation: Allocation) -> str:
@@ -138,7 +149,9 @@ def _after(
 
 
 def _keeps(allocation: Allocation | None, device: Device, turn: int) -> bool:
-    return allocation is not None and allocation.turn == turn and device in allocation.devices
+    if allocation is None or allocation.paused:
+        return False
+    return allocation.turn == turn and device in allocation.devices
 
 
 def _in_a_circle(

@@ -6,6 +6,7 @@ earlier attempt from a report of this one.
 
 from dataclasses import field, replace
 
+from treadle.core.allocation import Pause
 from treadle.core.attempt import How, LastProgress, Verdict
 from treadle.core.cluster import Device, Node
 from treadle.core.job import JobId, JobSpec, Profile
@@ -26,10 +27,12 @@ class JobCancelled:
 
 @value
 class JobHeld:
-    """The job is blocked until every reason is gone; if it runs, it is stopped."""
+    """The job is blocked until every reason is gone; if it runs, it is paused or stopped."""
 
     job: JobId
     reason: str
+    how: Pause | None = None  # how it is paused if it runs; None: it is stopped
+    by: str = ""  # who asked for it; empty: not known
 
 
 @value
@@ -78,11 +81,27 @@ class JobStarted:
     started_at: float | None = None  # seconds since 1970; None: when the fact is taken
     # For a change without a restart: for how long the processes that went on stood still.
     stall_s: float | None = None
-    # Why it could not be given more devices while it runs: it has what it had before that order.
+    # Why it could not be given more devices while it runs, or not be paused: it has what it had
+    # before that order.
     refused: str = ""
     kept_on: tuple[str, ...] = ()  # the nodes that see its checkpoints, unless all do
     # Nodes and their folders in which it runs in place of the one it was submitted from.
     workdirs: tuple[tuple[str, str], ...] = ()
+    pauses: tuple[Pause, ...] = ()  # how it can be paused
+
+
+@value
+class JobPaused:
+    """The job computes nothing, and its devices are free for others. It can go on there."""
+
+    job: JobId
+    action: int
+    how: Pause
+    attempt: int = 0
+    # Of the memory of its devices: kept there, or moved to the host's. None: not known.
+    memory_gib: float | None = None
+    took_s: float | None = None
+    refused: str = ""  # why it could not go on: it is paused as it was
 
 
 @value
@@ -248,6 +267,7 @@ class DeviceOpened:
 
 Report = (
     JobStarted
+    | JobPaused
     | JobProgressed
     | TrainingEnded
     | RankReplaced

@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import isfinite
 from typing import NamedTuple, Self
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.errors import InvalidInputError
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL, Plan
@@ -97,6 +97,8 @@ class JobSpec:
     kind: str = ""  # by which its needs and company are remembered; empty: by its command alone
     trial: bool = False  # it may also be tried on one device, whatever its sizes
     resumable: bool = True  # it can be stopped and go on where it was, or be given another size
+    preemptible: bool = True  # it may be stopped, changed or paused for others
+    pauses: tuple[Pause, ...] = ()  # in traces: how it can be paused; live its attempt says so
     # Of each node that it runs on, all its processes there together; 0: it does not say.
     host_memory_gib: float = 0.0
     host_cores: float = 0.0
@@ -177,6 +179,9 @@ class Job(NamedTuple):
     # The nodes that see its checkpoints; empty: all, or there are none. It is bound to them unless
     # all of them are lost.
     kept_on: tuple[str, ...] = ()
+    pauses: tuple[Pause, ...] = ()  # how the present attempt can be paused, as it announced
+    # Only in what policies see, to whom a paused job waits: where it can go on, and nowhere else.
+    parked: Allocation | None = None
 
     @property
     def id(self) -> JobId:
@@ -184,8 +189,9 @@ class Job(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many devices it holds."""
-        return 0 if self.allocation is None else len(self.allocation.devices)
+        """How many devices it holds; a paused job holds none."""
+        held = self.allocation
+        return 0 if held is None or held.paused else len(held.devices)
 
     def kept(self, nodes: tuple[str, ...]) -> "Job":
         """With its checkpoints on these nodes alone; none: all nodes see them."""
@@ -208,6 +214,8 @@ class Job(NamedTuple):
 
     def least(self, *, resizes: bool) -> int:
         """The devices that a policy must give it: as few as it can use, if the policy resizes."""
+        if self.parked is not None:
+            return len(self.parked.devices)
         return self.spec.sizes[0] if resizes else self.size or self.spec.asked
 
     def iterations_at(self, now: float) -> float:
@@ -234,11 +242,13 @@ class Job(NamedTuple):
 
     def held_at(self, now: float) -> float:
         """Seconds it has held devices, now included."""
-        return self.held_s if self.allocation is None else self.held_s + now - self.observed_at
+        held = self.allocation
+        return self.held_s if held is None or held.paused else self.held_s + now - self.observed_at
 
     def waited_at(self, now: float) -> float:
         """Seconds that it has waited in all, now included; a short run does not start it again."""
-        return self.waited_s + now - self.since_at if self.phase is Phase.WAITING else self.waited_s
+        waits = self.phase is Phase.WAITING or self.phase is Phase.PAUSED
+        return self.waited_s + now - self.since_at if waits else self.waited_s
 
     def service_at(self, now: float) -> float:
         """Device-seconds it has been given, now included. It never falls."""
@@ -256,7 +266,7 @@ class Job(NamedTuple):
             *(spec, sequence, phase, submitted_at, now, allocation, done, speed, now),
             *(held_s, service_s, action, action, now, last_wait_s, starts + 1),
             *(failures, ready_at, avoid, None, waited_s + last_wait_s, only_on, only_because),
-            *((), 0.0, self.kept_on),
+            *((), 0.0, self.kept_on, (), None),
         )
         return tuple.__new__(Job, row)
 
@@ -273,6 +283,10 @@ class Job(NamedTuple):
             service_s += len(self.allocation.devices) * (now - self.observed_at)
         moved = (iterations_done, iterations_per_s, now, held_s, service_s)
         return tuple.__new__(Job, (*self[:6], *moved, *self[11:]))  # `_make` takes twice as long
+
+    def waiting_on(self, parked: Allocation) -> "Job":
+        """A paused job as policies see it: it waits for these devices."""
+        return self._replace(phase=Phase.WAITING, allocation=None, parked=parked)
 
     def settled(self, now: float) -> Self:
         """The same job with every running count brought up to now."""

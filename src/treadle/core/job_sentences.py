@@ -15,6 +15,7 @@ _MEMBERS = {
     "RESIZING": "resizing",
     "STARTING": "starting",
     "STOPPING": "stopping",
+    "PAUSED": "paused",
     "PENDING": "waiting",
     "HELD": "on hold",
     "SUCCEEDED": "succeeded",
@@ -75,6 +76,27 @@ def _leaving(n: Numbers) -> str:
     if n.number("in_s") > 0:
         return f"{text}; it has {n.span('in_s')} to stop"
     return f"{text}; its {n.number('grace_s'):g} s to stop are over, and it is killed"
+
+
+def _pausing(n: Numbers, done: str) -> str:
+    return f"{done}{n.text('by', ' by ')}{n.job('for_job', ' for ')}"
+
+
+def _paused(n: Numbers) -> str:
+    """Since when, and where its memory is."""
+    text = f"{_pausing(n, 'paused')} {n.span('since_s')} ago"
+    moved = n.text("how") == "suspended"
+    return f"{text}, {n.unit} memory on the host" if moved else text
+
+
+def _goes_on(n: Numbers) -> list[Line]:
+    lines = [("goes on", f"on {n.listed('devices')}")]
+    if n.number("memory_gib"):
+        there = "on the host" if n.text("how") == "suspended" else "stays there"
+        lines.append(("memory", f"{gib_text(n.number('memory_gib'))}, {there}"))
+    if n.all("jobs"):
+        lines.append(("in use", f"by {n.jobs('jobs')}"))
+    return [*lines, ("because", n.text("stuck"))] if n.text("stuck") else lines
 
 
 def _node_lost(n: Numbers) -> str:
@@ -171,6 +193,8 @@ CLAUSES: Mapping[str, Callable[[Numbers], str]] = {
     "resizing": _resizing,
     "launching": lambda n: n.text("stuck"),
     "leaving": _leaving,
+    "paused": _paused,
+    "pausing": lambda n: _pausing(n, "being paused"),
     "node-lost": _node_lost,
     "over": lambda n: (
         f"it ended its training {n.span('since_s')} ago and "
@@ -210,6 +234,7 @@ DETAILS: Mapping[str, Callable[[Numbers], list[Line]]] = {
     "launch": _retry,
     "lost-early": _retry,
     "node-lost": _runs_again,
+    "paused": _goes_on,
     "failed": _given_up,
 }
 
@@ -237,6 +262,8 @@ def advice(reason: Reason, job: str, them: str = "it") -> str:
             return f"treadle policy {'backfill' if n.text('policy') == 'fifo' else 'fifo'}"
         case "failed":
             return _after_failure(n, job)
+        case "paused" if n.text("by"):
+            return f"treadle resume {job}"
     return _ADVICE.get(reason.code, "").format(job=job, them=them)
 
 

@@ -5,6 +5,8 @@
        │                  │  └───────Change────────┘ │
        └───JobStopped── STOPPING ◄──────Stop─────────┘
 
+    STARTING ──JobPaused──► PAUSED ──Change──► STARTING        (PAUSED ends as RUNNING does)
+
 Rules of this file
 1. The table is the truth: a pair that is not in it is either a stale report (ignored, because
    engines are late and repeat themselves) or our own mistake (an assert), never a new state.
@@ -14,6 +16,7 @@ Rules of this file
 4. STOPPING to STARTING is for jobs that swap devices in a circle: the same list of orders stops
    one of them and starts it again behind the others.
 5. FINISHED, FAILED and CANCELLED are final.
+6. A job is paused and goes on by Change; PAUSED waits for its devices as WAITING does for any.
 """
 
 from enum import StrEnum
@@ -23,6 +26,7 @@ class Phase(StrEnum):
     WAITING = "waiting"
     STARTING = "starting"
     RUNNING = "running"
+    PAUSED = "paused"
     STOPPING = "stopping"
     CANCELLING = "cancelling"
     FINISHED = "finished"
@@ -59,6 +63,14 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
     (Phase.RUNNING, "JobFailed"): Phase.FAILED,
     (Phase.RUNNING, "JobRetried"): Phase.WAITING,
     (Phase.RUNNING, "JobCancelled"): Phase.CANCELLING,
+    (Phase.STARTING, "JobPaused"): Phase.PAUSED,
+    (Phase.PAUSED, "Change"): Phase.STARTING,
+    (Phase.PAUSED, "Stop"): Phase.STOPPING,
+    (Phase.PAUSED, "JobStopped"): Phase.WAITING,
+    (Phase.PAUSED, "JobFinished"): Phase.FINISHED,
+    (Phase.PAUSED, "JobFailed"): Phase.FAILED,
+    (Phase.PAUSED, "JobRetried"): Phase.WAITING,
+    (Phase.PAUSED, "JobCancelled"): Phase.CANCELLING,
     (Phase.STOPPING, "Start"): Phase.STARTING,
     (Phase.STOPPING, "JobStopped"): Phase.WAITING,
     (Phase.STOPPING, "JobFinished"): Phase.FINISHED,

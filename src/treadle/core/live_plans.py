@@ -13,7 +13,7 @@ plan:model=...  the size of the model, in numbers
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.plan import Plan
 
 PLAN = "plan"
@@ -29,9 +29,16 @@ def announced(*, shard: bool, recompute: bool, tensor: int, pipeline: int) -> tu
     return tuple(words)
 
 
-def may_change(before: Allocation, after: Allocation, words: Collection[str]) -> bool:
-    """Whether a running attempt that announced these words can have that without a restart."""
+def may_change(
+    before: Allocation, after: Allocation, words: Collection[str], pauses: Collection[Pause] = ()
+) -> bool:
+    """Whether an attempt that announced these words can have that without a restart.
+
+    pauses: how it can be paused. A paused one can always go on where it was.
+    """
     different = set(before.differences(after))
+    if "paused" in different:
+        return different == {"paused"} and (after.paused is None or after.paused in pauses)
     if before.nodes() != after.nodes() or not different <= set(words):
         return False
     return PLAN not in different or allows(words, after.plan)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from math import inf
 
 from treadle.core.actions import Action, Start, Stop
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.apply import apply
 from treadle.core.cluster import Device
 from treadle.core.company import impossible
@@ -48,7 +48,7 @@ class Scheduler(SchedulerState):
     def take(self, events: Iterable[Event], now: float) -> list[Action]:
         """Apply facts. The orders are those that need no policy: stop what must stop."""
         apply(self, events, now)
-        return self.stop_those_that_must(now) if self.must_stop else []
+        return self.forced(now) if self.must_stop or self.must_pause else []
 
     def is_due(self, now: float) -> bool:
         """Whether the policy has not seen everything, or wanted to be asked again by now."""
@@ -101,10 +101,14 @@ class Scheduler(SchedulerState):
         if self.leaving:
             free = free.leaving(self._being_left())
         jobs: Mapping[JobId, Job] = self.jobs
+        paused: Mapping[JobId, Job] = {}
         if self.blocked:  # A policy is not to name one, so it sees none.
             blocked = self.blocked
             jobs = {name: job for name, job in self.rows.items() if _in_sight(job, blocked)}
-        seen = Snapshot(now, self.cluster, jobs, free, tenants, self.ranking, self.memory)
+        if self.paused:  # To a policy, one that is paused waits.
+            paused = {name: self.rows[name] for name in self.paused}
+            jobs = {**jobs, **_waiting(paused.values(), jobs)}
+        seen = Snapshot(now, self.cluster, jobs, free, tenants, self.ranking, self.memory, paused)
         return self._without_closed(seen) if self.closed else seen
 
     def why(self, identity: JobId, now: float) -> Reason:
@@ -118,7 +122,7 @@ class Scheduler(SchedulerState):
     def in_the_way(self, identity: JobId) -> list[JobId]:
         """Jobs that were ordered off devices this job has been given, and are still on them."""
         allocation = self.rows[identity].allocation
-        if allocation is None:
+        if allocation is None or allocation.paused:
             return []
         return self._in_the_way(identity, allocation, self._leavers_by_device(()))
 
@@ -155,11 +159,12 @@ class Scheduler(SchedulerState):
         # First the orders that needed no policy, as it was then: the number of decisions before a
         # job was ordered to stop says whether its report is news. Stops that a crash kept out of
         # the record are still owed.
-        must_stop = set(self.must_stop)
+        must_stop, must_pause = set(self.must_stop), self.must_pause
         actions = list(actions)
-        forced = [a for a in actions if isinstance(a, Stop) and a.job in must_stop]
+        forced = [a for a in actions if a.job in (must_stop if isinstance(a, Stop) else must_pause)]
         self.order(forced, now)
         self.must_stop = [identity for identity in self.must_stop if self.holds(identity)]
+        self.must_pause = {n: how for n, how in must_pause.items() if n not in self.paused}
         if wake_at is not None:
             self._refresh(now)
             self.wake_at = wake_at
@@ -171,7 +176,7 @@ class Scheduler(SchedulerState):
         """Begin a decision: rank again the jobs whose rank has expired."""
         if self.ranking.next_expiry_at <= now:
             for identity in self.ranking.expired(now):
-                self.ranking.put(self.rows[identity], now)
+                self.rank(self.rows[identity], now)
         self.decisions += 1
         self.wake_at = inf
         self.stale = False
@@ -191,7 +196,7 @@ class Scheduler(SchedulerState):
     def _check_devices(self, actions: Iterable[Action]) -> None:
         knows, closed = self.tenancy.free.knows, self.closed
         for action in actions:
-            if isinstance(action, Stop):
+            if isinstance(action, Stop) or action.allocation.paused:
                 continue
             devices = action.allocation.devices
             if not knows(devices):
@@ -215,29 +220,49 @@ class Scheduler(SchedulerState):
                     f"({there[name].device_type}), which it may not use"
                 )
 
-    def _check_company(self, actions: Iterable[Action]) -> None:
-        """No exclusive job gets company, and known device memories fit where jobs share."""
+    def _check_company(self, actions: Sequence[Action]) -> None:
+        """No exclusive job gets company, and known device memories fit where jobs share.
+
+        So do those of jobs that are frozen there.
+        """
         given = [action for action in actions if not isinstance(action, Stop)]
-        if not (self.tenancy.sharing or any(action.allocation.turn for action in given)):
-            return  # Jobs share a device by different turns.
+        shares = self.tenancy.sharing or self.paused
+        if not (shares or any(a.allocation.turn or a.allocation.paused for a in given)):
+            return  # Jobs share a device by different turns, or one of them is frozen there.
         newcomers_on: dict[Device, list[JobId]] = {}
         for action in given:
-            for device in action.allocation.devices:
+            for device in () if action.allocation.paused else action.allocation.devices:
                 newcomers_on.setdefault(device, []).append(action.job)
+        frozen = self._frozen_after(actions)
         rows, moved = self.rows, {action.job for action in actions}
         nodes = {node.name: node.device_memory_gib for node in self.cluster.nodes}
         tenants = self.tenancy.tenants
         for device, newcomers in newcomers_on.items():
             stay = [job for job in tenants.get(device, {}).values() if job not in moved]
-            if len(stay) + len(newcomers) < 2:
+            kept = frozen.get(device, ())
+            if len(stay) + len(newcomers) + len(kept) < 2:
                 continue
-            names = (*stay, *newcomers)
+            names = (*stay, *newcomers, *kept)
             specs = [rows[name].spec for name in names]
-            wrong = impossible(specs, nodes.get(device.node, 0.0))
+            wrong = impossible(specs, nodes.get(device.node, 0.0), frozen=len(kept))
             if wrong is not None:
                 raise PolicyError(
                     f"jobs {', '.join(names)} were given device {device} together: {wrong}"
                 )
+
+    def _frozen_after(self, actions: Iterable[Action]) -> dict[Device, list[JobId]]:
+        """The jobs that are frozen on each device once these orders are given."""
+        found: dict[Device, list[JobId]] = {}
+        after = {name: self.rows[name].allocation for name in self.paused}
+        for action in actions:
+            paused = not isinstance(action, Stop) and action.allocation.paused
+            if paused or action.job in after:
+                after[action.job] = None if isinstance(action, Stop) else action.allocation
+        for name, held in after.items():
+            if held is not None and held.paused is Pause.FROZEN:
+                for device in held.devices:
+                    found.setdefault(device, []).append(name)
+        return found
 
     def _being_left(self) -> list[Device]:
         """Devices that a job was ordered off and has not reported to have left."""
@@ -261,7 +286,7 @@ class Scheduler(SchedulerState):
 
     def _behind(self, action: Action, leavers: _Leavers) -> Action:
         """Add to `after` the jobs that must have left its devices before it begins."""
-        if isinstance(action, Stop):
+        if isinstance(action, Stop) or action.allocation.paused:
             return action
         leaving = self._in_the_way(action.job, action.allocation, leavers)
         late = [identity for identity in leaving if identity not in action.after]
@@ -303,15 +328,26 @@ class Scheduler(SchedulerState):
         more; and an exclusive job has no company, not even for a moment.
         """
         rows = self.rows
-        if self.holds(leaver) and rows[leaver].allocation != old:
+        now = rows[leaver].allocation if self.holds(leaver) else None
+        if now is not None and now != old and not now.paused:
             return False  # It moves, perhaps behind this one: they would wait for each other.
         specs = [rows[name].spec for name in (job, leaver) if name in rows]
         limited = any(n.name == node and n.device_memory_gib for n in self.cluster.nodes)
         return limited or any(spec.exclusive for spec in specs)
 
 
+def _waiting(paused: Iterable[Job], seen: Mapping[JobId, Job]) -> dict[JobId, Job]:
+    """Paused jobs as policies see them; those that are blocked they do not see."""
+    return {
+        job.id: job.waiting_on(job.allocation)
+        for job in paused
+        if job.allocation is not None and job.id in seen
+    }
+
+
 def _in_sight(job: Job, blocked: Mapping[JobId, tuple[str, ...]]) -> bool:
-    return job.allocation is not None or job.spec.id not in blocked
+    held = job.allocation
+    return job.spec.id not in blocked or (held is not None and not held.paused)
 
 
 def _for_whom(action: Action, for_whom: Mapping[JobId, JobId]) -> Action:

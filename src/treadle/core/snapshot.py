@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from math import inf
 from operator import itemgetter
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from treadle.core.allocation import Allocation
@@ -29,6 +30,8 @@ class Snapshot(NamedTuple):
     tenants: Mapping[Device, Mapping[int, JobId]]
     ranking: Ranking
     memory: object = None  # that of the policy's last answer; None at first and after a restart
+    # Jobs that are paused, also those that are blocked, as they are: what they keep is not free.
+    paused: Mapping[JobId, Job] = MappingProxyType({})
 
     @property
     def supply(self) -> int:

@@ -10,8 +10,8 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from treadle.core.actions import Action, Start, Stop
-from treadle.core.allocation import Allocation
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Cluster, Device, Node
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
@@ -64,6 +64,11 @@ class SchedulerState:
         self.leaving: dict[JobId, Leaving] = {}
         self.ended: dict[JobId, Phase] = {}  # by the facts applied last, with their final phase
         self.must_stop: list[JobId] = []  # jobs to stop whatever the policy decides
+        self.must_pause: dict[JobId, Pause] = {}  # the same, to be paused
+        self.paused: dict[JobId, None] = {}  # jobs whose allocation is paused
+        # Jobs that could not be paused: they have their devices still, which are booked once the
+        # jobs that were to have them are stopped.
+        self.unbooked: dict[JobId, None] = {}
         self.next_arrival = 0
         self.next_action = 0
         self.decisions = 0  # how often the policy was asked
@@ -111,8 +116,11 @@ class SchedulerState:
                 self.blocked[job.id] = blocked
             if job.allocation is not None:
                 self.tenancy.claim(job.id, job.allocation)
+                if job.allocation.paused:
+                    self.paused[job.id] = None
             self.rank(job, now)
-            if job.allocation is not None and (blocked or job.phase is Phase.CANCELLING):
+            held = self.holds(job.id) and (blocked and job.id not in self.paused)
+            if held or (job.allocation is not None and job.phase is Phase.CANCELLING):
                 self.must_stop.append(job.id)  # The order to stop may not have been stored.
         self.stale = True
 
@@ -130,6 +138,8 @@ class SchedulerState:
         twin.drained = self.drained.copy()
         twin.leaving = self.leaving.copy()
         twin.must_stop = self.must_stop.copy()
+        twin.must_pause, twin.paused = self.must_pause.copy(), self.paused.copy()
+        twin.unbooked = self.unbooked.copy()
         twin.ended = self.ended.copy()
         twin.retry = deepcopy(self.retry)  # A retry rule may remember earlier failures.
         return twin
@@ -144,33 +154,59 @@ class SchedulerState:
         for action in actions:
             job = self.rows[action.job]
             self.next_action = max(self.next_action, action.id + 1)
-            if job.allocation is not None:
-                self.tenancy.release(job.allocation)
-                before = self.leaving.get(job.id)
-                earlier = () if before is None else before.allocations
-                self.leaving[job.id] = Leaving(
-                    (*earlier, job.allocation), action.id, self.decisions
-                )
+            held = job.allocation
+            if held is not None:
+                self._release(job.id, held)
+                if not (held.paused and _goes_on(held, action)):
+                    before = self.leaving.get(job.id)
+                    earlier = () if before is None else before.allocations
+                    self.leaving[job.id] = Leaving((*earlier, held), action.id, self.decisions)
             self._ordered(job, action, now)
+        if self.unbooked:
+            self._book_again(actions)
         for action in actions:
             if not isinstance(action, Stop):
                 self.tenancy.claim(action.job, action.allocation)
 
-    def stop_those_that_must(self, now: float) -> list[Action]:
-        """Orders for the jobs that stop whatever the policy decides."""
-        stops: list[Action] = []
+    def _release(self, identity: JobId, held: Allocation) -> None:
+        if not (self.unbooked and identity in self.unbooked):
+            self.tenancy.release(held)
+
+    def _book_again(self, actions: Iterable[Action]) -> None:
+        """Book the devices of jobs that could not be paused; those given others need no more."""
+        others = {action.job for action in actions}
+        back, self.unbooked = self.unbooked, {}
+        for identity in back:
+            job = self.rows.get(identity)
+            if identity not in others and job is not None and job.phase is Phase.RUNNING:
+                assert job.allocation is not None, "it runs"
+                self.tenancy.claim(identity, job.allocation)
+
+    def forced(self, now: float) -> list[Action]:
+        """Orders for the jobs that stop, or are paused, whatever the policy decides."""
+        orders: list[Action] = []
         for identity in dict.fromkeys(self.must_stop):
             if self.holds(identity):
-                stops.append(Stop(self.next_action + len(stops), identity))
-        self.must_stop = []
-        self.order(stops, now)
-        return stops
+                orders.append(Stop(self.next_action + len(orders), identity))
+        for identity, how in self.must_pause.items():
+            job = self.rows.get(identity)
+            if job is not None and job.phase is Phase.RUNNING and identity not in self.must_stop:
+                assert job.allocation is not None, "it runs"
+                paused = job.allocation.as_paused(how)
+                orders.append(Change(self.next_action + len(orders), identity, paused))
+        self.must_stop, self.must_pause = [], {}
+        self.order(orders, now)
+        return orders
 
     def _ordered(self, job: Job, action: Action, now: float) -> None:
         phase = TRANSITIONS[job.phase, type(action).__name__]
         if isinstance(action, Start):
             job = job.given(phase, action.allocation, action.id, now)
         else:
+            if job.phase is Phase.PAUSED:
+                self.unfit.pop(job.id, None)
+                waited_s = now - job.since_at
+                job = job._replace(waited_s=job.waited_s + waited_s, last_wait_s=waited_s)
             job = job._replace(
                 phase=phase,
                 since_at=now,
@@ -183,7 +219,12 @@ class SchedulerState:
                 action=action.id,
             )
         self.rows[action.job] = job
-        if job.allocation is None:
+        held = job.allocation
+        if held is not None and held.paused:
+            self.paused[job.id] = None
+        elif self.paused:
+            self.paused.pop(job.id, None)
+        if held is None or held.paused:
             self.ranking.drop(action.job)
         else:
             self.ranking.put(job, now)
@@ -212,10 +253,13 @@ class SchedulerState:
 
     def rank(self, job: Job, now: float) -> None:
         """Rank a job anew: in the queue if it waits, among the holders if it has devices."""
-        if job.phase is Phase.WAITING:
+        if job.phase is Phase.WAITING or job.phase is Phase.PAUSED:
             self.enqueue(job, now)
-        elif job.allocation is not None and job.phase is not Phase.CANCELLING:
+        elif self._computes(job) and job.phase is not Phase.CANCELLING:
             self.ranking.put(job, now)
+
+    def _computes(self, job: Job) -> bool:
+        return job.allocation is not None and job.id not in self.paused
 
     def enqueue(self, job: Job, now: float) -> None:
         """Queue a waiting job, or set it aside if it is blocked or could not run here at all."""
@@ -223,6 +267,8 @@ class SchedulerState:
             self.ranking.drop(job.id)
             self.unfit.pop(job.id, None)
             return
+        if job.allocation is not None:
+            job = job.waiting_on(job.allocation)
         sentence = self.policy.never_fits(job.spec, self.cluster)
         if sentence is None:
             self.unfit.pop(job.id, None)
@@ -241,7 +287,7 @@ class SchedulerState:
     def requeue(self, job: Job, iterations_done: float, now: float) -> None:
         """Put a job that lost its devices back into the queue."""
         if job.allocation is not None:
-            self.tenancy.release(job.allocation)
+            self._release(job.id, job.allocation)
         job = job.settled(now)._replace(
             phase=Phase.WAITING,
             since_at=now,
@@ -251,6 +297,7 @@ class SchedulerState:
             over_at=None,
         )
         self.rows[job.id] = job
+        self.paused.pop(job.id, None)
         self.enqueue(job, now)
         # Its rank may expire, and a running job's rank matters again now that a job waits.
         self.wake_at = min(self.wake_at, self.ranking.next_expiry_at)
@@ -259,10 +306,18 @@ class SchedulerState:
         """Forget a job that ended, and free its devices."""
         self.ended[job.spec.id] = phase
         if job.allocation is not None:
-            self.tenancy.release(job.allocation)
+            self._release(job.spec.id, job.allocation)
         identity = job.spec.id
         del self.rows[identity]
+        self.paused.pop(identity, None)
         self.ranking.drop(identity)
         self.unfit.pop(identity, None)
         self.blocked.pop(identity, None)
         self.leaving.pop(identity, None)
+
+
+def _goes_on(held: Allocation, action: Action) -> bool:
+    """Whether a paused job stays where it is."""
+    return not isinstance(action, Stop) and held.as_paused(action.allocation.paused) == (
+        action.allocation
+    )

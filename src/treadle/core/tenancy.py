@@ -39,6 +39,9 @@ class Tenancy:
             self.free.take(held)
 
     def claim(self, job: JobId, allocation: Allocation) -> None:
+        """Book the devices; a paused job has none."""
+        if allocation.paused:
+            return
         tenants, turn, devices = self._tenants, allocation.turn, allocation.devices
         if tenants.keys().isdisjoint(devices):  # As most of the time.
             for device in devices:
@@ -62,6 +65,8 @@ class Tenancy:
             self.sharing += 1
 
     def release(self, allocation: Allocation) -> None:
+        if allocation.paused:
+            return
         tenants, turn = self._tenants, allocation.turn
         if not self.sharing:
             for device in allocation.devices:

@@ -28,7 +28,6 @@ from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
     Event,
-    JobStarted,
     NodeDrained,
     NodeJoined,
     NodeLost,
@@ -178,7 +177,7 @@ class MemoryEngine:
         pass
 
     def measurements(self) -> Sequence[Measurement]:
-        running = [attempt for attempt in self.world.running() if attempt.started]
+        running = [each for each in self.world.running() if each.started and each.places]
         held = Counter(device for each in running for device in each.allocation.devices)
         found = []
         for each in running:
@@ -345,28 +344,25 @@ class MemoryEngine:
         elif pending is not None and not attempt.can_become(pending.order):
             self._finish(attempt, How.REPLACED)
         elif not attempt.started and pending is None:
-            self._report_start(attempt)
+            self._report(attempt)
             self._resume(attempt)
         else:
             return False
         return True
 
-    def _report_start(self, attempt: MemoryAttempt) -> None:
-        attempt.started = True
-        attempt.announced = attempt.announces
-        if attempt.begun_at is None:
-            attempt.begun_at = self._clock.now()
-        launch = attempt.launch
-        self._tell(
-            JobStarted(
-                launch.job,
-                attempt.action,
-                launch.iterations_done,
-                launch.iterations_per_s,
-                attempt.announced,
-                launch.attempt,
-            )
-        )
+    def _pause(self, order: Start | Change, live: MemoryAttempt | None) -> None:
+        if live is None:  # Nothing runs that could be paused.
+            self._tell(AttemptEnded(order.job, order.id, 0, How.STOPPED))
+            return
+        refused = self.world.refusing.get(order.job, "")
+        kept = live.allocation if refused else order.allocation
+        live.change(order.id, kept, self._clock.now())
+        self._report(live, refused)
+
+    def _report(self, attempt: MemoryAttempt, refused: str = "") -> None:
+        """That it runs or is paused; refused: why it is not paused."""
+        pauses = () if refused else self.world.pauses
+        self._tell(attempt.report(self._clock.now(), pauses, refused))
 
     def _begin(self, pending: _Pending, held: Held) -> bool:
         """Launch or change an attempt, if the devices are free; whether that was done."""
@@ -377,6 +373,9 @@ class MemoryEngine:
         if pending.waits or in_use or (live and not live.can_become(order)):
             return False
         del self._pending[order.job]
+        if order.allocation.paused:
+            self._pause(order, live)
+            return True
         try:
             launch = self._controls.launch(order.job, order.id, order.allocation)
         except EngineError as error:
@@ -385,7 +384,7 @@ class MemoryEngine:
         if live is not None:
             done, speed = launch.iterations_done, launch.iterations_per_s
             live.launch = replace(live.launch, iterations_done=done, iterations_per_s=speed)
-            live.action, live.allocation, live.started = order.id, order.allocation, False
+            live.change(order.id, order.allocation, self._clock.now())
         else:
             self._launch(order, launch)
         return True
@@ -406,7 +405,8 @@ class MemoryEngine:
     # -- programs -------------------------------------------------------------------------------
 
     def _resume(self, attempt: MemoryAttempt) -> None:
-        if not self._left and (attempt.task is None or attempt.task.done()):
+        paused = attempt.allocation.paused is not None
+        if not (self._left or paused) and (attempt.task is None or attempt.task.done()):
             attempt.task = asyncio.get_running_loop().create_task(self._run(attempt))
 
     async def _run(self, attempt: MemoryAttempt) -> None:
@@ -430,7 +430,7 @@ class MemoryEngine:
 
         The clock is the run's own, so the end says how long it ran and not when.
         """
-        job, begun_at = attempt.launch.job, attempt.begun_at
+        job = attempt.launch.job
         newest = self._newest_order(attempt)
         if how not in _GOES_ON:
             self._pending.pop(job, None)
@@ -442,7 +442,7 @@ class MemoryEngine:
             code,
             node_lost=how is How.LOST,
             codes=(code,) * attempt.launch.ranks,
-            ran_s=None if begun_at is None else self._clock.now() - begun_at,
+            ran_s=attempt.ran_s(self._clock.now()),
         )
         self.world.end(attempt, ended)
         if tell:

@@ -11,11 +11,11 @@ from itertools import groupby
 from math import inf, isfinite
 
 from treadle.core.actions import Change, Start
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.attempt import How
 from treadle.core.cluster import Device, Node
 from treadle.core.errors import InvalidInputError
-from treadle.core.events import AttemptEnded, DeviceClosed
+from treadle.core.events import AttemptEnded, DeviceClosed, JobPaused, JobStarted
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.live_plans import may_change
@@ -31,8 +31,8 @@ Held = dict[tuple[Device, int], set[JobId]]  # jobs by device and turn
 
 
 def places_of(allocation: Allocation) -> list[tuple[Device, int]]:
-    """Its devices, each with its turn: one job at a time can be there."""
-    return [(device, allocation.turn) for device in allocation.devices]
+    """Its devices, each with its turn: one job at a time can be there. A paused job has none."""
+    return [] if allocation.paused else [(device, allocation.turn) for device in allocation.devices]
 
 
 @dataclass(eq=False)
@@ -45,6 +45,7 @@ class MemoryAttempt:
     begun_at: float | None = None  # by the run's clock; None until its start was first reported
     announced: tuple[str, ...] = ()  # what it can change while it runs, once it has said so
     started: bool = False  # its start was reported
+    paused_at: float | None = None  # by the run's clock
     stop: int | None = None  # a stop that was ordered and has no answer yet
     ended: AttemptEnded | None = None
     task: "asyncio.Task[None] | None" = None
@@ -68,7 +69,37 @@ class MemoryAttempt:
     def can_become(self, order: Start | Change) -> bool:
         """Whether the order can be carried out without a restart."""
         running = isinstance(order, Change) and self.stop is None
-        return running and may_change(self.allocation, order.allocation, self.announced)
+        return running and may_change(
+            self.allocation, order.allocation, self.announced, tuple(Pause)
+        )
+
+    def change(self, order: int, allocation: Allocation, now: float) -> None:
+        """Have other things; no time passes for its program while it is paused."""
+        self.action, self.allocation, self.started = order, allocation, False
+        if allocation.paused and self.paused_at is None:
+            self.paused_at = now
+            if self.task is not None:
+                self.task.cancel()
+        elif self.paused_at is not None and not allocation.paused:
+            away_s, self.paused_at = now - self.paused_at, None
+            self.begun_at = None if self.begun_at is None else self.begun_at + away_s
+            self._wake_at = None if self._wake_at is None else self._wake_at + away_s
+
+    def report(self, now: float, pauses: tuple[Pause, ...], refused: str) -> JobStarted | JobPaused:
+        """That it runs, or is paused; refused: why it is not paused."""
+        self.started, launch, order = True, self.launch, self.action
+        if (how := self.allocation.paused) is not None:
+            return JobPaused(launch.job, order, how, launch.attempt, took_s=0.0)
+        self.announced = self.announces
+        if self.begun_at is None:
+            self.begun_at = now
+        done, speed = launch.iterations_done, launch.iterations_per_s
+        fact = JobStarted(launch.job, order, done, speed, self.announced, launch.attempt)
+        return replace(fact, refused=refused, pauses=pauses)
+
+    def ran_s(self, now: float) -> float | None:
+        until = now if self.paused_at is None else self.paused_at
+        return None if self.begun_at is None else until - self.begun_at
 
     async def run(self, clock: Clock) -> tuple[How, int]:
         """Do what the command says, from where it was; how it ends, and its exit code."""
@@ -122,6 +153,8 @@ class MemoryWorld:
     drained: set[str] = field(default_factory=set)
     elsewhere: set[str] = field(default_factory=set)  # nodes on other machines than the controller
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
+    pauses: tuple[Pause, ...] = tuple(Pause)  # how attempts say that they can be paused
+    refusing: dict[JobId, str] = field(default_factory=dict)  # to be paused, and why
     busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives
     loads: dict[JobId, Load] = field(default_factory=dict)  # the same
 
@@ -183,7 +216,7 @@ class MemoryWorld:
     def view(self, closed: Mapping[Device, DeviceClosed]) -> tuple[NodeView, ...]:
         jobs: dict[Device, list[JobId]] = {}
         for attempt in self._running.values():
-            for device in attempt.allocation.devices:
+            for device, _ in attempt.places:
                 jobs.setdefault(device, []).append(attempt.launch.job)
 
         def shown(device: Device) -> DeviceView:

@@ -84,6 +84,7 @@ _KINDS: Mapping[str, type] = {
         events.JobUpdated,
         events.JobsLearned,
         events.JobStarted,
+        events.JobPaused,
         events.JobProgressed,
         events.TrainingEnded,
         events.RankReplaced,
@@ -112,9 +113,12 @@ _KINDS: Mapping[str, type] = {
 # Fields that a line has only where they say something; a simulation writes none of them.
 _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobCancelled": ("by",),
+    "JobHeld": ("how", "by"),
     "JobStarted": (
         *("changes", "attempt", "started_at", "stall_s", "refused", "kept_on", "workdirs"),
+        "pauses",
     ),
+    "JobPaused": ("attempt", "memory_gib", "took_s", "refused"),
     "JobProgressed": ("progress",),
     "NodeLost": ("why",),
     "DeviceClosed": ("cause", "also"),
@@ -126,7 +130,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
 }
 # Fields of earlier versions that say nothing any more.
 _GONE: Mapping[str, tuple[str, ...]] = {"JobStarted": ("fallback",), "NodeDrained": ("bound",)}
-_LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes")
+_LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes", "pauses")
 _LEFT_OUT_OF_PROFILE = ("cores",)
 _encoder = msgspec.json.Encoder()
 
@@ -143,10 +147,14 @@ def encode(at: float, line: Line, *, number: int = 0) -> bytes:
     for name in _LEFT_OUT.get(type(line).__name__, ()):
         if not fields[name]:
             del fields[name]
+    if isinstance(held := fields.get("allocation"), dict) and not held["paused"]:
+        del held["paused"]
     if isinstance(spec := fields.get("spec"), dict):
         for name in _LEFT_OUT_OF_SPEC:
             if not spec.get(name):
                 spec.pop(name, None)
+        if spec.get("preemptible"):
+            del spec["preemptible"]
         for name in _LEFT_OUT_OF_PROFILE:
             if spec["profile"].get(name) is None:
                 spec["profile"].pop(name, None)

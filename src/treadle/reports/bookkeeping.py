@@ -212,7 +212,14 @@ class Bookkeeping:
         """It holds other devices, or is to."""
         before = history.allocation
         self.leave(history, now)
-        if before is not None and before.size != allocation.size:
+        if allocation.paused:
+            history.pauses += before is not None
+            self.wait(history, now)
+            return
+        if before is None:  # It was paused.
+            self.wait_no_more(history, now)
+            history.status = "running"
+        elif before.size != allocation.size:
             history.resizes += 1
         else:
             history.moves += 1

@@ -55,6 +55,7 @@ class Summary:
     fairness_max: float | None
     unfair_share: float | None  # of finished jobs, with a finish-time fairness above 1
     preemptions: int
+    pauses: int
     interruptions: int
     resizes: int
     moves: int
@@ -136,6 +137,7 @@ def summarise(
         fairness_max=fairness[-1] if fairness else None,
         unfair_share=_ratio(sum(1 for rho in fairness if rho > _FAIR), len(fairness)),
         preemptions=int(_sum(histories.values(), "preemptions")),
+        pauses=int(_sum(histories.values(), "pauses")),
         interruptions=int(_sum(histories.values(), "interruptions")),
         resizes=int(_sum(histories.values(), "resizes")),
         moves=int(_sum(histories.values(), "moves")),

@@ -24,7 +24,8 @@ class JobHistory:
     starts = 0
     attempt = -1  # id of the order that began the present hold
     failed = -1  # id of the order that the last failure answered
-    preemptions = 0
+    preemptions = 0  # stops
+    pauses = 0
     interruptions = 0  # stops forced by a lost node
     resizes = 0
     moves = 0

@@ -48,7 +48,7 @@ def _columns(summaries: Sequence[Summary]) -> dict[str, list[str | None]]:
         "mean wait": durations([summary.queue_mean_s for summary in summaries]),
         "makespan": durations([summary.makespan_s for summary in summaries]),
         "in use": [percent(summary.utilization) for summary in summaries],
-        "preempted": [f"{summary.preemptions:,}" for summary in summaries],
+        "preempted": [f"{summary.preemptions + summary.pauses:,}" for summary in summaries],
         "JCT ratio": [_ratio_text(summary, summaries[0]) for summary in summaries],
     }
 
@@ -185,6 +185,7 @@ def _fairness(summary: Summary) -> str | None:
 def _disturbance(summary: Summary) -> str | None:
     counts = {
         "preemptions": summary.preemptions,
+        "pauses": summary.pauses,
         "moves": summary.moves,
         "resizes": summary.resizes,
         "lost nodes": summary.interruptions,

@@ -13,13 +13,14 @@ from math import inf
 from typing import Literal, Self
 
 from treadle.core.actions import Action, Change, Start, Stop
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.events import (
     Event,
     JobFailed,
     JobFinished,
+    JobPaused,
     JobProgressed,
     JobStarted,
     JobStopped,
@@ -28,12 +29,13 @@ from treadle.core.events import (
 )
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
+from treadle.policies.base.costs import go_on_s, pause_s
 from treadle.sim.costs import Constant, RestartCost
 from treadle.sim.faults import NO_FAULTS, Faults
 
 LOST_IN_A_ROW_MAX = 1000  # times
 
-_Due = Literal["begin", "finish", "fail"]
+_Due = Literal["begin", "finish", "fail", "pause"]
 Ring = Sequence[tuple[JobSpec, Allocation]]
 
 
@@ -80,7 +82,8 @@ class SimulatedEngine:
         self._arrived = 0
         self._specs: dict[JobId, JobSpec] = {}  # of the jobs that have arrived
         self._runs: dict[JobId, Running] = {}
-        self._paused: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
+        self._stopped: dict[JobId, tuple[float, int]] = {}  # iterations done and starts so far
+        self._leaves_at: dict[JobId, float] = {}  # when those that pause have left their devices
         self._failures: dict[JobId, int] = {}
         # Seconds to a fault and its reason, of jobs that were stopped before it struck: what
         # fails after an hour of running fails after an hour however often it is stopped.
@@ -102,7 +105,8 @@ class SimulatedEngine:
         twin.__dict__.update(self.__dict__)
         twin._runs = {identity: replace(run) for identity, run in self._runs.items()}
         twin._specs = self._specs.copy()
-        twin._paused = self._paused.copy()
+        twin._stopped = self._stopped.copy()
+        twin._leaves_at = self._leaves_at.copy()
         twin._failures = self._failures.copy()
         twin._threatened = self._threatened.copy()
         if self._sharers is not None:
@@ -195,12 +199,12 @@ class SimulatedEngine:
     # -- orders ---------------------------------------------------------------------------------
 
     def _start(self, action: Start, now: float) -> None:
-        done, starts = self._paused.pop(action.job, (0.0, 0))
+        done, starts = self._stopped.pop(action.job, (0.0, 0))
         spec = self._specs[action.job]
         run = Running(spec, action.allocation, action.id, starts + 1, done, 0.0, now, done)
         self._runs[action.job] = run
         self._occupy(action.job, run)
-        self._begun.append((run, self._restart_s(run, starts)))
+        self._begun.append((run, self._behind_s(action, now) + self._restart_s(run, starts)))
 
     def _change(self, action: Change, now: float) -> None:
         run = self._runs.get(action.job)
@@ -208,9 +212,32 @@ class SimulatedEngine:
             return  # As in _stop.
         self._settle(run, now)
         self._vacate(action.job, run)
-        run.allocation, run.action, run.speed = action.allocation, action.id, 0.0
+        before, after = run.allocation, action.allocation
+        run.allocation, run.action, run.speed = after, action.id, 0.0
+        if after.paused:
+            self._pause(run, after.paused, now)
+            return
         self._occupy(action.job, run)
-        self._begun.append((run, self._restart_s(run, run.starts)))
+        goes_on = before.paused and before.as_paused(None) == after
+        cost_s = go_on_s(run.spec, before.paused) if before.paused and goes_on else None
+        cost_s = self._restart_s(run, run.starts) if cost_s is None else cost_s
+        self._begun.append((run, self._behind_s(action, now) + cost_s))
+
+    def _pause(self, run: Running, how: Pause, now: float) -> None:
+        """It leaves its devices once its memory has. A fault strikes after time that it runs."""
+        identity = run.spec.id
+        if run.fails_at < inf:
+            self._threatened[identity] = (run.fails_at - now, run.reason)
+            run.fails_at = inf
+        self._leaves_at[identity] = at = now + pause_s(run.spec, how)
+        self._expect(run, at, "pause")
+
+    def _behind_s(self, action: Start | Change, now: float) -> float:
+        """Until those before it have left its devices."""
+        if not self._leaves_at:
+            return 0.0
+        left = (self._leaves_at.get(job, now) - now for job in action.after)
+        return max(0.0, *left, 0.0)
 
     def _stop(self, action: Stop, now: float) -> None:
         run = self._runs.get(action.job)
@@ -218,7 +245,7 @@ class SimulatedEngine:
             return  # It ended on its own in this very moment, and has said so.
         self._settle(run, now)
         self._leave(action.job)
-        self._paused[action.job] = (run.done, run.starts)
+        self._stopped[action.job] = (run.done, run.starts)
         if run.fails_at < inf:
             self._threatened[action.job] = (run.fails_at - now, run.reason)
         self._reports.append(JobStopped(action.job, action.id, run.done))
@@ -238,13 +265,18 @@ class SimulatedEngine:
         if run.fails_at == inf:
             run.fails_at, run.reason = self._fault(run.spec, now)
         self._expect_end(run, now)
-        return JobStarted(run.spec.id, run.action, run.done, run.speed)
+        return JobStarted(run.spec.id, run.action, run.done, run.speed, pauses=run.spec.pauses)
 
     def _happened(self, run: Running, what: _Due, now: float) -> Event:
         identity = run.spec.id
         if what == "begin":
             self._settle(run, now)
             return self._running(run, now)
+        if what == "pause":
+            how = run.allocation.paused
+            assert how is not None, "it was ordered"
+            del self._leaves_at[identity]
+            return JobPaused(identity, run.action, how)
         if what == "finish":
             self._leave(identity)
             return JobFinished(identity, run.action)
@@ -252,7 +284,7 @@ class SimulatedEngine:
         self._leave(identity)
         kept = self._kept(run)
         self._count_lost(run, kept)
-        self._paused[identity] = (kept, run.starts)
+        self._stopped[identity] = (kept, run.starts)
         self._failures[identity] = self._failures.get(identity, 0) + 1
         return JobFailed(identity, run.action, kept, run.reason)
 
@@ -320,6 +352,7 @@ class SimulatedEngine:
         run.from_at = now
 
     def _leave(self, identity: JobId) -> None:
+        self._leaves_at.pop(identity, None)
         self._vacate(identity, self._runs.pop(identity))
 
     def _speed(self, run: Running) -> float:
@@ -353,6 +386,8 @@ class SimulatedEngine:
                 yield sharers
 
     def _occupy(self, identity: JobId, run: Running) -> None:
+        if run.allocation.paused:
+            return
         if self._sharers is None:
             if not run.allocation.turn:
                 return
@@ -367,7 +402,7 @@ class SimulatedEngine:
         run.ring = None
 
     def _vacate(self, identity: JobId, run: Running) -> None:
-        if self._sharers is None:
+        if self._sharers is None or run.allocation.paused:
             return
         for device in run.allocation.devices:
             self._sharers[device].remove(identity)

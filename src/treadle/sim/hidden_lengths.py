@@ -17,6 +17,7 @@ from treadle.core.actions import Action
 from treadle.core.events import (
     Event,
     JobFinished,
+    JobPaused,
     JobProgressed,
     JobStarted,
     JobStopped,
@@ -112,6 +113,9 @@ class LengthLearner:
             match event:
                 case JobStarted() | JobProgressed():
                     heard += self._runs(event, now)
+                case JobPaused(job):
+                    watched = self._jobs[job]
+                    watched.done, watched.speed, watched.at = watched.done_at(now), 0.0, now
                 case JobStopped(job, _, done):
                     watched = self._jobs[job]
                     watched.done, watched.speed, watched.at = done, 0.0, now

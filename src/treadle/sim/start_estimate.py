@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from treadle.core.actions import Action, Start, Stop
 from treadle.core.cluster import Device
-from treadle.core.events import Event, JobFinished, JobStarted, JobStopped
+from treadle.core.events import Event, JobFinished, JobPaused, JobStarted, JobStopped
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
@@ -73,10 +73,11 @@ class LiveStateEngine(SimulatedEngine):
     def _take_over(self, job: Job, now: float) -> None:
         done = job.iterations_at(now)
         alone = self._truth.alone(job.spec, job.size or job.spec.asked)
-        spec = replace(job.spec, iterations=done + self._left(job, alone, now))
+        work = done + self._left(job, alone, now)
+        spec = replace(job.spec, iterations=work, pauses=job.pauses)
         self._specs[job.id] = spec
         if job.allocation is None:
-            self._paused[job.id] = (done, job.starts)
+            self._stopped[job.id] = (done, job.starts)
             if job.phase is not Phase.WAITING:
                 self._reports.append(JobStopped(job.id, job.action, done))
             return
@@ -88,11 +89,15 @@ class LiveStateEngine(SimulatedEngine):
         """Let a job that holds devices end when it is estimated to, where and beside whom it is."""
         if job.phase not in (Phase.STARTING, Phase.RUNNING):
             return
+        if run.allocation.paused:
+            self._reports.append(JobPaused(job.id, job.action, run.allocation.paused))
+            return
         run.speed = self._speed(run)
         run.spec = replace(run.spec, iterations=run.done + self._left(job, run.speed, now))
         self._specs[job.id] = run.spec
         if job.phase is Phase.STARTING:
-            self._reports.append(JobStarted(job.id, job.action, run.done, run.speed))
+            told = JobStarted(job.id, job.action, run.done, run.speed, pauses=job.pauses)
+            self._reports.append(told)
         self._expect_end(run, now)
 
     def _left(self, job: Job, speed: float, now: float) -> float:
@@ -137,6 +142,11 @@ class NotYet(NamedTuple):
     in_s: float  # how far it got: what it was made for happens later than that
 
 
+def _gives(action: Action) -> bool:
+    """Whether it gives devices to a job, which may wait for any or be paused on these."""
+    return not isinstance(action, Stop) and not action.allocation.paused
+
+
 class _Departures:
     """Which job left each device last, while a simulation goes on."""
 
@@ -144,7 +154,7 @@ class _Departures:
         self._held = {
             job.id: job.allocation.devices
             for job in scheduler.jobs.values()
-            if job.allocation is not None
+            if job.allocation is not None and not job.allocation.paused
         }
         self._left: dict[Device, JobId | None] = {}  # None: the job made way and did not end
         self._just_ended: list[JobId] = []  # in the last step
@@ -155,7 +165,7 @@ class _Departures:
             self._leave(self._held.pop(job, ()), job)
         for action in actions:
             self._leave(self._held.pop(action.job, ()), None)
-            if not isinstance(action, Stop):
+            if not isinstance(action, Stop) and _gives(action):
                 self._held[action.job] = action.allocation.devices
 
     def before(self, job: JobId) -> list[JobId]:
@@ -190,7 +200,7 @@ def starts_in(
 
     def has_begun(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
         departures.see(events, actions)
-        begun = {action.job for action in actions if isinstance(action, Start)}
+        begun = {action.job for action in actions if _gives(action)}
         if job not in begun:
             before.update(begun & waiting.keys())
             return False
@@ -221,7 +231,7 @@ def all_starts_in(
 
     def have_begun(at: float, events: Sequence[Event], actions: Sequence[Action]) -> bool:  # noqa: ARG001
         for action in actions:
-            if isinstance(action, Start) and action.job in left:
+            if _gives(action) and action.job in left:
                 left.remove(action.job)
                 found[action.job] = at - now
         return not left

@@ -78,12 +78,12 @@ def _blocked(jobs: Mapping[JobId, Job], changes: Mapping[JobId, Allocation | Non
 
 
 def _hold(held: dict[tuple[Device, int], JobId], job: JobId, allocation: Allocation | None) -> None:
-    if allocation is not None:
+    if allocation is not None and not allocation.paused:
         held |= {(device, allocation.turn): job for device in allocation.devices}
 
 
 def _collides(job: JobId, new: Allocation | None, held: Mapping[tuple[Device, int], JobId]) -> bool:
-    if new is None:
+    if new is None or new.paused:
         return False
     return any(held.get((device, new.turn), job) != job for device in new.devices)
 

@@ -262,7 +262,7 @@ class _Watch:
         self._held = {
             job.id: (now, tuple(map(str, job.allocation.devices)))
             for job in jobs
-            if job.allocation is not None
+            if job.allocation is not None and not job.allocation.paused
         }
 
     def __call__(
@@ -280,7 +280,7 @@ class _Watch:
                 self._left.discard(event.job)
         for action in actions:
             self._leave(action.job, at)
-            if not isinstance(action, Stop):
+            if not isinstance(action, Stop) and not action.allocation.paused:
                 self._held[action.job] = (at, tuple(map(str, action.allocation.devices)))
         if not self._left or self._spent():
             raise _LimitReached

@@ -15,6 +15,7 @@ from treadle.core.events import (
     Event,
     JobFailed,
     JobFinished,
+    JobPaused,
     JobProgressed,
     JobsLearned,
     JobStarted,
@@ -134,13 +135,12 @@ def _take(seen: dict[JobId, Seen], event: Event, now: float) -> None:
             _started(seen[name], event, now)
         case JobProgressed(name):
             _progressed(seen[name], event)
-        case JobStopped(name, _, done):
+        case JobPaused(name):
+            _close(seen[name], now, seen[name].share)
+        case JobStopped(name, _, done) | JobFailed(name, _, done):
             job = seen[name]
             _close(job, now, done / job.spec.iterations)
-        case JobFailed(name, _, done):
-            job = seen[name]
-            _close(job, now, done / job.spec.iterations)
-            job.ended_at = now
+            job.ended_at = now if isinstance(event, JobFailed) else job.ended_at
         case JobFinished(name):
             job = seen[name]
             _close(job, now, 1.0)

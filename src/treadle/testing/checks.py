@@ -5,7 +5,8 @@ from collections import Counter
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
 
-_HOLDS = {Phase.STARTING, Phase.RUNNING, Phase.CANCELLING}
+_HOLDS = {Phase.STARTING, Phase.RUNNING, Phase.PAUSED, Phase.CANCELLING}
+_WAITS = {Phase.WAITING, Phase.PAUSED}
 
 
 def check(scheduler: Scheduler) -> None:
@@ -18,7 +19,7 @@ def _check_tenancy(scheduler: Scheduler) -> None:
     claims = Counter(
         (device, job.allocation.turn)
         for job in scheduler.jobs.values()
-        if job.allocation is not None
+        if job.allocation is not None and not job.allocation.paused
         for device in job.allocation.devices
     )
     twice = [claim for claim, count in claims.items() if count > 1]
@@ -38,7 +39,7 @@ def _check_tenancy(scheduler: Scheduler) -> None:
 
 def _check_queue(scheduler: Scheduler) -> None:
     queue = [identity for _, _, identity in scheduler.ranking.queue]
-    waiting = {job.id for job in scheduler.jobs.values() if job.phase is Phase.WAITING}
+    waiting = {job.id for job in scheduler.jobs.values() if job.phase in _WAITS}
     assert len(queue) == len(set(queue)), "a job is in the queue twice"
     aside = set(scheduler.unfit) | set(scheduler.blocked)
     assert set(queue) | aside >= waiting, "a waiting job is in no queue"
@@ -48,4 +49,7 @@ def _check_queue(scheduler: Scheduler) -> None:
         assert not job.phase.ended, f"job {job.id} has ended and is still here"
         if job.allocation is not None:
             assert job.phase in _HOLDS, f"job {job.id} is {job.phase} and holds devices"
+        paused = job.allocation is not None and job.allocation.paused is not None
+        assert paused == (job.id in scheduler.paused), f"job {job.id} is paused, or is it?"
+        assert paused or job.phase is not Phase.PAUSED, f"job {job.id} is paused with devices"
         assert 0 <= job.iterations_done <= job.spec.iterations

@@ -2,7 +2,8 @@
 
 It holds an engine to every rule of docs/add-an-engine.md; tests are named by the number of the
 rule. A rule that an engine cannot be put to is skipped with the reason that its bench gives in
-`cannot`. Rules 1 to 7 are in engine_order_rules.py, rules 10 to 13 in engine_machine_rules.py.
+`cannot`. Rules 1 to 7 are in engine_order_rules.py, rules 10 to 13 in engine_machine_rules.py, rule
+14 in engine_pause_rules.py.
 """
 
 import pytest
@@ -16,9 +17,10 @@ from treadle.core.lifecycle import Phase
 from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, on, row
 from treadle.testing.engine_machine_rules import MachineRules
 from treadle.testing.engine_order_rules import OrderRules
+from treadle.testing.engine_pause_rules import PauseRules
 
 
-class EngineContract(OrderRules, MachineRules):
+class EngineContract(OrderRules, MachineRules, PauseRules):
     """What every engine promises. Subclasses set `__test__` and override `bench`."""
 
     # -- rule 8: adoption -----------------------------------------------------------------------

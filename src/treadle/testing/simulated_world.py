@@ -102,6 +102,8 @@ class SimulatedWorld:
     def view(self) -> tuple[NodeView, ...]:
         jobs: dict[Device, list[JobId]] = {}
         for job, (_, allocation) in self._engine.running().items():
+            if allocation.paused:
+                continue
             for device in allocation.devices:
                 jobs.setdefault(device, []).append(job)
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
+from treadle.core.allocation import Pause
 from treadle.core.errors import InvalidInputError
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.traces.collector import SUBMIT_MAX_S
@@ -110,6 +111,10 @@ def _words(text: str) -> tuple[str, ...]:
     return words
 
 
+def _pauses(text: str) -> tuple[Pause, ...]:
+    return tuple(map(Pause, dict.fromkeys(_words(text))))
+
+
 def _factors(text: str) -> tuple[tuple[str, float], ...]:
     pairs = [word.rpartition(":") for word in _words(text)]
     factors = tuple((name.strip(), float(factor)) for name, _, factor in pairs)
@@ -164,6 +169,7 @@ CURVE = Kind(
     lambda curve: " ".join(f"{size}:{seconds!r}" for size, seconds in curve),
 )
 WORDS = Kind(f"names such as a100, or a100{BETWEEN}h200", _words, BETWEEN.join)
+PAUSES = Kind(f"frozen, suspended, or frozen{BETWEEN}suspended", _pauses, BETWEEN.join)
 FACTORS = Kind(
     f"type:factor such as a100:1{BETWEEN}h200:1.8",
     _factors,
@@ -192,6 +198,8 @@ COLUMNS = (
     Column("device_types", "device_types", WORDS, "types that it may use, or gpu, cpu, any"),
     Column("nodes", "nodes", WORDS, "the only nodes that it may use"),
     Column("resumable", "resumable", FLAG, "it may be stopped, resumed and resized"),
+    Column("pauses", "pauses", PAUSES, "how it can be paused, with `--live`"),
+    Column("preemptible", "preemptible", FLAG, "0: nothing is taken from it for others"),
     Column("exclusive", "exclusive", FLAG, "it shares its devices with no other job"),
     Column("trial", "trial", FLAG, "it may also be tried on one device"),
     # Whose it is.

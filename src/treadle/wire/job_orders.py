@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from treadle.core.allocation import Pause
 from treadle.wire.jobs import JobChange, JobView, State
 from treadle.wire.problems import RequestError
 
@@ -13,6 +14,8 @@ class Verb(StrEnum):
     CANCEL = "cancel"
     HOLD = "hold"
     RELEASE = "release"
+    PAUSE = "pause"  # a running job goes on later where it was; a waiting one is held
+    RESUME = "resume"
     CHANGE = "change"
     DELETE = "delete"  # the record and output of a job that has ended; checkpoints stay
 
@@ -37,6 +40,7 @@ class JobsOrder:
     ids: tuple[str, ...] = ()  # of jobs or arrays, or unique names; at most 1,000
     select: JobSelection | None = None  # instead of ids
     change: JobChange | None = None  # for the verb "change"
+    how: Pause = Pause.FROZEN  # for the verb "pause": suspended also frees GPU memory
     dry_run: bool = False  # only say what would be done
 
 

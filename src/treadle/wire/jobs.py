@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeVar
 
+from treadle.core.allocation import Pause
 from treadle.core.value import value
 
 Default = TypeVar("Default")
@@ -34,6 +35,7 @@ class State(StrEnum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
     RESIZING = "RESIZING"
+    PAUSED = "PAUSED"
     STOPPING = "STOPPING"
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -43,6 +45,19 @@ class State(StrEnum):
     @property
     def ended(self) -> bool:
         return self in _ENDED
+
+
+@value
+class PauseView:
+    """A pause of a job: it computes nothing, and others may have its devices."""
+
+    how: Pause  # frozen: its memory stays on its devices; suspended: it is in the host's
+    since_at: float
+    by: str = ""  # the user who paused it; empty: the scheduler did
+    for_job: str = ""  # the job that got its devices, if the scheduler paused it for one
+    devices: tuple[str, ...] = ()  # where it goes on
+    memory_gib: float | None = None  # of its devices: kept there, or moved; None: not known
+    stuck: str = ""  # why it could not go on when that was last tried
 
 
 COMMAND_SHOWN_MAX = 2000
@@ -236,6 +251,7 @@ class JobView:
     because: str = described("", "Its reason, in one clause.")
     preempted_for: str = described("", "The job that got its devices, while it waits to resume.")
     preempted_at: float | None = described(None, "Since when it waits to resume.")
+    pause: PauseView | None = None  # it is paused
     devices: tuple[str, ...] = ()  # held now
     used: tuple[str, ...] = described((), "Those that it had last, of a job that has ended.")
     beside: tuple[str, ...] = described((), "The other jobs on its devices.")
@@ -314,6 +330,8 @@ class JobDetail:
     enforced: tuple[str, ...] = ()  # which of the two this machine enforces: "memory", "cpus"
     retry_unknown: bool = False  # also failures that no rule knows; others are transient ones
     changes: tuple[str, ...] = ()  # what the running attempt can change without a restart
+    pauses: tuple[Pause, ...] = ()  # how the running attempt can be paused
+    not_paused: str = described("", "Why it could not be paused when that was last tried.")
     uses_train: bool = described(
         False, "Its processes train together by treadle.train, each with the same script."
     )

@@ -103,6 +103,7 @@ class Status:
     running: int
     waiting: int
     held: int
+    paused: int = 0  # they compute nothing, and go on where they were; also by the scheduler
     starting: int = 0  # they have devices, and their processes do not run yet
     stopping: int = 0  # they have been ordered to end, and their processes have not yet
     grace_left_s: float = 0.0  # of the one that may take longest

@@ -10,6 +10,7 @@ CAUSES = [
     "Change",
     "Stop",
     "JobStarted",
+    "JobPaused",
     "JobProgressed",
     "JobStopped",
     "JobFinished",
@@ -20,17 +21,18 @@ CAUSES = [
 # The whole table as a person reads it: one row a cause, one column a phase, a dot where a report is
 # stale and an order would be our mistake. Final phases have no column: nothing leads out of them.
 PICTURE = """
-cause          waiting     starting    running     stopping    cancelling
-Start          starting    .           .           starting    .
-Change         .           starting    starting    .           .
-Stop           .           stopping    stopping    .           cancelling
-JobStarted     .           running     .           .           .
-JobProgressed  .           .           running     .           .
-JobStopped     .           waiting     waiting     waiting     cancelled
-JobFinished    .           finished    finished    finished    finished
-JobFailed      .           failed      failed      failed      cancelled
-JobRetried     .           waiting     waiting     waiting     cancelled
-JobCancelled   cancelled   cancelling  cancelling  cancelling  .
+cause          waiting     starting    running     paused      stopping    cancelling
+Start          starting    .           .           .           starting    .
+Change         .           starting    starting    starting    .           .
+Stop           .           stopping    stopping    stopping    .           cancelling
+JobStarted     .           running     .           .           .           .
+JobPaused      .           paused      .           .           .           .
+JobProgressed  .           .           running     .           .           .
+JobStopped     .           waiting     waiting     waiting     waiting     cancelled
+JobFinished    .           finished    finished    finished    finished    finished
+JobFailed      .           failed      failed      failed      failed      cancelled
+JobRetried     .           waiting     waiting     waiting     waiting     cancelled
+JobCancelled   cancelled   cancelling  cancelling  cancelling  cancelling  .
 """
 
 

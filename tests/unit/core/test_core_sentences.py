@@ -80,6 +80,33 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
         {"jobs": ("4", "5"), "cost_s": 60.0, "gain_s": 0.0},
     ],
     "rank": [{"ahead": 0}, {"ahead": 1}, {"ahead": 5}],
+    "paused": [
+        {
+            "by": "ann",
+            "for_job": "",
+            "since_s": 40.0,
+            "how": "frozen",
+            "memory_gib": 7.5,
+            "devices": ("n0:0",),
+            "jobs": ("4",),
+            "stuck": "",
+        },
+        {
+            "by": "",
+            "for_job": "4",
+            "since_s": 40.0,
+            "how": "suspended",
+            "memory_gib": 86.0,
+            "devices": ("n0:0",),
+            "jobs": (),
+            "stuck": "its memory is taken",
+        },
+        {"by": "", "for_job": "", "since_s": 40.0, "how": "frozen", "devices": ("n0:0",)},
+    ],
+    "pausing": [
+        {"by": "ann", "for_job": "", "how": "frozen"},
+        {"by": "", "for_job": "4", "how": "suspended"},
+    ],
     "preempted": [{"for_job": "4", "since_s": 40.0}, {"for_job": "", "since_s": 40.0}],
     "patience": [
         {"overtakes": 6, "most": 8, "in_s": 14_400.0},

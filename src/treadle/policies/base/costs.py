@@ -4,18 +4,26 @@
     another size, the other ranks go on            profile.resize_s     it restarts
     another plan, other devices or other cores     profile.restart_s    RESTART_S
     a stop, and a start later                      profile.restart_s    RESTART_S
+    frozen, and going on later                     -                    FREEZE_S
+    suspended, and going on later                  -                    its device memory, moved out
+                                                                        and in at these rates
 
-To freeze and to suspend a job will be further rows, cheaper than a stop. A policy whose authors
-state what a restart takes has that as its default instead, and a parameter for it.
+A policy whose authors state what a restart takes has that as its default instead, and a parameter
+for it.
 """
 
 from collections.abc import Mapping
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
+from treadle.core.company import needed_gib
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 
 RESTART_S = 30.0
+FREEZE_S = 0.05  # that, and to go on: two orders to a supervisor
+# Device memory that moves to the host in a second and back, each device's by itself; as much host
+# memory has to be allocated on the way out.
+OUT_GIB_PER_S, IN_GIB_PER_S = 2.0, 5.0
 
 
 def restart_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
@@ -28,11 +36,25 @@ def resize_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
     return spec.profile.resize_s or restart_s(spec, default_s)
 
 
+def pause_s(spec: JobSpec, how: Pause) -> float:
+    """From the order to pause it until others can have its devices."""
+    moved = how is Pause.SUSPENDED
+    return FREEZE_S / 2 + (needed_gib(spec) / OUT_GIB_PER_S if moved else 0.0)
+
+
+def go_on_s(spec: JobSpec, how: Pause) -> float:
+    """From the order to go on until it computes."""
+    moved = how is Pause.SUSPENDED
+    return FREEZE_S / 2 + (needed_gib(spec) / IN_GIB_PER_S if moved else 0.0)
+
+
 def change_s(job: Job, new: Allocation | None, default_s: float = RESTART_S) -> float:
     """What it costs a running job to go from what it holds to this."""
     held = job.allocation
     if new is None or held is None:
         return restart_s(job.spec, default_s)
+    if new.paused:
+        return pause_s(job.spec, new.paused) + go_on_s(job.spec, new.paused)
     same = (new.plan, new.turn, new.host) == (held.plan, held.turn, held.host)
     live = same and new.size != held.size and _nested(held, new)
     return resize_s(job.spec, default_s) if live else restart_s(job.spec, default_s)

@@ -25,6 +25,7 @@ from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
+from treadle.policies.live.parking import Parking, leave_what_is_kept
 from treadle.policies.live.patience import (
     Patience,
     Patient,
@@ -71,6 +72,7 @@ class _Facts(NamedTuple):
     outranked: Set[JobId]
     turns: Mapping[JobId, float]  # jobs that run because of their patience
     in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
+    parking: Parking  # jobs that are paused
 
 
 class _Draft(NamedTuple):
@@ -146,6 +148,8 @@ class Live(Wrapper):
         """What does not depend on the plan."""
         before, owed = remembered(snapshot.memory), self.entitlements(snapshot)
         level_of = by_priority if owed is None else owed.level_of
+        parking = Parking.of(snapshot)
+        snapshot = parking.hidden_in(snapshot)
 
         # 1 Who may run now, who may be moved, and whose patience is over.
         eligible = Eligibility.of(snapshot, self.placement, level_of, in_order=self.strict)
@@ -166,6 +170,7 @@ class Live(Wrapper):
             outranked=_outranked(eligible, level_of) if entries else frozenset(),
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
+            parking=parking,
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -194,7 +199,8 @@ class Live(Wrapper):
         if self._joining is not None:
             self._joining.part(plan)
         refused: tuple[Part, ...] = ()
-        for level in sight.levels:
+        for level in sorted({*sight.levels, *facts.parking.levels(level_of)}):
+            facts.parking.go_on(plan, level, level_of)
             settled = plan.changes.copy()
             asking.ask(level)
             if owed is not None and level[0] == OWED:
@@ -214,6 +220,8 @@ class Live(Wrapper):
         if self._joining is not None and not reserved:
             self._joining.join(plan, eligible, facts.ousted, level_of)
 
+        if plan.room.kept_gib:
+            leave_what_is_kept(plan)
         patience = draft.patience._replace(overtaken=facts.patient.after(plan.changes))
         changes, for_whom = plan.made(), plan.stopped_for()
         left = {part.jobs: part for part in refused if changes.keys().isdisjoint(part.jobs)}
@@ -225,6 +233,7 @@ class Live(Wrapper):
             _after_refusals(asking.until, draft.refused, now),
             *(eligible.until, look_again_at(reserved, now), facts.next_at),
             *facts.in_turn.values(),
+            *facts.parking.until(now),
             *(part.pays_at for part in left.values()),
         )
         return Schedule(changes, until, memory, for_whom, _in_the_way(plan, eligible, level_of))

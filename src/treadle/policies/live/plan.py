@@ -77,6 +77,12 @@ class Plan:
         if held is not None:
             self.room.release(job, held)
 
+    def drop(self, job: Job) -> None:
+        """Do not start it after all."""
+        self._let_go(job)
+        del self.changes[job.id]
+        self.dropped[job.id] = None
+
     def take_back(self, names: Iterable[JobId]) -> None:
         """Leave these jobs as they are: their changes depend on no others."""
         for name in names:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from math import inf
 from typing import NamedTuple, Self
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Cluster, Device
+from treadle.core.company import needed_gib
 from treadle.core.device_types import Nodes
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec
@@ -69,12 +70,17 @@ class Room:
         for job in snapshot.jobs.values():
             if job.allocation is not None and asks_host(job.spec):
                 self._debit(job.spec, job.allocation.nodes(), -1.0)
+        self._sizes = {n.name: n.device_memory_gib for n in snapshot.cluster.nodes}
+        self.kept_gib: dict[Device, float] = {}  # of devices' memory, by frozen jobs
+        for job in snapshot.paused.values():
+            if job.allocation is not None:
+                self._park(job, job.allocation, 1.0)
 
     def copy(self) -> Self:
         twin = type(self).__new__(type(self))
         twin.__dict__.update(self.__dict__)
         twin.free = self.free.copy()
-        twin._holders = self._holders.copy()
+        twin._holders, twin.kept_gib = self._holders.copy(), self.kept_gib.copy()
         twin._memory, twin._cores = self._memory.copy(), self._cores.copy()
         return twin
 
@@ -87,7 +93,7 @@ class Room:
         """So many free devices that the job may have, or None."""
         if size > self.free.total or not self.quota(job, size):
             return None
-        needs, reserved = self.needs(job), self.not_lent(job)
+        needs, reserved = self.needs(job), self._not_for(job)
         free = self._without(self.free, reserved) if reserved else self.free
         if needs is None:
             return self._placement.place(free, size)
@@ -114,7 +120,7 @@ class Room:
         """Whether the job may have exactly these, if they are free."""
         if job.allocation is None and not self.quota(job, len(devices)):
             return False
-        reserved = self.not_lent(job)
+        reserved = self._not_for(job)
         if reserved and not reserved.isdisjoint(devices):
             return False
         needs = self.needs(job)
@@ -127,6 +133,54 @@ class Room:
             return True  # It was there when it did not fail.
         suspect = any(_is_in(device, needs.avoid) for device in devices)
         return not (suspect and self._has_others(needs, len(devices)))
+
+    # -- paused jobs ------------------------------------------------------------------------------
+
+    def takes_back(self, job: Job, held: Allocation) -> bool:
+        """Whether a paused job may go on where it was; its share is counted then as others' are."""
+        free = self.free.knows(held.devices) and self.free.holds(held.devices)
+        if not free or not self.quota(job, held.size):
+            return False
+        if not self.not_lent(job).isdisjoint(held.devices):
+            return False
+        if any(self._cores[name] < job.spec.host_cores - _ROUNDING for name in held.nodes()):
+            return False
+        if held.paused is Pause.SUSPENDED and not self._kept_leaves(job, held.devices):
+            return False
+        self._park(job, held, -1.0)
+        return True
+
+    def device_gib(self, device: Device) -> float:
+        """What frozen jobs leave of its memory; infinite if that is not known."""
+        size_gib = self._sizes.get(device.node, 0.0)
+        return size_gib - self.kept_gib.get(device, 0.0) if size_gib else inf
+
+    def _park(self, job: Job, held: Allocation, sign: float) -> None:
+        """What a paused job keeps: host memory, and that of its devices if it is frozen."""
+        for name in held.nodes():
+            if name in self._memory:
+                self._memory[name] -= sign * job.spec.host_memory_gib
+        kept_gib = needed_gib(job.spec) if held.paused is Pause.FROZEN else 0.0
+        for device in held.devices if kept_gib else ():
+            self.kept_gib[device] = self.kept_gib.get(device, 0.0) + sign * kept_gib
+
+    def _kept_leaves(self, job: Job, devices: Iterable[Device]) -> bool:
+        """Whether frozen jobs leave it enough of the memory of these devices.
+
+        A job of unknown needs is put where they leave at least half.
+        """
+        for device in devices:
+            size_gib, needs_gib = self._sizes.get(device.node, 0.0), needed_gib(job.spec)
+            if self.device_gib(device) < (needs_gib or size_gib / 2):
+                return False
+        return True
+
+    def _not_for(self, job: Job) -> Set[Device]:
+        """Free devices that the job may not have: they are reserved, or too full."""
+        reserved = self.not_lent(job)
+        if not self.kept_gib:
+            return reserved
+        return reserved | {each for each in self.kept_gib if not self._kept_leaves(job, (each,))}
 
     def hosts(self, needs: Needs) -> list[Nodes]:
         """Its places, with the nodes that have the memory and cores it asks for left."""

@@ -32,6 +32,7 @@ from treadle.policies.live.eligibility import Eligibility, LevelOf, movable
 from treadle.policies.live.groups import Cores, Group, Hosts
 from treadle.policies.live.plan import Plan, any_size
 
+_NOTHING_GIB = 1e-6  # 0 would mean that it is not known
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -168,6 +169,8 @@ def _groups(plan: Plan) -> Iterator[Group]:
     for place, (devices, members) in enumerate(chain(_together(plan), _beginning(plan))):
         counts = Counter(device.node for device in devices)
         device_gib = min(nodes[name].device_memory_gib for name in counts)
+        if device_gib and plan.room.kept_gib:  # Frozen jobs keep theirs.
+            device_gib = max(_NOTHING_GIB, min(map(plan.room.device_gib, devices)))
         cores = min(nodes[name].cores / count for name, count in counts.items())
         yield Group(place, devices, members, device_gib, cores)
 

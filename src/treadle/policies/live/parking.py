@@ -1,0 +1,63 @@
+"""Paused jobs in a decision: each waits for its own devices, and what it keeps is not free.
+
+No policy sees them. One that may go on does so before anything of its level or a lower one starts
+on its devices.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Self
+
+from treadle.core.company import needed_gib
+from treadle.core.job import Job
+from treadle.core.snapshot import Snapshot
+from treadle.policies.live.eligibility import Level, LevelOf
+from treadle.policies.live.plan import Plan
+
+
+class Parking(NamedTuple):
+    """The paused jobs that may go on, in the policy's order."""
+
+    jobs: Sequence[Job] = ()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Self:
+        if not snapshot.paused:
+            return cls()
+        return cls([job for job in snapshot.waiting() if job.parked is not None])
+
+    def levels(self, level_of: LevelOf) -> set[Level]:
+        return set(map(level_of, self.jobs))
+
+    def hidden_in(self, snapshot: Snapshot) -> Snapshot:
+        """What the rest of the decision sees."""
+        return snapshot.hiding(job.id for job in self.jobs) if self.jobs else snapshot
+
+    def until(self, now: float) -> list[float]:
+        """When those are tried again that could not go on."""
+        return [job.ready_at for job in self.jobs if job.ready_at > now]
+
+    def go_on(self, plan: Plan, level: Level, level_of: LevelOf) -> None:
+        """Let those of a level go on whose devices are free."""
+        now = plan.snapshot.now
+        for job in self.jobs:
+            held = job.parked
+            if held is None or level_of(job) != level or job.ready_at > now:
+                continue
+            if plan.has(job.id) is None and plan.room.takes_back(job, held):
+                plan.give(job, held.as_paused(None))
+
+
+def leave_what_is_kept(plan: Plan) -> None:
+    """Start nothing beside what frozen jobs keep of a device's memory if both do not fit."""
+    rows, kept = plan.snapshot.jobs, plan.room.kept_gib
+    for device in kept:
+        names = [*plan.snapshot.tenants.get(device, {}).values()]
+        names += [name for name, new in plan.changes.items() if new and device in new.devices]
+        here = [n for n in dict.fromkeys(names) if (a := plan.has(n)) and device in a.devices]
+        room_gib = plan.room.device_gib(device) - sum(needed_gib(rows[name].spec) for name in here)
+        for name in reversed(here):
+            if room_gib >= 0:
+                break
+            if rows[name].allocation is None:
+                plan.drop(rows[name])
+                room_gib += needed_gib(rows[name].spec)

@@ -1,0 +1,135 @@
+"""Paused jobs under the live decision: where they go on, and what they keep meanwhile."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.stories import Story
+from treadle.core.actions import Change, Start
+from treadle.core.allocation import Pause
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import JobFinished, JobHeld, JobPaused, JobReleased, JobStarted
+from treadle.core.events import JobSubmitted as Submitted
+from treadle.core.job import JobSpec
+from treadle.core.lifecycle import Phase
+from treadle.core.scheduler import Scheduler
+from treadle.testing.builders import job, policy
+
+POLICIES = ("fifo", "backfill", "srtf", "afs", "las", "max-min", "weave-l", "muri-l", "tiresias")
+BOTH = (Pause.FROZEN, Pause.SUSPENDED)
+
+
+def rigid(name: str) -> JobSpec:
+    return replace(job(name, length_s=5000.0), resumable=False)
+
+
+def paused(text: str, devices: int = 2, how: Pause = Pause.FROZEN) -> Story:
+    """Job a was paused on device 0 by its user; b runs there, and the other devices are free."""
+    story = Story(f"{text}+live?share=off", f"1x{devices}")
+    specs = [rigid(name) for name in ("a", "b")]
+    story.tell(0.0, Submitted(specs[0]))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=BOTH))
+    where = story.scheduler.jobs["a"].allocation
+    assert where is not None
+    story.tell(10.0, JobHeld("a", "user", how))
+    story.tell(11.0, JobPaused("a", 1, how))
+    fillers = [rigid(f"f{n}") for n in range(devices)]
+    story.tell(12.0, *map(Submitted, fillers))
+    for name in [name for name, row in story.scheduler.jobs.items() if name.startswith("f")]:
+        row = story.scheduler.jobs[name]
+        story.tell(13.0, JobStarted(name, row.action, 0.0, 1.0, pauses=BOTH))
+    return story
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_paused_job_goes_on_where_it_is_and_nowhere_else(text: str) -> None:
+    story = paused(text)
+    own = story.scheduler.jobs["a"].allocation
+    assert own is not None
+    inside = {
+        name
+        for name, row in story.scheduler.jobs.items()
+        if row.allocation and not row.allocation.paused and own.devices[0] in row.allocation.devices
+    }
+    (there,) = inside
+    (elsewhere,) = {"f0", "f1"} - inside
+    assert story.tell(20.0, JobReleased("a", "user")) == []
+    gone = story.scheduler.jobs[elsewhere]
+    assert story.tell(30.0, JobFinished(elsewhere, gone.action)) == []
+    here = story.scheduler.jobs[there]
+    story.tell(35.0, Submitted(rigid("late")))
+    (order,) = story.tell(40.0, JobFinished(there, here.action))
+    assert isinstance(order, Change)
+    assert (order.job, order.allocation) == ("a", own.as_paused(None))
+
+
+def test_a_paused_job_goes_on_before_others_of_its_level_start_there() -> None:
+    story = paused("backfill", devices=1)
+    story.tell(20.0, JobReleased("a", "user"), Submitted(job("c", length_s=1.0)))
+    here = story.scheduler.jobs["f0"]
+    assert [each.job for each in story.tell(30.0, JobFinished("f0", here.action))] == ["a"]
+
+
+def test_a_job_of_higher_priority_goes_before_it() -> None:
+    story = paused("backfill", devices=1)
+    urgent = replace(rigid("c"), priority=5)
+    story.tell(20.0, JobReleased("a", "user"), Submitted(urgent))
+    here = story.scheduler.jobs["f0"]
+    assert [each.job for each in story.tell(30.0, JobFinished("f0", here.action))] == ["c"]
+
+
+def test_one_that_could_not_go_on_is_tried_again_by_itself() -> None:
+    story = paused("fifo", devices=1)
+    here = story.scheduler.jobs["f0"]
+    story.tell(20.0, JobReleased("a", "user"))
+    (order,) = story.tell(30.0, JobFinished("f0", here.action))
+    story.tell(31.0, JobPaused("a", order.id, Pause.FROZEN, refused="no room"))
+    assert story.scheduler.jobs["a"].phase is Phase.PAUSED
+    again_at = story.scheduler.wake_at
+    assert 31.0 < again_at < 91.0
+    assert [each.job for each in story.tell(again_at)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("kept_gib", "needs_gib", "how", "starts"),
+    [
+        (40.0, 40.0, Pause.FROZEN, True),
+        (41.0, 40.0, Pause.FROZEN, False),
+        (41.0, 40.0, Pause.SUSPENDED, True),
+        (39.0, 0.0, Pause.FROZEN, True),
+        (50.0, 0.0, Pause.FROZEN, False),  # What it needs is not known.
+    ],
+)
+def test_what_a_frozen_job_keeps_of_a_device_is_not_free(
+    kept_gib: float, needs_gib: float, how: Pause, starts: bool
+) -> None:
+    cluster = Cluster((Node("n0", 1, device_memory_gib=80.0),))
+    scheduler = Scheduler(policy("backfill+live"), cluster)
+    specs = {
+        name: replace(rigid(name), device_memory_gib=gib)
+        for name, gib in (("a", kept_gib), ("b", needs_gib))
+    }
+    scheduler.step([Submitted(specs["a"])], 0.0)
+    scheduler.step([JobStarted("a", 0, 0.0, 1.0, pauses=BOTH)], 0.0)
+    scheduler.step([JobHeld("a", "user", how)], 1.0)
+    scheduler.step([JobPaused("a", 1, how)], 2.0)
+    orders = scheduler.step([Submitted(specs["b"])], 3.0)
+    assert [each.job for each in orders] == (["b"] if starts else [])
+
+
+def test_a_paused_job_keeps_its_host_memory_and_not_its_cores() -> None:
+    cluster = Cluster((Node("n0", 2, cores=8, memory_gib=64.0),))
+    scheduler = Scheduler(policy("backfill+live"), cluster)
+    first = replace(rigid("a"), host_memory_gib=40.0, host_cores=8.0)
+    scheduler.step([Submitted(first)], 0.0)
+    scheduler.step([JobStarted("a", 0, 0.0, 1.0, pauses=BOTH)], 0.0)
+    scheduler.step([JobHeld("a", "user", Pause.FROZEN)], 1.0)
+    scheduler.step([JobPaused("a", 1, Pause.FROZEN)], 2.0)
+    large = replace(rigid("b"), host_memory_gib=30.0, host_cores=1.0)
+    small = replace(rigid("c"), host_memory_gib=20.0, host_cores=6.0)
+    orders = scheduler.step([Submitted(large), Submitted(small)], 3.0)
+    assert [each.job for each in orders if isinstance(each, Start)] == ["c"]
+    scheduler.step([JobStarted("c", orders[0].id, 0.0, 1.0)], 3.0)
+    assert scheduler.step([JobReleased("a", "user")], 4.0) == []  # Too few cores are left.
+    orders = scheduler.step([JobFinished("c", orders[0].id)], 5.0)
+    assert [each.job for each in orders] == ["a"]
