@@ -72,6 +72,8 @@ CLOCK_READERS |= {"cli/study/analyze.py", "league/cell.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
 CLOCK_READERS |= {
     "engines/node/fence.py",
+    "engines/node/recorded_processes.py",
+    "engines/node/scope.py",
     "engines/node/supervisor.py",
     "engines/node/turn_server.py",
     "engines/node/turn_link.py",

@@ -147,7 +147,7 @@ class Story:
             fact = await asyncio.wait_for(self.inbox.get(), WITHIN_S)
             meaning = fact.meaning if isinstance(fact, AttemptEnded) else fact
             if isinstance(meaning, JobStarted):
-                return replace(meaning, started_at=None)
+                return replace(meaning, started_at=None, pauses=())
             if meaning is not None:
                 return meaning
 

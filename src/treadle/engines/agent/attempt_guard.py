@@ -68,10 +68,11 @@ class AttemptGuard:
         await self._begin(limit_at)
         if live.ready.done():
             limit_at = self._limit_at()  # The limit counts from here.
-        left_s = None if limit_at is None else max(0.0, limit_at - _now())
-        if not await _within(live.stopping.wait(), left_s):
-            live.over_limit = True
-            live.wake()
+        while not await _within(live.stopping.wait(), self._left_s(limit_at)):
+            if limit_at is not None and _now() >= limit_at + live.paused_s():
+                live.over_limit = True
+                live.wake()
+                break
         if not await _within(_done(live.gone), live.grace_s + self._within.slack_s):
             await self._force()
         return None
@@ -79,6 +80,14 @@ class AttemptGuard:
     def _limit_at(self) -> float | None:
         limit_s = self._live.time_limit_s
         return None if limit_s is None else self._live.since + limit_s + self._within.slack_s
+
+    def _left_s(self, limit_at: float | None) -> float | None:
+        """Until the next look at its time limit; what is left of it stays while it is paused."""
+        if limit_at is None:
+            return None
+        left_s = max(0.0, limit_at + self._live.paused_s() - _now())
+        said = self._live.pause.said
+        return max(left_s, self._within.look_s) if said and said["how"] else left_s
 
     # -- the launch -----------------------------------------------------------------------------
 

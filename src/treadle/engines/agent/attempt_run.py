@@ -14,10 +14,10 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, JobStarted, RankReplaced, TrainingEnded
+from treadle.core.events import AttemptEnded, JobPaused, JobStarted, RankReplaced, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId
 from treadle.engines.agent.live_attempt import LiveAttempt
@@ -64,7 +64,9 @@ class AttemptRun:
     def begins(self) -> bool:
         """Whether what is wanted says how to launch it, and not how to change it."""
         launch = self.wanted.launch
-        return not self.is_to_end and launch is not None and launch.id == self.id
+        if self.wanted.allocation is None or self.wanted.allocation.paused:
+            return False
+        return launch is not None and launch.id == self.id
 
     @property
     def ranks(self) -> int:
@@ -135,6 +137,8 @@ class AttemptRun:
         if allocation is None or live.stray:
             live.stop()
         elif self.wanted.action > live.action:
+            if _is_of_pause(live, allocation):
+                return await self._pause(live, self.wanted.action, allocation)
             return await self._change(live, self.wanted, allocation)
         await self._woken.wait()
         return None
@@ -200,14 +204,21 @@ class AttemptRun:
     def _started(self, live: LiveAttempt) -> None:
         """Its ranks run, or never will."""
         runs = not live.ready.cancelled() and live.ready.result()
-        if runs and self.live is live and not self._is_owed(live):
+        if not runs or self.live is not live or self._is_owed(live):
+            return
+        held = live.allocation
+        if held is not None and held.paused:
+            self._tell_paused(live, held.paused)
+        else:
             self._tell_started(live)
 
     def _is_owed(self, live: LiveAttempt) -> bool:
         """Whether an order about it has no answer yet."""
         return self.wanted.allocation is None or self.wanted.action > live.action
 
-    def _tell_started(self, live: LiveAttempt, stall_s: float | None = None) -> None:
+    def _tell_started(
+        self, live: LiveAttempt, stall_s: float | None = None, refused: str = ""
+    ) -> None:
         self._announced = live.changes
         launch = self.wanted.launch
         if launch is None:  # Its controller cannot say.
@@ -222,8 +233,17 @@ class AttemptRun:
                 attempt=live.number,
                 started_at=live.started_at,
                 stall_s=stall_s,
+                refused=refused,
+                pauses=self._machine.pauses.of(live),
             )
         )
+
+    def _tell_paused(self, live: LiveAttempt, how: Pause, refused: str = "") -> None:
+        known = live.pause
+        took_s = None if known.said is None else known.said["took_s"]
+        job, number, gib = self.job, live.number, known.device_gib
+        fact = JobPaused(job, live.action, how, number, memory_gib=gib, took_s=took_s)
+        self._machine.tell(replace(fact, refused=refused))
 
     def announced(self, live: LiveAttempt) -> None:
         """It said what it can change, or what became of a change."""
@@ -268,6 +288,28 @@ class AttemptRun:
             self._refuse(live, str(error))
         return None
 
+    async def _pause(self, live: LiveAttempt, action: int, allocation: Allocation) -> None:
+        """Have it paused, or go on; it may say that it cannot, and stays as it is then."""
+        pauses, said = self._machine.pauses, live.pause.said
+        if said is not None and said["action"] == action:
+            how = Pause(said["how"]) if said["how"] else None
+            live.action, self._asked = action, -1
+            if said["why"] and allocation.paused is Pause.SUSPENDED:
+                live.pause.cannot_suspend = said["why"]
+            pauses.reached(live, allocation.as_paused(how))
+            if how is None:
+                return self._tell_started(live, refused=said["why"])
+            return self._tell_paused(live, how, said["why"])
+        if self._asked == action:
+            return await self._wait_for_answer(live, within_s=None)
+        if not allocation.paused:
+            if any(other is not live for other in self._machine.in_the_way(allocation)):
+                return await self._wait_for_devices()
+            self._machine.holders.keep(live, allocation)
+        await pauses.order(live, action, allocation.paused)
+        self._asked = action
+        return None
+
     def _refuse(self, live: LiveAttempt, why: str) -> None:
         """The attempt goes on with what it has. Whether that will do, its controller decides."""
         action = self.wanted.action
@@ -278,7 +320,9 @@ class AttemptRun:
         refused = Refused(self.job, action, live.number, live.changes, why, live.started_at)
         self._machine.tell(refused)
 
-    async def _wait_for_answer(self, live: LiveAttempt) -> None:
+    async def _wait_for_answer(
+        self, live: LiveAttempt, within_s: float | None = CHANGE_WITHIN_S
+    ) -> None:
         """Until it answers, is gone, or an order comes; for too long means no."""
         live.told.clear()
         tasks: list[asyncio.Future[Any]] = [
@@ -287,7 +331,7 @@ class AttemptRun:
         ]
         try:
             done, _ = await asyncio.wait(
-                {*tasks, live.gone}, timeout=CHANGE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED
+                {*tasks, live.gone}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED
             )
         finally:
             for task in tasks:
@@ -329,3 +373,11 @@ class AttemptRun:
         self._tell_error(How.ENGINE_ERROR, why)
         if live is not None:
             await self._machine.release(live)
+
+
+def _is_of_pause(live: LiveAttempt, allocation: Allocation) -> bool:
+    """Whether an order only pauses it or lets it go on, or asks again for what it has."""
+    if live.allocation is None:
+        return bool(allocation.paused)
+    different = live.allocation.differences(allocation)
+    return different == ("paused",) or not (different or live.members)

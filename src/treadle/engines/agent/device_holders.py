@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from treadle.core.allocation import Allocation
-from treadle.engines.agent.live_attempt import LiveAttempt
+from treadle.engines.agent.live_attempt import LiveAttempt, slots_of
 from treadle.engines.node.device_watch import DeviceWatch
 
 Slot = tuple[int, int]  # number of the device, turn
@@ -20,6 +20,7 @@ class DeviceHolders:
         self._wake = wake
         # The first is the one that people see. Others are what a restart found there as well.
         self._holders: dict[Slot, list[LiveAttempt]] = {}
+        self._parked: list[LiveAttempt] = []  # paused ones, which hold no turn
         self._blocking: dict[int, list[LiveAttempt]] = {}  # by device; they do not die
 
     @property
@@ -29,6 +30,25 @@ class DeviceHolders:
     def hold(self, live: LiveAttempt) -> None:
         for slot in live.slots:
             _add(self._holders, slot, live)
+        self._park(live)
+
+    def park(self, live: LiveAttempt, allocation: Allocation) -> None:
+        """It is paused as this allocation says, or is no more: what it holds of it from now on."""
+        before = live.slots
+        live.allocation, live.more = allocation, frozenset()
+        self.drop(live, set(before) - set(live.slots))
+        self.hold(live)
+
+    def keep(self, live: LiveAttempt, allocation: Allocation) -> None:
+        """It is to go on there: nothing else may begin meanwhile."""
+        live.more = frozenset({*live.more, *slots_of(allocation)})
+        self.hold(live)
+
+    def _park(self, live: LiveAttempt) -> None:
+        if live in self._parked:
+            self._parked.remove(live)
+        if live.allocation is not None and live.allocation.paused:
+            self._parked.append(live)
 
     def drop(self, live: LiveAttempt, slots: Iterable[Slot]) -> None:
         """Release some of what a running attempt holds."""
@@ -37,9 +57,11 @@ class DeviceHolders:
         self._wake()
 
     def free(self, live: LiveAttempt) -> None:
+        if live in self._parked:
+            self._parked.remove(live)
         for slot in live.slots:
             _remove(self._holders, slot, live)
-            number, _ = slot
+        for number in live.numbers:
             if not _remove(self._blocking, number, live):
                 continue
             if left := self._blocking.get(number):
@@ -50,7 +72,7 @@ class DeviceHolders:
 
     def undying(self, live: LiveAttempt) -> None:
         """A process of it cannot be killed: no other job may wait for its devices."""
-        for number, _ in live.slots:
+        for number in live.numbers:
             _add(self._blocking, number, live)
             self._watch.block(number, live.stuck)
         self._wake()
@@ -62,8 +84,8 @@ class DeviceHolders:
 
     def numbers(self) -> set[int]:
         """The devices of attempts that have not ended."""
-        held = self._holders.items()
-        return {number for (number, _), lives in held if any(not live.over for live in lives)}
+        lives = [*self._parked, *(live for found in self._holders.values() for live in found)]
+        return {number for live in lives if not live.over for number in live.numbers}
 
     def are_stuck(self, allocation: Allocation) -> bool:
         """Whether a process that cannot be killed is on one of these devices."""

@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Part
-from treadle.core.plan import plan_of
+from treadle.core.plan import DATA_PARALLEL, plan_of
 from treadle.engines.node import attempt_folders as folders
 from treadle.engines.node.attempt_folders import AttemptFolders, AttemptStatus, Supervisor
 from treadle.engines.node.members_files import read_members
+from treadle.engines.node.pause_files import read_reached
 from treadle.files import is_folder
 
 
@@ -25,6 +26,7 @@ class Found(NamedTuple):
     status: AttemptStatus | None
     ordered: int | None = None  # the order it was launched for, until its end is seen
     members: Mapping[str, Any] | None = None  # what its supervisor wrote of changes
+    paused: Mapping[str, Any] | None = None  # and of pauses
 
     @property
     def job(self) -> JobId:
@@ -41,7 +43,8 @@ class Found(NamedTuple):
         A supervisor that just begins has not written it down.
         """
         if self.supervisor is not None:
-            return max(self.supervisor.action, self._changed)
+            paused = -1 if self.paused is None else int(self.paused["action"])
+            return max(self.supervisor.action, self._changed, paused)
         return -1 if self.ordered is None else self.ordered
 
     @property
@@ -76,10 +79,12 @@ class Found(NamedTuple):
         known, members = self.supervisor, self.members
         if known is None or not known.devices:
             return None
-        if members is None or self._changed < known.action:
-            return Allocation(tuple(Device(node, each) for each in known.devices), turn=known.turn)
-        devices = tuple(Device(node, number) for number in members["devices"])
-        return Allocation(devices, plan=plan_of(members.get("plan", "")), turn=known.turn)
+        paused = Pause(self.paused["how"]) if self.paused and self.paused["how"] else None
+        numbers, plan = known.devices, DATA_PARALLEL
+        if members is not None and self._changed >= known.action:
+            numbers, plan = members["devices"], plan_of(members.get("plan", ""))
+        devices = tuple(Device(node, number) for number in numbers)
+        return Allocation(devices, plan=plan, turn=known.turn, paused=paused)
 
 
 def look(places: AttemptFolders, attempt: AttemptId) -> Found:
@@ -96,4 +101,5 @@ def look(places: AttemptFolders, attempt: AttemptId) -> Found:
 def left_by(attempt: AttemptId, folder: Path) -> Found:
     """What an attempt has left whose supervisor is gone."""
     supervisor, status = folders.read_supervisor(folder), folders.read_status(folder)
-    return Found(attempt, folder, False, supervisor, status, None, read_members(folder))
+    members, paused = read_members(folder), read_reached(str(folder))
+    return Found(attempt, folder, False, supervisor, status, None, members, paused)

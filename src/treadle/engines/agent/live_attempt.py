@@ -6,11 +6,11 @@ import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
 from treadle.core.events import AttemptEnded
@@ -19,6 +19,7 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.plan import plan_of
 from treadle.engines.node import processes
 from treadle.engines.node.fork_client import Sent
+from treadle.engines.node.pause_files import away_s
 from treadle.engines.node.processes import ProcessId
 from treadle.engines.node.scope import Scope
 
@@ -30,6 +31,16 @@ AGAIN_S = 0.5  # after the process ran out of file descriptors
 def slots_of(allocation: Allocation) -> tuple[tuple[int, int], ...]:
     """The devices by number, each with the turn."""
     return tuple((device.number, allocation.turn) for device in allocation.devices)
+
+
+@dataclass(slots=True)
+class PauseKnown:
+    """What is known of an attempt's pauses."""
+
+    said: Mapping[str, Any] | None = None  # by its supervisor last (pause_files.py)
+    cannot_suspend: str = ""  # why not, as it was found out
+    device_gib: float | None = None  # of devices' memory, when its pause was ordered
+    away_from_s: float = 0.0  # how long it was paused before its launch or adoption here
 
 
 class LiveAttempt:
@@ -69,7 +80,8 @@ class LiveAttempt:
         # (engines/node/member_ranks.py).
         self.changes: tuple[str, ...] = ()
         self.members: Mapping[str, Any] = {}
-        self.told = asyncio.Event()  # it said something of its members
+        self.pause = PauseKnown()
+        self.told = asyncio.Event()  # it said something of its members or of a pause
         self.on_members: Callable[[LiveAttempt], None] = lambda _: None
         self.more: frozenset[tuple[int, int]] = frozenset()  # held beside the allocation's
         # The newest order that it could not carry out while it runs, and why if it can go on.
@@ -120,8 +132,18 @@ class LiveAttempt:
         """What it holds: (number of the device, turn)."""
         if self.allocation is None:
             return ()
-        own = slots_of(self.allocation)
+        own = () if self.allocation.paused else slots_of(self.allocation)
         return (*own, *sorted(self.more - set(own)))
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The devices on which it has anything, also while it is paused."""
+        own = () if self.allocation is None else slots_of(self.allocation)
+        return tuple(sorted({number for number, _ in (*own, *self.more)}))
+
+    def paused_s(self) -> float:
+        """For how long it was paused since its launch or adoption here."""
+        return away_s(self.pause.said, self._loop.time()) - self.pause.away_from_s
 
     @property
     def ending(self) -> bool:
@@ -207,6 +229,8 @@ class LiveAttempt:
                 self.set_ready(running=True, started_at=at)
             case {"members": dict(members)}:
                 self.hear_members(members)
+            case {"paused": dict(paused)}:
+                self.hear_pause(paused)
             case {"taken": _}:
                 self.taken = True
             case {"failed": sentence}:
@@ -225,6 +249,22 @@ class LiveAttempt:
             self.refused, self.refused_why = refused["action"], refused["why"]
         self.told.set()
         self.on_members(self)
+
+    def hear_pause(self, paused: Mapping[str, Any]) -> None:
+        """Take what its supervisor said of pauses."""
+        self.pause.said = paused
+        self.told.set()
+        self.on_members(self)
+
+    def take_over_pause(self, paused: Mapping[str, Any] | None) -> None:
+        """After an adoption: whether it is paused."""
+        if paused is None:
+            return
+        self.pause.said, self.pause.away_from_s = paused, away_s(paused, self._loop.time())
+        self.action = max(self.action, paused["action"])
+        if self.allocation is not None:
+            how = Pause(paused["how"]) if paused["how"] else None
+            self.allocation = self.allocation.as_paused(how)
 
     def hold_members(self) -> None:
         """After an adoption: its members say which devices it has now."""

@@ -17,6 +17,7 @@ from treadle.engines.agent.attempt_launch import AttemptLaunch
 from treadle.engines.agent.device_holders import DeviceHolders
 from treadle.engines.agent.live_attempt import LiveAttempt, slots_of
 from treadle.engines.node.members_files import TARGET, read_members
+from treadle.engines.node.pause_files import read_reached
 from treadle.files import replace
 
 LOOK_S = 0.2  # between looks at the file, for attempts whose pipe an earlier engine had
@@ -61,6 +62,9 @@ class LiveChanges:
         found = await asyncio.to_thread(read_members, live.folder)
         if found is not None and found != live.members:
             live.hear_members(found)
+        paused = await asyncio.to_thread(read_reached, str(live.folder))
+        if paused is not None and paused != live.pause.said:
+            live.hear_pause(paused)
 
     async def watch(self, live: LiveAttempt) -> None:
         """For attempts that an earlier engine launched: what they announce later.
@@ -91,6 +95,8 @@ class LiveChanges:
     def free_dropped(self, live: LiveAttempt) -> None:
         """Release devices that the attempt left, once none of its processes is on them."""
         refused = live.members.get("refused") or {}
+        if not live.members:
+            return
         answered = (live.members.get("action"), refused.get("action"))
         if live.allocation is None or live.action not in answered:
             return

@@ -36,6 +36,7 @@ from treadle.engines.agent.messages import Fact, Wanted
 from treadle.engines.agent.node_gate import NodeGate
 from treadle.engines.agent.output_reader import OutputReader
 from treadle.engines.agent.patient_looks import PatientLooks
+from treadle.engines.agent.pausing import Pauses
 from treadle.engines.agent.rejoining import Rejoining
 from treadle.engines.agent.warm_pool import WarmPool
 from treadle.engines.context import EngineOptions
@@ -104,6 +105,7 @@ class Machine:
         self.turns = TurnLink(parts.options.turns)
         self.launches = AttemptLaunch(self, parts.around, parts.fitted)
         self.changes = LiveChanges(self.launches, self.holders)
+        self.pauses = Pauses(devices, self.mps, self.holders)
         self.looks = PatientLooks(clock, self.suspect)
         self._rejoining = Rejoining(self)
         self.deadlines = USUAL  # after which the agent acts in a supervisor's place
@@ -291,9 +293,9 @@ class Machine:
         live.marked = False
 
     async def _clean_and_free(self, live: LiveAttempt) -> None:
-        numbers = {number for number, _ in live.slots}
         live.over = True
-        await self.looks.done(lambda: self.device_watch.clean(numbers, live.tag, job=live.job))
+        clean = self.device_watch.clean
+        await self.looks.done(lambda: clean(set(live.numbers), live.tag, job=live.job))
         self.holders.free(live)
 
     def _wake_runs(self) -> None:

@@ -21,6 +21,7 @@ from treadle.engines.agent.found import Found, look
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.agent.messages import Wanted
 from treadle.engines.node import attempt_folders
+from treadle.engines.node.pause_files import away_s, read_reached
 
 if TYPE_CHECKING:
     from treadle.engines.agent.machine import Machine
@@ -80,9 +81,10 @@ class Rejoining:
                 return run
             seen = await asyncio.to_thread(look, self._machine.folders, seen.id)
         live = await self.rejoin(seen, wanted.allocation)
-        if wanted.allocation is not None and seen.action == wanted.action:
+        if wanted.allocation is not None and live.action == wanted.action:
             # Files know devices and turn; the plan and the host share are the job's.
-            live.allocation = wanted.allocation
+            how = None if live.allocation is None else live.allocation.paused
+            self._machine.holders.park(live, wanted.allocation.as_paused(how))
         run.adopt(live)
         return run
 
@@ -148,10 +150,13 @@ class Rejoining:
             live.time_limit_s = known.time_limit_s
             if seen.status is not None:
                 now = asyncio.get_running_loop().time()
+                now -= away_s(read_reached(str(seen.folder)), now)
                 live.time_limit_s = seen.status.left_of(known.time_limit_s, now)
         live.watch(known.process if known is not None and seen.alive else None)
         if not live.gone.done():
             await asyncio.to_thread(machine.mps.adopt, live.id, live.folder)
+            paused = await asyncio.to_thread(read_reached, str(live.folder))
+            live.take_over_pause(paused)
             await machine.changes.look(live)
             live.hold_members()
             machine.holders.hold(live)

@@ -60,7 +60,8 @@ class Named:
 _FACTS: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(events.JobStarted, events.TrainingEnded, events.RankReplaced, events.AttemptEnded),
+        *(events.JobStarted, events.JobPaused, events.TrainingEnded),
+        *(events.RankReplaced, events.AttemptEnded),
         *(events.NodeJoined, events.NodeDrained, events.DeviceClosed, events.DeviceOpened),
         Refused,
     )

@@ -13,17 +13,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Pause
 from treadle.core.attempt import NOT_LAUNCHED_CODE, How
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
+from treadle.core.events import AttemptEnded, Event, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import Launch
 from treadle.core.live_plans import may_change
 from treadle.engines.agent.messages import Refused, Wanted
-from treadle.engines.fleet.gang import Gang
+from treadle.engines.fleet.gang import Gang, Word
 
 Launching = Start | Change
-Report = JobStarted | TrainingEnded | AttemptEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,8 @@ class Course:
 
         One that changes while it runs releases some devices: their agent knows which.
         """
-        self.behind = tuple(gang for gang in self.behind if not gang.over and not gang.changes)
+        gone = [gang for gang in self.behind if gang.over or gang.changes or gang.left]
+        self.behind = tuple(gang for gang in self.behind if gang not in gone)
         return bool(self.behind)
 
     def order(self, action: Action, ask: Ask, behind: tuple[Gang, ...] = ()) -> list[Effect]:
@@ -93,6 +94,8 @@ class Course:
             return self._order_stop(action)
         self.behind = behind
         gang = self.gang
+        if gang is None and action.allocation.paused:  # Nothing runs that could be paused.
+            return [Tell(AttemptEnded(self.job, action.id, 0, How.STOPPED))]
         if gang is None:
             self.beginning = action
             return [Begin(action)]
@@ -116,13 +119,14 @@ class Course:
     def _can_change(self, gang: Gang, order: Launching) -> bool:
         """Whether the attempt itself may carry out the order."""
         seat = gang.alone
-        if seat is None or seat.allocation is None or not gang.changes or gang.stopping:
+        if seat is None or seat.allocation is None or gang.stopping:
             return False
-        if not isinstance(order, Change):
+        if not isinstance(order, Change) or self._stop is not None or seat.lost:
             return False
-        if self._stop is not None or seat.lost:
+        pauses = "paused" in seat.allocation.differences(order.allocation)
+        if not (gang.changes or pauses):
             return False
-        return may_change(seat.allocation, order.allocation, gang.changes)
+        return may_change(seat.allocation, order.allocation, gang.changes, tuple(Pause))
 
     def _stop_gang(self, gang: Gang, order: int) -> list[Effect]:
         return self._sent(gang, gang.stop(order))
@@ -159,7 +163,7 @@ class Course:
 
     # -- facts ----------------------------------------------------------------------------------
 
-    def hear(self, node: str, fact: Report) -> list[Effect]:
+    def hear(self, node: str, fact: Word) -> list[Effect]:
         gang = self.gang
         if gang is None:
             return []
@@ -211,6 +215,8 @@ class Course:
         if not gang.over:
             return []
         self.gang = None
+        if self._next is not None and self._next.allocation.paused:
+            self._stop, self._next = self._next.id, None  # It cannot be launched paused.
         ended = gang.end()
         effects: list[Effect] = []
         if ended.how is not How.STOPPED:

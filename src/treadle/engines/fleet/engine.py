@@ -23,6 +23,7 @@ from treadle.core.events import (
     DeviceClosed,
     DeviceOpened,
     Event,
+    JobPaused,
     JobStarted,
     NodeJoined,
     TrainingEnded,
@@ -314,7 +315,7 @@ class FleetEngine:
                     self.do(course, course.hear_refused(node, fact))
             case AttemptEnded(how=How.REPLACED):
                 self._hear_replaced(node, fact)
-            case JobStarted() | TrainingEnded() | AttemptEnded():
+            case JobStarted() | JobPaused() | TrainingEnded() | AttemptEnded():
                 if (course := self.courses.get(fact.job)) is not None:
                     self.do(course, course.hear(node, fact))
             case NodeJoined():  # A drain is over; the cluster knows more about the node.

@@ -35,9 +35,9 @@ def holders(courses: Iterable[Course]) -> dict[Device, tuple[JobId, ...]]:
     found: dict[Device, list[tuple[int, JobId]]] = {}
     for course in courses:
         for seat in () if course.gang is None else course.gang.seats.values():
-            if seat.allocation is not None and not seat.settled:
-                for device in seat.allocation.devices:
-                    found.setdefault(device, []).append((seat.allocation.turn, course.job))
+            if seat.holds is not None and not seat.settled:
+                for device in seat.holds.devices:
+                    found.setdefault(device, []).append((seat.holds.turn, course.job))
     return {device: tuple(job for _, job in sorted(jobs)) for device, jobs in found.items()}
 
 

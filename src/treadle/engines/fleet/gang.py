@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded, Event, JobStarted, TrainingEnded
+from treadle.core.events import AttemptEnded, Event, JobPaused, JobStarted, TrainingEnded
 from treadle.core.job import JobId
 from treadle.core.launch import AttemptId, Launch
 from treadle.engines.agent.messages import Refused, Wanted
 
+Word = JobStarted | JobPaused | TrainingEnded | AttemptEnded
 KILLED_CODE = 137
 LEASE_OVER = (
     "the lease of node {} ran out: its agent hung or was away, or its cluster did not confirm it"
@@ -41,6 +42,13 @@ class Seat:
     lost: bool = False  # its node is lost: what ran there may run on (lost_parts.py)
     machine: str = ""  # on which it was when it was lost; empty: not known
     stray: bool = False  # lost as an attempt that its controller does not know: it is stopped there
+
+    @property
+    def holds(self) -> Allocation | None:
+        """The devices that it has; none once it is paused."""
+        if self.allocation is None or not self.allocation.paused:
+            return self.allocation
+        return None if self.before is None or self.before.paused else self.before
 
     @property
     def failed(self) -> bool:
@@ -90,6 +98,13 @@ class Gang:
     def alone(self) -> Seat | None:
         """Its only part, if it runs on one node."""
         return next(iter(self.seats.values())) if len(self.seats) == 1 else None
+
+    @property
+    def left(self) -> bool:
+        """Whether it is paused, and others may have its devices."""
+        seat = self.alone
+        held = None if seat is None else seat.before
+        return held is not None and bool(held.paused) and held == (seat and seat.allocation)
 
     @property
     def over(self) -> bool:
@@ -156,7 +171,7 @@ class Gang:
         seat = self.seats.get(node)
         return seat is not None and seat.lost and not seat.settled
 
-    def hear(self, node: str, fact: JobStarted | TrainingEnded | AttemptEnded) -> Heard:
+    def hear(self, node: str, fact: Word) -> Heard:
         """A part says something; stale words change nothing."""
         seat = self.seats.get(node)
         if seat is None or seat.settled or seat.lost or fact.action < self.action:
@@ -164,6 +179,8 @@ class Gang:
         match fact:
             case JobStarted():
                 return self._hear_start(seat, fact)
+            case JobPaused():
+                return self._hear_pause(seat, fact)
             case TrainingEnded():
                 self.training_over = self.alone is not None
                 silent = self.stopping or not self.training_over
@@ -229,13 +246,31 @@ class Gang:
             return Heard()
         if self.alone is not None:
             self.started, self.changes = True, fact.changes
+            if seat.allocation is not None:  # If it could not be paused, it has its devices.
+                seat.allocation = seat.allocation.as_paused(None)
             seat.reach()
             return Heard((fact,))
         if self.started:
             return Heard()
         self.started = True
         at = [start.started_at for start in starts if start.started_at is not None]
-        return Heard((replace(fact, changes=(), started_at=max(at, default=None)),))
+        return Heard((replace(fact, changes=(), pauses=(), started_at=max(at, default=None)),))
+
+    def _hear_pause(self, seat: Seat, fact: JobPaused) -> Heard:
+        """Its only part is paused, or could not go on."""
+        if seat.ended is not None or fact.action != seat.sent or self.stopping:
+            return Heard()
+        if seat.allocation is not None:
+            seat.allocation = seat.allocation.as_paused(fact.how)
+        done, speed = (
+            (0.0, 0.0)
+            if seat.launch is None
+            else (seat.launch.iterations_done, seat.launch.iterations_per_s)
+        )
+        told = seat.started or JobStarted(self.job, fact.action, done, speed, self.changes)
+        seat.started, self.started = replace(told, action=fact.action), True
+        seat.reach()
+        return Heard((fact,))
 
     def _hear_end(self, seat: Seat, fact: AttemptEnded) -> Heard:
         seat.ended, seat.settled = fact, True

@@ -35,7 +35,8 @@ from treadle.engines.fleet.gang import Gang, Seat
 from treadle.engines.fleet.port import Joined
 from treadle.engines.fleet.split import gang_of, parts_of
 
-_HELD = frozenset({Phase.STARTING, Phase.RUNNING})
+_HELD = frozenset({Phase.STARTING, Phase.RUNNING, Phase.PAUSED})
+_TOLD = frozenset({Phase.RUNNING, Phase.PAUSED})
 _LEAVING = frozenset({Phase.STOPPING, Phase.CANCELLING})
 
 Places = Mapping[str, FoundAttempt]  # one attempt, by node
@@ -267,6 +268,10 @@ class _Case:
         owed = Change(job.action, job.id, job.allocation)
         coming = {attempt for attempt in self.mine if attempt not in self.places}
         if not seen and not unseen and not self.strays:
+            if job.allocation.paused:  # Nothing runs that could be paused.
+                self.takeover.stopped.append(job)
+                del self.takeover.courses[job.id]
+                return set()
             course.beginning = owed
             self.takeover.begin.append(course)
             return coming
@@ -304,7 +309,7 @@ class _Case:
     def _running(self, gang: Gang, changes: tuple[str, ...]) -> None:
         """Note that its start was told, if it was."""
         job = self.job
-        if job.phase is Phase.RUNNING:
+        if job.phase in _TOLD:
             gang.started, gang.changes = True, changes
             told = JobStarted(
                 job.id, job.action, job.iterations_done, job.iterations_per_s, changes

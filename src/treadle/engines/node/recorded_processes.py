@@ -7,12 +7,15 @@ reused. Part of the supervisor: it imports the standard library alone.
 
 import json
 import os
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
 from treadle.engines.node.plain_files import put, read
 from treadle.engines.node.processes import ProcessId, all_pids, stat_of
 
+# Between looks the pauses double. A look takes 20 us for each process of the machine.
+LOOK_FIRST_S, LOOK_LAST_S = 0.1, 5.0
 RECORDED_MAX = 10_000  # processes of one attempt that are written down
 _ENDED = (b"Z", b"X")  # states of processes that have ended
 _PARENT, _START = 1, 19  # fields of /proc/PID/stat after the name
@@ -57,12 +60,16 @@ class ProcessRecord:
     def __init__(self, path: str) -> None:
         self._path = path
         self._written: frozenset[ProcessId] = frozenset()
+        self._pause_s = LOOK_FIRST_S
+        self.due = time.monotonic() + LOOK_FIRST_S  # the next look
 
     def look(self, keepers: Iterable[int] = ()) -> None:
         """Write the descendants that there are now, if one is new.
 
         keepers: processes that are no descendants and belong to the attempt, with theirs.
         """
+        self.due = time.monotonic() + self._pause_s
+        self._pause_s = min(LOOK_LAST_S, self._pause_s * 2)
         seen = frozenset(descendants([os.getpid(), *keepers]) | _started(keepers))
         if seen <= self._written:
             return

@@ -13,16 +13,21 @@ into the order and into `supervisor.json`, so that an engine that restarted find
 import math
 import os
 import signal
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, Protocol
 
 from treadle.engines.node.plain_files import count_in, read, write
+from treadle.engines.node.processes import stat_of
 from treadle.engines.node.recorded_processes import alive, read_record
 
 # The least share of the limit that a group which the kernel killed for its limit has reached.
 AT_THE_LIMIT = 0.95
 CPU_PERIOD_US = 100_000
+FREEZE_WITHIN_S = 2.0  # it takes a millisecond, but not where a process waits for a disk
+_STILL = (b"T", b"t", b"Z", b"X")  # states of processes that are stopped or have ended
+_IN_KERNEL = b"D"  # for a disk, or for a child of vfork that is stopped itself
 LINKS_OF_A_LEAF = 2
 
 
@@ -71,6 +76,14 @@ class Scope(Protocol):
         """Send SIGKILL to all of them, once. Look at `pids` again afterwards."""
         ...
 
+    def freeze(self) -> bool:
+        """Let them stand still; False if not all of them do: then call `thaw`."""
+        ...
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        ...
+
     def peak_bytes(self) -> int | None:
         """The most memory that it used at once; None if that is not measured."""
         ...
@@ -105,6 +118,12 @@ class CgroupScope:
     def pids(self) -> list[int]:
         return _pids(self._all[0])
 
+    def freeze(self) -> bool:
+        return _stop_all(self.pids)
+
+    def thaw(self) -> None:
+        _send(self.pids(), signal.SIGCONT)
+
     def remove(self) -> None:
         for folder in self._all:
             _remove(folder)
@@ -138,7 +157,17 @@ class UnifiedScope(CgroupScope):
     def kill(self) -> None:
         if not _write(f"{self._folder}/cgroup.kill", "1"):  # Linux before 5.14
             _write(f"{self._folder}/pids.max", "0")
-            _kill_pids(self.pids())
+            _send(self.pids(), signal.SIGKILL)
+
+    def freeze(self) -> bool:
+        if not _write(f"{self._folder}/cgroup.freeze", "1"):  # Linux before 5.2
+            return super().freeze()
+        events = f"{self._folder}/cgroup.events"
+        return _until(lambda: count_in(events, b"frozen ") > 0)
+
+    def thaw(self) -> None:
+        if not _write(f"{self._folder}/cgroup.freeze", "0"):
+            super().thaw()
 
     def peak_bytes(self) -> int | None:
         return _number(f"{self._folder}/memory.peak")
@@ -184,7 +213,7 @@ class ControllerScope(CgroupScope):
         # No more forks: otherwise a chain of forks could be faster than we are.
         if "pids" in self._folders:
             _write(f"{self._folders['pids']}/pids.max", "0")
-        _kill_pids(self.pids())
+        _send(self.pids(), signal.SIGKILL)
 
     def peak_bytes(self) -> int | None:
         return _number(f"{self._memory}/memory.max_usage_in_bytes")
@@ -224,7 +253,13 @@ class RecordedScope:
         return [process.pid for process in alive(read_record(self._record))]
 
     def kill(self) -> None:
-        _kill_pids(self.pids())
+        _send(self.pids(), signal.SIGKILL)
+
+    def freeze(self) -> bool:
+        return _stop_all(self.pids)
+
+    def thaw(self) -> None:
+        _send(self.pids(), signal.SIGCONT)
 
     def peak_bytes(self) -> int | None:
         return None
@@ -284,7 +319,7 @@ def _groups(folder: str) -> list[str]:
     return []
 
 
-def _kill_pids(pids: Iterable[int]) -> None:
+def _send(pids: Iterable[int], number: int) -> None:
     """Signal through handles, because another process may get the number meanwhile.
 
     The handle is opened on a pid that was just listed, and the kernel reuses a pid only after all
@@ -296,9 +331,43 @@ def _kill_pids(pids: Iterable[int]) -> None:
         with suppress(OSError):
             handle = os.pidfd_open(pid)
             try:
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                signal.pidfd_send_signal(handle, number)
             finally:
                 os.close(handle)
+
+
+def _stop_all(pids: Callable[[], list[int]]) -> bool:
+    """Stop processes of a group that has no freezer: what forks meanwhile is stopped as well."""
+
+    told: set[int] = set()
+
+    def stand_still() -> bool:
+        moving = [pid for pid in pids() if _moves(pid, told)]
+        _send(moving, signal.SIGSTOP)
+        told.update(moving)
+        return not moving
+
+    return _until(stand_still)
+
+
+def _moves(pid: int, told: Collection[int]) -> bool:
+    """Whether it may compute; one that waits in the kernel stops before it comes back."""
+    with suppress(OSError):
+        fields = stat_of(pid)
+        still = _STILL if pid not in told else (*_STILL, _IN_KERNEL)
+        return fields is not None and fields[0] not in still
+    return False
+
+
+def _until(true: Callable[[], bool]) -> bool:
+    """Whether it comes true before long."""
+    give_up_at, pause_s = time.monotonic() + FREEZE_WITHIN_S, 0.0005
+    while not true():
+        if time.monotonic() >= give_up_at:
+            return False
+        time.sleep(pause_s)
+        pause_s = min(0.02, pause_s * 2)
+    return True
 
 
 def _write(path: str, text: str) -> bool:

@@ -13,8 +13,8 @@ from treadle.engines.node import machine_probe
 from treadle.engines.node.plain_files import read_open
 from treadle.engines.node.processes import start_of
 from treadle.engines.node.ranks import prctl
-from treadle.engines.node.supervisor import Attempt, tell
-from treadle.engines.node.supervisor_files import OwnFiles, has_ended, take_lock
+from treadle.engines.node.supervisor import Attempt
+from treadle.engines.node.supervisor_files import OwnFiles, has_ended, take_lock, tell
 from treadle.engines.node.warm_launch import become_template
 
 PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36

@@ -36,6 +36,7 @@ from treadle.engines.node import machine_probe, rendezvous_store
 from treadle.engines.node.fence import Fence
 from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.member_ranks import MemberRanks
+from treadle.engines.node.pausing import Pausing
 from treadle.engines.node.rank_start import RankStart
 from treadle.engines.node.ranks import BEGINS, NOT_ALLOWED, Rank
 from treadle.engines.node.recorded_processes import ProcessRecord
@@ -43,7 +44,10 @@ from treadle.engines.node.scope import RecordedScope, scope_of
 from treadle.engines.node.supervisor_files import (
     OwnFiles,
     children_of_this,
+    is_listened_to,
     oom_kills,
+    over_its_memory,
+    tell,
 )
 from treadle.engines.node.warm_rank import WarmRank
 
@@ -54,10 +58,6 @@ KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
 DRAINS_MAX = 64  # reads after the end: more than the pipe holds
 COMPLAINT_BYTES_MAX = 4096
 BEGIN_WITHIN_S = 1.0  # for a rank that is being launched while it has to stop
-GIB = 2**30
-# Looks at descendants where the kernel keeps no group: the pauses double. A look takes 20 us for
-# each process of the machine.
-LOOK_FIRST_S, LOOK_LAST_S = 0.1, 5.0
 
 
 class Attempt:
@@ -98,15 +98,15 @@ class Attempt:
         self._record: ProcessRecord | None = None
         if isinstance(self.scope, RecordedScope):
             self._record = ProcessRecord(order["scope"]["record"])
+        self._pausing = Pausing(order["folder"], self.scope, self._record_now, self._tell)
         self._oom_kills = oom_kills()
-        self._look_at, self._look_s = time.monotonic() + LOOK_FIRST_S, LOOK_FIRST_S
         self._wake, waker = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._wake, select.POLLIN)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._on_stop)
-        signal.signal(signal.SIGUSR1, self._on_target)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGUSR1, self._on_signal)
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -168,7 +168,7 @@ class Attempt:
         fails: the attempt has failed then.
         """
         number = len(self.ranks)
-        if self._must_stop():
+        if self._why_stop():
             # Without ranks there is nothing to watch, and it must not pass for a success.
             self.cause = self._why_stop()
             return None
@@ -196,7 +196,7 @@ class Attempt:
         try:
             while give_up_at is None or time.monotonic() < give_up_at:
                 now = time.monotonic()
-                if give_up_at is None and self._must_stop():
+                if give_up_at is None and self._why_stop():
                     give_up_at = now + BEGIN_WITHIN_S
                 self._look_at_descendants(now)
                 self._wait(self._until_due(now) if give_up_at is None else give_up_at - now)
@@ -212,12 +212,9 @@ class Attempt:
 
     def _complaint(self, said: bytes) -> bytes | None:
         """What a rank said in the end; None if it was killed before it began, to stop it."""
-        if said or not self._must_stop():
+        if said or not self._why_stop():
             return said.removeprefix(BEGINS) if said else KILLED_EARLY
         return None
-
-    def _must_stop(self) -> bool:
-        return bool(self._why_stop())
 
     def _why_stop(self) -> str:
         """Why ranks that have not begun must not; empty if they may."""
@@ -225,8 +222,11 @@ class Attempt:
             return "fenced"
         if self._stop_asked:
             return "stopped"
-        late = self._limit_at is not None and time.monotonic() >= self._limit_at
-        return "time-limit" if late else ""
+        return "time-limit" if self._is_late(time.monotonic()) else ""
+
+    def _is_late(self, now: float) -> bool:
+        """Whether it has run as long as it may; time in which it was paused does not count."""
+        return self._limit_at is not None and now >= self._limit_at + self._pausing.away_s(now)
 
     # -- while it runs --------------------------------------------------------------------------
 
@@ -242,26 +242,28 @@ class Attempt:
                 return
             if self._stop_asked and self._kill_at is None:
                 self._stop("stopped", now)
-            if self._limit_at is not None and now >= self._limit_at and self._kill_at is None:
+            if self._is_late(now) and self._kill_at is None:
                 self._stop("time-limit", now)
             if self._fence.is_closed():  # Its job may run elsewhere from now on: no grace.
                 self.cause, self._kill_at = self.cause or "fenced", now
-            if self._kill_at is not None and now >= self._kill_at:
+            if self._kill_at is not None and (now >= self._kill_at or self._pausing.is_lost):
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0
             self._look_at_descendants(now)
             self._wait(self._until_due(now))
 
     def _look_at_members(self, now: float) -> None:
-        """What the ranks said to each other's coordinator, and what the engine ordered."""
+        """What the engine ordered, and what the ranks said to each other's coordinator."""
+        asked, self._target_asked = self._target_asked, False
+        if asked:
+            self._pausing.take_wanted(now)
         if self._members is None:
             if self._first is None or not self._first.spoken:
                 return
             self._members = MemberRanks(
                 self._first, self.ranks, tell=self._tell, dismiss=self._dismiss
             )
-        if self._target_asked:
-            self._target_asked = False
+        if asked:
             self._members.take_target(now)
         self._members.look(now)
         if self._members.failed is not None and self.first is None:
@@ -275,8 +277,10 @@ class Attempt:
 
     def _until_due(self, now: float) -> float | None:
         """Seconds until the next thing to do; None if only an event can bring one."""
-        due = [self._limit_at if self._kill_at is None else self._kill_at]
-        due += [] if self._record is None else [self._look_at]
+        due = [self._kill_at]
+        if self._kill_at is None and self._limit_at is not None and not self._pausing.paused:
+            due.append(self._limit_at + self._pausing.away_s(now))
+        due += [] if self._record is None else [self._record.due]
         due += [] if self._members is None else [self._members.due]
         left_s = self._fence.left_s()
         due += [] if left_s is None else [now + left_s]
@@ -285,9 +289,12 @@ class Attempt:
 
     def _look_at_descendants(self, now: float) -> None:
         """Write down what runs, where the kernel keeps no group of it."""
-        if self._record is not None and now >= self._look_at:
+        if self._record is not None and now >= self._record.due:
+            self._record_now()
+
+    def _record_now(self) -> None:
+        if self._record is not None:
             self._record.look([rank.keeper.pid for rank in self._warm_ranks()])
-            self._look_at, self._look_s = now + self._look_s, min(LOOK_LAST_S, self._look_s * 2)
 
     def _look_at_ranks(self) -> None:
         for rank in self.ranks:
@@ -319,6 +326,7 @@ class Attempt:
         if self._members is not None:
             self._members.stop(now)
         self._signal(self.order["stop_signal"])
+        self._pausing.leave(now)
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: int) -> None:
@@ -329,6 +337,8 @@ class Attempt:
         """Read output until something happens or the time has passed."""
         talk = self._first if self._members is None else self._members.members
         lines = () if talk is None else tuple(talk.descriptors())
+        helper = self._pausing.helper
+        lines += () if helper is None else (helper,)
         for line in lines:
             self._poll.register(line, select.POLLIN)
         found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
@@ -340,19 +350,22 @@ class Attempt:
             if ready == self._wake:
                 os.read(self._wake, 4096)
                 self._signalled = True
-            for rank in self.ranks:
-                if rank.channel == ready:
-                    self._signalled = True
-                if rank.output == ready:
-                    rank.drain()
-                    if rank.output is None:
-                        self._poll.unregister(ready)
+            if ready == helper:
+                self._pausing.hear(time.monotonic())
+            self._hear_ranks(ready)
 
-    def _on_stop(self, *_: object) -> None:
-        self._stop_asked = True
+    def _hear_ranks(self, ready: int) -> None:
+        for rank in self.ranks:
+            if rank.channel == ready:
+                self._signalled = True
+            if rank.output == ready:
+                rank.drain()
+                if rank.output is None:
+                    self._poll.unregister(ready)
 
-    def _on_target(self, *_: object) -> None:
-        self._target_asked = True
+    def _on_signal(self, number: int, _: object) -> None:
+        self._stop_asked = self._stop_asked or number == signal.SIGTERM
+        self._target_asked = self._target_asked or number == signal.SIGUSR1
 
     # -- the end --------------------------------------------------------------------------------
 
@@ -421,8 +434,7 @@ class Attempt:
         if self._memory_kills:
             limit = self.order["memory_bytes"]
             if limit is not None and self.scope.ran_into_limit(limit):
-                peak = "" if self._peak_bytes is None else f" (peak {_gib(self._peak_bytes)})"
-                self.error = f"it used more than its --memory of {_gib(limit)}{peak}"
+                self.error = over_its_memory(limit, self._peak_bytes)
             return True
         killed = self.first is not None and self.ranks[self.first].code == KILLED
         return killed and oom_kills() > self._oom_kills
@@ -444,7 +456,7 @@ class Attempt:
             try:
                 # An engine that listens writes the end to its store at once. Without one, this
                 # file must survive a loss of power by itself; the fsync takes 7 ms.
-                return self._files.write_status(status, sync=not self._listened_to())
+                return self._files.write_status(status, sync=not is_listened_to(self.report))
             except OSError:
                 self._wait(wait_s)
                 wait_s = min(1.0, wait_s * 2)
@@ -468,7 +480,7 @@ class Attempt:
             "error": self.error,
             "started_at": self.started_at,
             "ended_at": time.time(),
-            "ran_s": None if self._began is None else time.monotonic() - self._began,
+            "ran_s": self._ran_s(),
             "lost": [rank.log.lost for rank in self.ranks],
             "dropped": [rank.log.dropped for rank in self.ranks],
             "peak_bytes": self._peak_bytes,
@@ -478,22 +490,11 @@ class Attempt:
             "cold": self._starts.cold,
         }
 
+    def _ran_s(self) -> float | None:
+        now = time.monotonic()
+        return None if self._began is None else now - self._began - self._pausing.away_s(now)
+
     # -- the engine -----------------------------------------------------------------------------
 
     def _tell(self, message: Mapping[str, Any]) -> None:
         tell(self.report, json.dumps(message))
-
-    def _listened_to(self) -> bool:
-        poll = select.poll()
-        poll.register(self.report, 0)
-        return not poll.poll(0)
-
-
-def _gib(count: int) -> str:
-    return f"{count / 2**20:.3g} MiB" if count < GIB else f"{count / GIB:.3g} GiB"
-
-
-def tell(report: int, message: str) -> None:
-    """Say something to the agent; a JSON object."""
-    with suppress(OSError):
-        os.write(report, f"{message}\n".encode())

@@ -6,11 +6,13 @@ Part of the supervisor: it imports the standard library alone.
 import fcntl
 import json
 import os
+import select
 from contextlib import suppress
 
 from treadle.engines.node.plain_files import count_in, read, write_all
 from treadle.engines.node.processes import all_pids, parent_of
 
+GIB = 2**30
 STATUS_BYTES = 4096  # reserved for the last status before the disk can be full
 
 # -- files ----------------------------------------------------------------------------------------
@@ -62,6 +64,21 @@ def has_ended(folder: str, nonce: str) -> bool:
         return False
 
 
+# -- the agent ------------------------------------------------------------------------------------
+
+
+def tell(report: int, message: str) -> None:
+    """Say something to the agent; a JSON object."""
+    with suppress(OSError):
+        os.write(report, f"{message}\n".encode())
+
+
+def is_listened_to(report: int) -> bool:
+    poll = select.poll()
+    poll.register(report, 0)
+    return not poll.poll(0)
+
+
 # -- processes ------------------------------------------------------------------------------------
 
 
@@ -80,3 +97,13 @@ def children_of_this() -> list[int] | None:
 def oom_kills() -> int:
     """How many processes of this machine the kernel has ever killed for memory."""
     return count_in("/proc/vmstat", b"oom_kill ")
+
+
+def over_its_memory(limit: int, peak: int | None) -> str:
+    """That an attempt used more than its limit, in bytes, for people."""
+    most = "" if peak is None else f" (peak {_gib(peak)})"
+    return f"it used more than its --memory of {_gib(limit)}{most}"
+
+
+def _gib(count: int) -> str:
+    return f"{count / 2**20:.3g} MiB" if count < GIB else f"{count / GIB:.3g} GiB"
