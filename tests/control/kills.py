@@ -1,6 +1,7 @@
 """Random kills of daemon, supervisors, ranks and fork server together, under load, by seed.
 
-A user keeps jobs coming and sends a request again, with its key, when the daemon died over it.
+A user keeps jobs coming and sends a request again, with its key, when the daemon died over it. The
+user also pauses what runs, and lets it go on.
 Every job writes a line when a rank starts and another when it ends. Afterwards: every acknowledged
 job has ended as what happened to it, every start is of an attempt on record, no process is left
 and no device is held.
@@ -26,13 +27,17 @@ from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.engines.node import attempt_folders, processes
 from treadle.engines.node.environment import TAG
 from treadle.engines.node.processes import ProcessId
-from treadle.wire.jobs import JobDetail, JobRequest, State
+from treadle.wire.job_orders import Verb
+from treadle.wire.jobs import JobDetail, JobRequest, JobView, State
+from treadle.wire.problems import RequestError
 
 DEVICES = 6
 AT_ONCE = 9  # jobs that have not ended
 SETTLE_S = 240.0
 ABLAZE = 0.7  # so often something runs when it is struck, however slow the machine is
 KILLED = 128 + signal.SIGKILL
+PAUSED, RESUMED = 0.5, 0.6  # so often the user does that to a job when looking
+_PAUSED = (State.PAUSED, State.HELD)  # one that has not begun is held
 # What is killed, and how often.
 WEIGHTS = {"daemon": 2, "fork server": 3, "supervisor": 4, "rank": 4}
 
@@ -57,6 +62,7 @@ class Run:
     servers: set[ProcessId] = field(default_factory=set)  # all fork servers that were seen
     number: int = 0
     ends: Counter[str] = field(default_factory=Counter)  # attempts by how they ended
+    pauses: Counter[Verb] = field(default_factory=Counter)  # orders that were acknowledged
 
     @property
     def lines(self) -> Path:
@@ -92,11 +98,30 @@ class Run:
             workdir="/",
         )
 
+    def meddle(self) -> None:
+        """Pause some of what runs, and let some of what is paused go on."""
+        for view in self._left():
+            if view.state is State.RUNNING and self.draw.random() < PAUSED:
+                self._order(Verb.PAUSE, view.id)
+            elif view.state in _PAUSED and self.draw.random() < RESUMED:
+                self._order(Verb.RESUME, view.id)
+
+    def _order(self, verb: Verb, job: str) -> None:
+        with suppress(UnreachableError, NoAnswerError, RequestError):  # Or it ended, or starts.
+            (self.daemon.client.pause if verb is Verb.PAUSE else self.daemon.client.resume)(job)
+            self.pauses[verb] += 1
+
+    def _left(self) -> tuple[JobView, ...]:
+        with suppress(UnreachableError, NoAnswerError):
+            return self.daemon.client.job_page(limit=1000).jobs
+        return ()
+
     def wait_for_attempts(self) -> None:
         """Until something runs."""
 
         def runs() -> bool:
             self.keep_busy()
+            self.meddle()
             return bool(self._supervisors(live=True))
 
         _until(runs, "nothing runs")
@@ -167,7 +192,15 @@ class Run:
     def settle(self) -> list[JobDetail]:
         """Wait until everything has ended, and supervisors have left."""
         client = self.daemon.client
-        _until(lambda: not client.job_page(limit=1).jobs, "jobs are left")
+
+        def all_ended() -> bool:
+            left = client.job_page(limit=1000).jobs
+            for view in left:
+                if view.state in _PAUSED:
+                    self._order(Verb.RESUME, view.id)
+            return not left
+
+        _until(all_ended, "jobs are left")
         _until(lambda: not self._supervisors(live=False), "supervisors are left")
         return [client.job(identity) for identity in self.submitted.values()]
 
@@ -284,6 +317,7 @@ def run(kills: int, seed: int) -> tuple[Run, list[str]]:
             time.sleep(made.draw.uniform(0.0, 0.3))
             if made.draw.random() < ABLAZE:
                 made.wait_for_attempts()
+            made.meddle()
             made.strike()
         wrong = made.judge(made.settle())
         kept = bool(wrong)
@@ -303,9 +337,10 @@ def main() -> int:
     for sentence in wrong:
         sys.stdout.write(f"{sentence}\n")
     ends = ", ".join(f"{count} {state}" for state, count in sorted(made.ends.items()))
+    did = f"{made.kills.total()} kills {dict(made.kills)}, {made.pauses.total()} pauses and resumes"
     sys.stdout.write(
-        f"{made.kills.total()} kills {dict(made.kills)} with seed {seed}: {len(made.submitted)} "
-        f"jobs (attempts: {ends}), {len(wrong)} faults, in {time.monotonic() - begun_s:.0f} s\n"
+        f"{did} with seed {seed}: {len(made.submitted)} jobs (attempts: {ends}), {len(wrong)} "
+        f"faults, in {time.monotonic() - begun_s:.0f} s\n"
     )
     return int(bool(wrong))
 

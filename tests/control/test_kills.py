@@ -5,6 +5,7 @@ The run of 200 kills is `python -m tests.control.kills 200 1`.
 
 from tests.control.kills import run
 from tests.shared import THOROUGH
+from treadle.wire.job_orders import Verb
 
 KILLS, SEED = (40 if THOROUGH else 10), 7
 
@@ -14,3 +15,4 @@ def test_random_kills_lose_nothing_run_nothing_twice_and_leave_nothing_behind() 
     assert not wrong, "\n".join(wrong)
     assert set(made.kills) == {"daemon", "fork server", "supervisor", "rank"}
     assert len(made.submitted) >= KILLS / 2
+    assert min(made.pauses[verb] for verb in (Verb.PAUSE, Verb.RESUME)) >= KILLS / 2

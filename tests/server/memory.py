@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.server.memory_views import ViewsInMemory
+from treadle.core.allocation import Pause
 from treadle.core.job_report import Report
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.history import JobHistory
@@ -217,6 +218,14 @@ class MemoryService(ViewsInMemory):
 
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
         return self._steer(who, identity, State.PENDING, "JobReleased")
+
+    async def pause(
+        self, who: Who, identity: str, how: Pause = Pause.FROZEN
+    ) -> tuple[JobView, ...]:
+        return self._steer(who, identity, State.PAUSED, "JobHeld")
+
+    async def resume(self, who: Who, identity: str) -> tuple[JobView, ...]:
+        return self._steer(who, identity, State.RUNNING, "JobReleased")
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         detail = self._own(who, identity)

@@ -40,6 +40,8 @@ ALLOWED: dict[str, set[str]] = {
     "POST /jobs/{identity}/cancel": OWNERS,
     "POST /jobs/{identity}/hold": OWNERS,
     "POST /jobs/{identity}/release": OWNERS,
+    "POST /jobs/{identity}/pause": OWNERS,
+    "POST /jobs/{identity}/resume": OWNERS,
     "GET /jobs/{identity}/why": READERS,
     "GET /jobs/{identity}/why-not": READERS,
     "GET /jobs/{identity}/history": READERS,

@@ -27,6 +27,7 @@ from treadle.client.exchange import (
 from treadle.client.methods import Methods
 from treadle.client.resuming import Resuming
 from treadle.client.wait_polling import ONE_BY_ONE_MAX, Absence, looks, sleep_async
+from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobsOrder, Verb
 from treadle.wire.problems import UnavailableError
@@ -84,16 +85,24 @@ class AsyncClient(Methods):
                 return
 
     async def order(
-        self, verb: Verb | str, identities: Iterable[str], *, change: JobChange | None = None
+        self,
+        verb: Verb | str,
+        identities: Iterable[str],
+        *,
+        change: JobChange | None = None,
+        how: str = "frozen",
     ) -> tuple[JobOutcome, ...]:
         """One order for any number of jobs; for each id what was done, or why it was refused.
 
+        how: jobs are paused, frozen or suspended.
         Up to 1,000 ids are one request, committed together; more are sent in several.
         """
         ids = tuple(dict.fromkeys(identities))
         outcomes: list[JobOutcome] = []
         for start in range(0, len(ids), IDS_MAX):
-            some = JobsOrder(verb=Verb(verb), ids=ids[start : start + IDS_MAX], change=change)
+            some = JobsOrder(
+                verb=Verb(verb), ids=ids[start : start + IDS_MAX], change=change, how=Pause(how)
+            )
             outcomes += (await self.order_jobs(some)).outcomes
         return tuple(outcomes)
 

@@ -144,13 +144,27 @@ def cancel(identity: str) -> Call[tuple[JobView, ...]]:
 
 
 def hold(identity: str) -> Call[tuple[JobView, ...]]:
-    """Hold a pending job, so that it does not start."""
+    """Hold a job: one that waits does not start, one that runs is paused, or else stopped."""
     return _post(_job(identity, "hold"), many(JOBS, "JobView"))
 
 
 def release(identity: str) -> Call[tuple[JobView, ...]]:
     """Release a held job."""
     return _post(_job(identity, "release"), many(JOBS, "JobView"))
+
+
+def pause(identity: str, *, how: str = "frozen") -> Call[tuple[JobView, ...]]:
+    """Pause a running job, which goes on later where it was; one that waits is held.
+
+    how: suspended also moves its GPU memory to the host's.
+    """
+    params = {"how": str(how)}
+    return _call("POST", _job(identity, "pause"), many(JOBS, "JobView"), params=params)
+
+
+def resume(identity: str) -> Call[tuple[JobView, ...]]:
+    """Let a paused or held job go on, once its devices are free."""
+    return _post(_job(identity, "resume"), many(JOBS, "JobView"))
 
 
 def change(identity: str, change: JobChange) -> Call[JobView]:

@@ -63,6 +63,8 @@ class Methods:
     cancel = Method(calls.cancel)
     hold = Method(calls.hold)
     release = Method(calls.release)
+    pause = Method(calls.pause)
+    resume = Method(calls.resume)
     change = Method(calls.change)
     order_jobs = Method(calls.order_jobs)
     prune = Method(calls.prune)

@@ -7,6 +7,7 @@ from fastapi import Header, Path, Query, Request
 from pydantic import BeforeValidator
 from starlette.responses import Response
 
+from treadle.core.allocation import Pause
 from treadle.core.job_report import Report
 from treadle.server.access import JOB, Load
 from treadle.server.answers import answer
@@ -90,7 +91,7 @@ async def dry_run_job(asked: JobRequest, service: Served, who: Asking) -> Respon
 
 @route("POST", "/jobs/orders", Role.USER, JobsOrdered, 503)
 async def order_jobs(order: JobsOrder, service: Served, who: Asking) -> Response:
-    """Cancel, hold, release, change or delete many jobs in one request.
+    """Cancel, hold, release, pause, resume, change or delete many jobs in one request.
 
     The answer says for each id what was done, or why it was refused. All that is done is committed
     together.
@@ -158,7 +159,10 @@ async def cancel_job(identity: Identity, service: Served, who: Asking) -> Respon
 
 @route("POST", "/jobs/{identity}/hold", Role.USER, tuple[JobView, ...], 404, 409, 503)
 async def hold_job(identity: Identity, service: Served, who: Asking) -> Response:
-    """Hold a pending job, so that it does not start."""
+    """Hold a job: one that waits does not start, one that runs is paused, or else stopped.
+
+    One that can neither be paused nor resume is refused.
+    """
     return await answer(service.hold(who, identity))
 
 
@@ -166,6 +170,25 @@ async def hold_job(identity: Identity, service: Served, who: Asking) -> Response
 async def release_job(identity: Identity, service: Served, who: Asking) -> Response:
     """Release a held job."""
     return await answer(service.release(who, identity))
+
+
+@route("POST", "/jobs/{identity}/pause", Role.USER, tuple[JobView, ...], 404, 409, 503)
+async def pause_job(
+    identity: Identity,
+    service: Served,
+    who: Asking,
+    how: Annotated[Pause, Query(description="suspended: it also leaves its GPU memory.")] = (
+        Pause.FROZEN
+    ),
+) -> Response:
+    """Pause a running job, which goes on later where it was; one that waits is held."""
+    return await answer(service.pause(who, identity, how))
+
+
+@route("POST", "/jobs/{identity}/resume", Role.USER, tuple[JobView, ...], 404, 409, 503)
+async def resume_job(identity: Identity, service: Served, who: Asking) -> Response:
+    """Let a paused or held job go on, once its devices are free."""
+    return await answer(service.resume(who, identity))
 
 
 @route("GET", "/jobs/{identity}/why", Role.VIEWER, Why, 404, load=Load.COMPUTED)

@@ -42,13 +42,14 @@ def test_holding_an_array_leaves_out_what_would_lose_its_work(tmp_path: Path) ->
     """1. One member runs and cannot resume. 2. The others are held. 3. Alone it is refused."""
 
     async def story(here: Bench) -> None:
+        here.world.pauses = ()
         array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2"))
         await here.reached(array.jobs[0], RUNS)
         held = await here.live.hold(ME, array.id)
         assert [view.id for view in held] == list(array.jobs[1:])
         await here.settle()
         assert [here.state(job) for job in array.jobs] == [RUNS, State.HELD, State.HELD]
-        with pytest.raises(ConflictError, match="runs and cannot resume"):
+        with pytest.raises(ConflictError, match="holding it would lose its work"):
             await here.live.hold(ME, array.jobs[0])
 
     play(story, tmp_path, devices=1)
@@ -91,6 +92,7 @@ def test_a_job_that_stops_because_its_user_holds_it_can_be_released_before_it_ha
     tmp_path: Path,
 ) -> None:
     async def story(here: Bench) -> None:
+        here.world.pauses = ()
         job = await here.runs(resumable=True)
         here.memory.hang(job)
         (view,) = await here.live.hold(ME, job)

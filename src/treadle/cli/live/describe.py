@@ -14,6 +14,7 @@ from treadle.cli.live.why import estimate_text, length_text, place_text, range_t
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
+from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
 from treadle.core.wording import ago, gib_text, listed, named_jobs, several, share, short_span, span
 from treadle.wire.history import JobHistory
@@ -189,6 +190,7 @@ def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[st
         ("GPU memory", "" if detail.gpu_memory_gib is None else gib_text(detail.gpu_memory_gib)),
         ("sharing", _sharing(detail)),
         ("resizing", _resizing(detail)),
+        ("pausing", _pausing(detail)),
         ("after", ", ".join(plain(job) for job in detail.after)),
         ("after any", ", ".join(plain(job) for job in detail.after_any)),
         ("log", _log(detail)),
@@ -252,6 +254,15 @@ def _resizing(detail: JobDetail) -> str:
     last = "" if detail.stall_s is None else f", stalled {detail.stall_s:.2f} s last time"
     restart = f"; a restart takes about {span(detail.restart_s)}" if detail.restart_s else ""
     return f"on its node without a restart{last}{restart}"
+
+
+def _pausing(detail: JobDetail) -> str:
+    """How its running attempt can be paused."""
+    if detail.not_paused:
+        return f"refused: {plain(detail.not_paused)}"
+    frees = Pause.SUSPENDED in detail.pauses
+    how = "frozen, or suspended, which frees its GPU memory" if frees else "frozen"
+    return how if detail.pauses else ""
 
 
 def _code(detail: JobDetail) -> str:

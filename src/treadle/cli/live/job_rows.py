@@ -20,6 +20,7 @@ _COLOURS = {
     State.STARTING: "green",
     State.RESIZING: "cyan",
     State.STOPPING: "cyan",
+    State.PAUSED: "magenta",
     State.PENDING: "yellow",
     State.HELD: "magenta",
     State.FAILED: "red",
@@ -27,7 +28,8 @@ _COLOURS = {
 }
 # An array shows the first of these states that one of its members has.
 _FIRST = (
-    *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING, State.PENDING, State.HELD),
+    *(State.RUNNING, State.RESIZING, State.STARTING, State.STOPPING),
+    *(State.PENDING, State.PAUSED, State.HELD),
     *(State.FAILED, State.TIMEOUT, State.CANCELLED, State.SUCCEEDED),
 )
 # Codes of reasons that do not read as words.

@@ -1,4 +1,4 @@
-"""`treadle cancel`, `hold`, `release`, `priority`, `update`: change jobs by id, name or array."""
+"""`treadle cancel`, `hold`, `pause`, `priority` ...: change jobs by id, name or array."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +15,7 @@ from treadle.cli.live.job_selection import (
 )
 from treadle.cli.live.session import Session, echo_json, json_option, note, session
 from treadle.cli.show.wording import plain
+from treadle.core.allocation import Pause
 from treadle.core.errors import TreadleError
 from treadle.core.wording import several
 from treadle.wire.job_orders import JobOutcome, JobSelection, JobsOrder, Verb, refusal_of
@@ -46,7 +47,10 @@ def cancel(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
 @yes_option
 @json_option
 def hold(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
-    """Hold waiting JOBS: they do not start until they are released."""
+    """Hold JOBS: none of them runs until it is released.
+
+    A job that runs is paused, or stopped if it cannot be paused and keeps checkpoints.
+    """
     return _Order(session(), Verb.HOLD, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
@@ -58,6 +62,33 @@ def hold(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
 def release(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
     """Release held JOBS: they may start again."""
     return _Order(session(), Verb.RELEASE, as_json=as_json).give(jobs, mine=mine, yes=yes)
+
+
+@click.command()
+@some_jobs_argument
+@click.option("--suspend", is_flag=True, help="Free their GPU memory too: it moves to the host's.")
+@mine_option
+@yes_option
+@json_option
+def pause(jobs: tuple[str, ...], suspend: bool, mine: bool, yes: bool, as_json: bool) -> int:
+    """Pause running JOBS: they stand still, and others may use their devices.
+
+    They go on where they were after `treadle resume`, once their devices are free. Nothing is
+    lost. Waiting jobs are held.
+    """
+    how = Pause.SUSPENDED if suspend else Pause.FROZEN
+    order = _Order(session(), Verb.PAUSE, how=how, as_json=as_json)
+    return order.give(jobs, mine=mine, yes=yes)
+
+
+@click.command()
+@some_jobs_argument
+@mine_option
+@yes_option
+@json_option
+def resume(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
+    """Let paused JOBS go on, once their devices are free."""
+    return _Order(session(), Verb.RESUME, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # -5 is a priority
@@ -115,19 +146,32 @@ _DONE = {
     Verb.CANCEL: ("cancelled", State.CANCELLED),
     Verb.HOLD: ("held", State.HELD),
     Verb.RELEASE: ("released", State.PENDING),
+    Verb.PAUSE: ("paused", State.PAUSED),
+    Verb.RESUME: ("resumed", State.STARTING),
     Verb.CHANGE: ("changed", None),
 }
+
+
+_LEAVES_SOME = (Verb.HOLD, Verb.PAUSE)
+_NONE_IS = {Verb.RELEASE: "held", Verb.RESUME: "paused"}
 
 
 class _Order:
     """One order for many jobs: a refusal for one of them does not stop the others."""
 
     def __init__(
-        self, here: Session, verb: Verb, change: JobChange | None = None, *, as_json: bool
+        self,
+        here: Session,
+        verb: Verb,
+        change: JobChange | None = None,
+        *,
+        how: Pause = Pause.FROZEN,
+        as_json: bool,
     ) -> None:
         self._here = here
         self._verb = verb
         self._change = change
+        self._how = how
         self._as_json = as_json
         self._refused: TreadleError | None = None
 
@@ -145,7 +189,8 @@ class _Order:
             note("nothing was changed")
             return 1
         ids = [each for word, found in meant.items() for each in self._ids(word, found)]
-        outcomes = self._here.client.order(self._verb, ids, change=self._change) if ids else ()
+        give = self._here.client.order
+        outcomes = give(self._verb, ids, change=self._change, how=self._how) if ids else ()
         if self._as_json:
             echo_json(outcomes)
         self._show(outcomes, views, alone=len(words) == 1)
@@ -162,12 +207,14 @@ class _Order:
             elif not self._as_json:
                 click.echo(_sentence(outcome.id, outcome.jobs, self._verb, self._change))
                 _unsettled(outcome.jobs)
-                if self._verb is Verb.HOLD:
-                    _left_running(outcome.id, views, outcome.jobs)
+                if self._verb in _LEAVES_SOME:
+                    _left_running(outcome.id, views, outcome.jobs, self._verb)
 
     def _mine(self) -> tuple[str, ...]:
         """The ids of the caller's jobs; raises the refusal if the order suits none of them."""
-        wanted = JobsOrder(verb=self._verb, select=JobSelection(mine=True), dry_run=True)
+        wanted = JobsOrder(
+            verb=self._verb, select=JobSelection(mine=True), dry_run=True, how=self._how
+        )
         if self._change is not None:
             wanted = replace(wanted, change=self._change)
         outcomes = self._here.client.order_jobs(wanted).outcomes
@@ -198,7 +245,7 @@ class _Order:
             return [word]
         if self._verb is Verb.CHANGE:
             return [view.id for view in found]
-        wanted = _held(word, found) if self._verb is Verb.RELEASE else found
+        wanted = _held(word, found) if self._verb in (Verb.RELEASE, Verb.RESUME) else found
         return whole(self._here, word, wanted)
 
 
@@ -219,6 +266,8 @@ def _is_held(view: JobView) -> bool:
         return True
     # Other jobs or a limit of its array hold it too, and no release ends that.
     gated = view.cause in ("array", "dependency")
+    if view.pause is not None:
+        return bool(view.pause.by)
     stopping = view.cause == "leaving" and view.numbers.get("by") == "user"
     held = view.cause in ("held", "broken") or stopping
     return held or (view.state is State.HELD and not gated)
@@ -236,6 +285,8 @@ def _held(word: str, views: Sequence[JobView]) -> list[JobView]:
         if view not in held:
             name = f" ({plain(view.name)})" if view.name else ""
             state = f"is not held, it is {view.state.value}"
+            if view.pause is not None:
+                state = f"was {plain(view.because)}: it goes on by itself"
             if view.state is State.HELD:  # by the jobs that it starts after
                 state = f"is not held by its user: {plain(view.because)}"
             click.echo(f"job {plain(view.id)}{name} {state}")
@@ -249,14 +300,18 @@ def _unsettled(changed: Sequence[JobView]) -> None:
         note(plain(said[0]))
 
 
-def _left_running(identity: str, views: Sequence[JobView], changed: Sequence[JobView]) -> None:
-    """Say which members of an array were not held."""
+def _left_running(
+    identity: str, views: Sequence[JobView], changed: Sequence[JobView], verb: Verb
+) -> None:
+    """Say which members of an array were not held or paused."""
     held = {view.id for view in changed}
     left = [view.id for view in views if view.array == identity and view.id not in held]
     if left:
         listed = ", ".join(plain(name) for name in left[:5]) + (", ..." if len(left) > 5 else "")
         many = "job runs and cannot" if len(left) == 1 else "jobs run and cannot"
-        note(f"not held: {listed}; {len(left):,} {many} resume, so holding would lose work")
+        lost = "be paused or resume, so holding would lose work"
+        done, why = ("held", lost) if verb is Verb.HOLD else ("paused", "be paused")
+        note(f"not {done}: {listed}; {len(left):,} {many} {why}")
 
 
 def _sentence(
@@ -273,7 +328,5 @@ def _sentence(
         state = f", now {view.state.value}" if expected and view.state is not expected else ""
         return f"job {plain(view.id)}{name} {done}{level}{state}"
     if not changed:
-        return (
-            f"none of the jobs of {plain(identity)} is {'held' if verb is Verb.RELEASE else done}"
-        )
+        return f"none of the jobs of {plain(identity)} is {_NONE_IS.get(verb, done)}"
     return f"{several(len(changed), 'job')} of {plain(identity)} {done}"

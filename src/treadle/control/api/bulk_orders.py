@@ -12,9 +12,11 @@ from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.job_changes import facts_of
 from treadle.control.api.queries import Queries
+from treadle.control.api.queue_order import WAITS
 from treadle.control.jobs import DEPENDENCY, USER, Fact, JobRecord, record_of
 from treadle.control.loop import Rider, check_store, on_disk
 from treadle.core.actions import Stop
+from treadle.core.allocation import Pause
 from treadle.core.events import JobCancelled, JobHeld, JobReleased
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped
@@ -31,6 +33,7 @@ from treadle.wire.problems import (
 )
 
 ARRAY_MAX = 100_000  # jobs
+_INSTEAD = "treadle hold {0} stops it if it keeps checkpoints"
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
 _ON_DISK = "the store cannot be written now; the cancellation also holds if the daemon restarts"
 _IN_MEMORY = (
@@ -60,11 +63,18 @@ class Orders:
         self._delete_ended = delete_ended
 
     async def one(
-        self, who: Who, verb: Verb, identity: str, change: JobChange | None = None
+        self,
+        who: Who,
+        verb: Verb,
+        identity: str,
+        change: JobChange | None = None,
+        *,
+        how: Pause = Pause.FROZEN,
     ) -> tuple[JobView, ...]:
         """An order for one job or array; raises the refusal."""
         records = await self._queries.members(identity)
-        planned = self._plan(who, verb, identity, records, change)
+        order = JobsOrder(verb=verb, ids=(identity,), change=change, how=how)
+        planned = self._plan(who, order, identity, records)
         settled = await self._give(verb, [planned])
         return tuple(await self._views(planned.records, settled=settled))
 
@@ -135,7 +145,7 @@ class Orders:
                 members = [r for r in named if r.id not in seen]
                 if not members:  # It was named before, by another of the ids.
                     continue
-                found = self._plan(who, order.verb, identity, members, order.change)
+                found = self._plan(who, order, identity, members)
                 seen.update(record.id for record in found.records)
             except RequestError as error:
                 found = _Planned(identity, error=error)
@@ -145,11 +155,11 @@ class Orders:
     def _plan(
         self,
         who: Who,
-        verb: Verb,
+        order: JobsOrder,
         identity: str,
         records: Sequence[JobRecord],
-        change: JobChange | None,
     ) -> _Planned:
+        verb, change = order.verb, order.change
         if verb is not Verb.CANCEL:
             check_store(self._context.condition)
         for record in records:
@@ -162,8 +172,10 @@ class Orders:
             case Verb.CANCEL:
                 return _Planned(identity, alive, _cancelled(alive, who.user))
             case Verb.HOLD:
-                return self._hold(identity, alive)
-            case Verb.RELEASE:
+                return self._hold(identity, alive, who.user)
+            case Verb.PAUSE:
+                return self._pause(identity, alive, who.user, order.how)
+            case Verb.RELEASE | Verb.RESUME:
                 return self._release(identity, alive)
             case Verb.CHANGE:
                 assert change is not None, "a change needs to say what"
@@ -172,16 +184,49 @@ class Orders:
             case Verb.DELETE:
                 raise AssertionError("jobs are deleted by `many`")
 
-    def _hold(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
-        """Those members of an array that lose no work by it."""
+    def _hold(self, identity: str, alive: Sequence[JobRecord], by: str) -> _Planned:
+        """Those members of an array that lose no work by it: paused where they can be."""
         records = [record for record in alive if self._can_hold(record)]
         if not records:
             first = alive[0].id
             raise ConflictError(
-                f"job {first} runs and cannot resume; holding it would lose its work",
+                f"job {first} runs and can neither be paused nor resume; holding it would lose "
+                "its work",
                 hint=f"treadle cancel {first} ends it",
             )
-        return _Planned(identity, records, [JobHeld(record.id, USER) for record in records])
+        facts = [JobHeld(each.id, USER, self._pauses(each, Pause.FROZEN), by) for each in records]
+        return _Planned(identity, records, facts)
+
+    def _pause(self, identity: str, alive: Sequence[JobRecord], by: str, how: Pause) -> _Planned:
+        """Those members of an array that can be; none is stopped for it."""
+        wrong = {record.id: self._why_not_paused(record, how) for record in alive}
+        records = [record for record in alive if not wrong[record.id]]
+        if not records:
+            raise ConflictError(wrong[alive[0].id], hint=_INSTEAD.format(alive[0].id))
+        facts = [JobHeld(each.id, USER, self._pauses(each, how), by) for each in records]
+        return _Planned(identity, records, facts)
+
+    def _pauses(self, record: JobRecord, how: Pause) -> Pause | None:
+        """How a job is paused that runs; None if it does not, or cannot be."""
+        row = self._context.row(record.id)
+        runs = row is not None and row.phase is Phase.RUNNING
+        return how if runs and row is not None and how in row.pauses else None
+
+    def _why_not_paused(self, record: JobRecord, how: Pause) -> str:
+        row = self._context.row(record.id)
+        if row is None or row.phase in WAITS or row.id in self._context.scheduler.paused:
+            return ""
+        if row.phase is Phase.RUNNING and how in row.pauses:
+            return ""
+        if row.phase is Phase.STARTING and row.attempt == row.action:
+            return ""  # It has not begun, and loses nothing.
+        if row.phase is not Phase.RUNNING:
+            return f"job {row.id} is {row.phase} and cannot be paused at this moment"
+        if row.pauses and how is Pause.SUSPENDED:
+            because = record.not_paused or "its driver or its way to use the GPU does not let it"
+            return f"the memory of job {row.id} cannot be moved to the host: {because}"
+        because = record.not_paused or "its attempt did not say that it can be"
+        return f"job {row.id} cannot be paused: {because}"
 
     def _release(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
         """The held members of an array."""
@@ -202,7 +247,9 @@ class Orders:
 
     def _can_hold(self, record: JobRecord) -> bool:
         row = self._context.row(record.id)
-        return row is None or row.allocation is None or row.spec.resumable
+        if row is None or row.allocation is None or row.id in self._context.scheduler.paused:
+            return True
+        return row.spec.resumable or (row.phase is Phase.RUNNING and Pause.FROZEN in row.pauses)
 
     def _can_release(self, record: JobRecord) -> bool:
         blocked = self._context.scheduler.blocked.get(record.id, ())

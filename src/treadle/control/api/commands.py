@@ -40,6 +40,7 @@ from treadle.control.jobs import (
     without_quota,
 )
 from treadle.control.loop import Rider, check_store, on_disk, wall
+from treadle.core.allocation import Pause
 from treadle.core.cluster import CPU
 from treadle.core.device_types import has_accelerators
 from treadle.core.errors import InvalidInputError, PolicyError
@@ -185,6 +186,16 @@ class Commands:
     async def release(self, who: Who, identity: str) -> tuple[JobView, ...]:
         """Release a job, or the held members of an array; returns these."""
         return await self._orders.one(who, Verb.RELEASE, identity)
+
+    async def pause(
+        self, who: Who, identity: str, how: Pause = Pause.FROZEN
+    ) -> tuple[JobView, ...]:
+        """Pause a job, or those members of an array that can be; returns these."""
+        return await self._orders.one(who, Verb.PAUSE, identity, how=how)
+
+    async def resume(self, who: Who, identity: str) -> tuple[JobView, ...]:
+        """Let a paused job go on, or the members of an array that are paused; returns these."""
+        return await self._orders.one(who, Verb.RESUME, identity)
 
     async def change(self, who: Who, identity: str, change: JobChange) -> JobView:
         record = await self._queries.record(identity)

@@ -196,12 +196,10 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return f"{_end_sentence(job, body)}; it ran other code than was submitted: {code}"
     if kind == "JobStarted":
         return _start_sentence(job, body)
-    special = _SPECIAL.get(kind)
-    words = _SENTENCES.get(special[1] if special and body.get(special[0]) else kind)
+    words = _SENTENCES.get(_reads_as(kind, body))
     if words is None:
         return kind
-    facts = dict(body)
-    allocation = body.get("allocation")
+    facts, allocation = dict(body), body.get("allocation")
     if isinstance(allocation, dict):
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names) + _under(allocation.get("plan"))
@@ -217,7 +215,8 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
     facts["whom"] = f" for job {body['for_job']}" if body.get("for_job") else ""
     facts["by"] = f" by {body['by']}" if body.get("by") else ""
-    facts["because"] = f": {body['why']}" if body.get("why") else ""
+    why = body.get("why") or body.get("refused")
+    facts["because"] = f": {why}" if why else ""
     facts |= _named(body)
     spec = body.get("spec")
     if isinstance(spec, dict):
@@ -230,6 +229,15 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         return words.format(job=job, **{k: v for k, v in facts.items() if k != "job"})
     except (KeyError, IndexError):
         return f"{kind} {job}".strip()
+
+
+def _reads_as(kind: str, body: Mapping[str, object]) -> str:
+    """The kind by what it means to people."""
+    allocation = body.get("allocation")
+    if kind == "Change" and isinstance(allocation, dict) and allocation.get("paused"):
+        return "Pause"
+    special = _SPECIAL.get(kind)
+    return special[1] if special and body.get(special[0]) else kind
 
 
 def _under(plan: object) -> str:
@@ -280,6 +288,7 @@ _SENTENCES = {
     "JobProgressed": "job {job} reports progress",
     "TrainingEnded": "job {job} has ended its training and is about to end",
     "RankReplaced": "{killed} in job {job}",
+    "JobPaused": "job {job} is paused{because}",
     "JobStopped": "job {job} released its devices",
     "NodeJoined": "node {node} joined",
     "NodeUndrained": "node {node} is used again: it takes new jobs",
@@ -293,6 +302,7 @@ _SENTENCES = {
     "Change": "give job {job} {count} instead{whom}: {devices}",
     "Stop": "stop job {job}{whom}",
     "Preempt": "preempt job {job}{whom}",
+    "Pause": "pause job {job} on {devices}{whom}",
     "Decided": "the policy decided",
     "PolicySet": "the policy is now {policy}",
     "Noted": "{what}: {text}",
@@ -317,7 +327,7 @@ _PRIVATE = ("at", "kind", "spec", "record", "verdict", "error", "run", "workdirs
 
 def _start_sentence(job: str, body: Mapping[str, object]) -> str:
     if refused := body.get("refused"):
-        return f"job {job} could not grow and goes on as before: {refused}"
+        return f"job {job} goes on as before: {refused}"
     if isinstance(stall_s := body.get("stall_s"), int | float):
         return f"job {job} was changed without a restart, stall {stall_s:.2f} s"
     if body.get("changes"):  # It says so after it has started.

@@ -262,7 +262,7 @@ def _slower(context: Context, row: Job) -> float:
 
     A job that waits is taken to get what it asks for.
     """
-    if row.allocation is None:
+    if row.allocation is None or row.allocation.paused:
         return 1.0
     rows = context.scheduler.jobs
     others = [rows[name] for name in sharers(context.scheduler, row)]
@@ -289,7 +289,8 @@ def held_s(context: Context, record: JobRecord) -> float:
     """For how long its newest attempt has run so far."""
     if record.began_s is None:
         return 0.0
-    until_s = context.clock.now() if record.lost_s is None else record.lost_s
+    until_s = record.paused_s if record.lost_s is None else record.lost_s
+    until_s = context.clock.now() if until_s is None else until_s
     return max(0.0, until_s - record.began_s)
 
 

@@ -243,6 +243,7 @@ class Queries:
         active = [job for job in scheduler.jobs.values() if job.phase is not Phase.WAITING]
         stopping = {job.id for job in active if job.phase in STOPPING}
         phases = Counter(job.phase for job in active)
+        apart = stopping | scheduler.paused.keys()
         return Status(
             version=__version__,
             pid=os.getpid(),
@@ -260,7 +261,8 @@ class Queries:
             unused_nodes=len(unused_nodes(context)),
             running=phases[Phase.RUNNING],
             waiting=waiting_jobs(scheduler),
-            held=sum(1 for job in scheduler.blocked if job not in stopping) - late,
+            held=sum(1 for job in scheduler.blocked if job not in apart) - late,
+            paused=len(scheduler.paused),
             starting=phases[Phase.STARTING],
             stopping=len(stopping) + context.commit.ending,
             grace_left_s=max((self._grace_left_s(job) for job in stopping), default=0.0),

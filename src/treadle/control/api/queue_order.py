@@ -12,6 +12,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.policies.base.suited import places, usable_by
 
 STOPPING = frozenset({Phase.STOPPING, Phase.CANCELLING})
+WAITS = frozenset({Phase.WAITING, Phase.PAUSED})
 _LEAVING = STOPPING | {Phase.STARTING}  # one that is being resized leaves what it had
 # For these reasons a job is not held: it waits for a machine, or for others of its array.
 _LATE = frozenset({MACHINE, LOST, ARRAY})
@@ -81,6 +82,8 @@ def _may_have(job: Job, cluster: Cluster) -> Nodes:
 
 def held_devices(scheduler: Scheduler, job: Job) -> tuple[Device, ...]:
     """The devices that a job has; while it is being stopped, those that it has not released."""
+    if job.phase is Phase.PAUSED:
+        return ()
     if job.allocation is not None:
         return job.allocation.devices
     leaving = scheduler.kept(job.id).leaving
@@ -116,7 +119,7 @@ def being_left(scheduler: Scheduler) -> dict[Device, JobId]:
 def in_queue(scheduler: Scheduler, identity: JobId) -> bool:
     """Whether a job waits and nothing blocks it."""
     row = scheduler.jobs.get(identity)
-    waits = row is not None and row.phase is Phase.WAITING
+    waits = row is not None and row.phase in WAITS
     return waits and identity not in scheduler.blocked and identity not in scheduler.unfit
 
 
@@ -173,7 +176,7 @@ class InOrder:
 
     def _waits(self, identity: JobId) -> bool:
         row = self._context.row(identity)
-        return row is None or row.phase is Phase.WAITING
+        return row is None or row.phase in WAITS
 
 
 def _number(record: JobRecord) -> tuple[int, int]:
@@ -197,9 +200,7 @@ def position(scheduler: Scheduler, identity: JobId) -> int | None:
 
 def sharers(scheduler: Scheduler, job: Job) -> tuple[JobId, ...]:
     """The other jobs on the devices of a job."""
-    held, tenants = (
-        () if job.allocation is None else job.allocation.devices,
-        scheduler.tenancy.tenants,
-    )
-    found = dict.fromkeys(name for device in held for name in tenants[device].values())
+    tenants, held = scheduler.tenancy.tenants, job.allocation
+    devices = () if held is None or held.paused else held.devices
+    found = dict.fromkeys(name for device in devices for name in tenants[device].values())
     return tuple(name for name in found if name != job.id)

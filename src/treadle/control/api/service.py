@@ -67,6 +67,7 @@ class LiveService:
         self.active_views = queries.active_views
         self.why, self.why_not = queries.why, looks.why_not
         self.cancel, self.hold, self.release = commands.cancel, commands.hold, commands.release
+        self.pause, self.resume = commands.pause, commands.resume
         self.change, self.order = commands.change, commands.order
         self.report, self.log, self.prune = reporting.report, queries.log, retention.prune
 

@@ -274,9 +274,11 @@ class Life:
                     context.learner.seen.restore(id_of(row), history, so_far)
 
     def _busy(self) -> bool:
-        """Whether a job runs, or is being stopped."""
-        jobs = self._context.scheduler.jobs.values()
-        return any(job.phase is not Phase.WAITING for job in jobs)
+        """Whether a job runs, or is being stopped; what its user paused does not end by itself."""
+        scheduler = self._context.scheduler
+        apart = scheduler.paused.keys() & scheduler.blocked.keys()
+        jobs = scheduler.jobs.values()
+        return any(job.phase is not Phase.WAITING and job.id not in apart for job in jobs)
 
     def _task_ended(self, task: "asyncio.Task[None]") -> None:
         """A controller that cannot continue leaves, so that the next one takes over."""

@@ -5,12 +5,15 @@ from treadle.control.jobs import USER, JobRecord, attempt_of
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason, because
+from treadle.core.why import holders_of
 from treadle.policies.live.eligibility import OVER_S
 
 
 def holding(context: Context, record: JobRecord, row: Job) -> Reason:
     if row.phase is Phase.RUNNING:
         return _running(context, record, row)
+    if row.id in context.scheduler.paused and row.phase is not Phase.CANCELLING:
+        return _paused(context, record, row)
     stuck, by = context.stuck(row.id), _by(context, row)
     if lost := _lost(context, record):
         resumable = row.spec.resumable
@@ -29,6 +32,28 @@ def _starting(context: Context, record: JobRecord, row: Job, stuck: str) -> Reas
         live = "size" in record.changes
         return because("resizing", size=row.size, live=live, for_job=record.shrunk_for, stuck=stuck)
     return because("launching", stuck=stuck) if stuck else because("starting", size=row.size)
+
+
+def _paused(context: Context, record: JobRecord, row: Job) -> Reason:
+    """By whom or for whom it is paused, where its memory is, and who has its devices."""
+    pause, now = record.pause, context.clock.now()
+    if pause is None or row.allocation is None:
+        return because("pausing")
+    who = {"by": pause.by, "for_job": "" if pause.by else pause.for_job, "how": str(pause.how)}
+    if row.phase is not Phase.PAUSED:
+        return because("pausing", **who)
+    jobs = holders_of(context.scheduler.snapshot(now), row.allocation.devices)
+    memory = {} if pause.memory_gib is None else {"memory_gib": pause.memory_gib}
+    since_s = now - row.since_at if record.paused_s is None else now - record.paused_s
+    return because(
+        "paused",
+        **who,
+        **memory,
+        since_s=since_s,
+        devices=pause.devices,
+        jobs=jobs,
+        stuck=pause.stuck,
+    )
 
 
 def _by(context: Context, row: Job) -> str:

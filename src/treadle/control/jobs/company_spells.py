@@ -59,7 +59,7 @@ class _Step:
     def __init__(self, jobs: JobTable, scheduler: Scheduler, moves: Sequence[Moved]) -> None:
         self.moves = moves
         self._jobs = jobs
-        self._tenants = scheduler.tenancy.tenants
+        self._tenants, self._paused = scheduler.tenancy.tenants, scheduler.paused
         self._last = {move.attempt: move.at for move in moves}
         self._ended: dict[JobId, list[AttemptKey]] = defaultdict(list)
         self._left: dict[str, set[JobId]] = defaultdict(set)  # jobs that ended, by their devices
@@ -72,7 +72,7 @@ class _Step:
 
     def beside(self, row: AttemptRow, at: float) -> Iterator[JobId]:
         """The jobs on its devices at that moment; none if it has ended by then."""
-        if row.ended_at is not None and row.ended_at <= at:
+        if (row.ended_at is not None and row.ended_at <= at) or row.job in self._paused:
             return
         names: set[JobId] = set()
         for text in row.devices:

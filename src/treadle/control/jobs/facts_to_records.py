@@ -24,9 +24,11 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
+from treadle.control.jobs.pauses import goes_on, has_paused, held, pause_ordered
 from treadle.control.jobs.records import (
     JobRecord,
     note_preemption,
+    note_wish,
     progress_of,
     records_from,
     state_of_phase,
@@ -42,7 +44,7 @@ from treadle.control.learning import (
     of_pace,
     of_sight,
 )
-from treadle.core.actions import Action, Start, Stop
+from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.attempt import How
 from treadle.core.cluster import Node
 from treadle.core.events import (
@@ -51,11 +53,11 @@ from treadle.core.events import (
     JobFailed,
     JobFinished,
     JobHeld,
+    JobPaused,
     JobProgressed,
     JobReleased,
     JobStarted,
     JobStopped,
-    JobUpdated,
     NodeLost,
     RankReplaced,
 )
@@ -65,10 +67,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.journal.facts import (
     CodeChanged,
     ControllerBegan,
-    DependenciesDropped,
-    DependencyBroken,
     JobAccepted,
-    JobEdited,
     ScriptForgotten,
 )
 from treadle.models.learning.spread import spread_of
@@ -157,8 +156,10 @@ class Reducer:
             self._lost(fact.node, now)
             return
         record = self._jobs.records.get(job_of(fact))
-        if record is None:
-            return
+        if record is not None:
+            self._happened_to(record, fact, now=now, at=at)
+
+    def _happened_to(self, record: JobRecord, fact: Fact, *, now: float, at: float) -> None:
         match fact:
             case JobStarted():
                 self._started(record, fact, now=now, at=at)
@@ -168,10 +169,13 @@ class Reducer:
                 self._learn_running(record, fact)
             case AttemptEnded():
                 self._ended(record, fact, now=now, at=at)
+            case JobPaused():
+                self._paused(record, fact, now=now, at=at)
             case JobHeld() | JobReleased():
+                held(record, fact)
                 note_pause(record, fact, now)
             case _:
-                _asked(record, fact)
+                note_wish(record, fact)
 
     def _accepted(self, fact: JobAccepted) -> None:
         for accepted in records_from(fact):
@@ -205,8 +209,9 @@ class Reducer:
             return
         if fact.changes and fact.changes != record.changes:
             self._learner.announced(record.id)
-        self._resized(record, fact)
-        record.changes, record.running = fact.changes, number
+        if record.pause is None:
+            self._resized(record, fact)
+        record.changes, record.running, record.pauses = fact.changes, number, fact.pauses
         record.uses_train = record.uses_train or bool(fact.changes)
         if fact.stall_s is not None:
             record.stall_s = fact.stall_s
@@ -233,8 +238,18 @@ class Reducer:
         self._changed_live(record, attempt, now=now, at=at)
         record.devices = self._jobs.open[AttemptKey(record.id, number)].devices
         size = len(record.devices)
-        self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
+        if record.pause is not None:
+            self._learner.go_on_after(record.id, fact.action, goes_on(record, fact, now), now=now)
+            self._moves.append(Moved(at, AttemptKey(record.id, number)))
+        else:
+            self._learner.begin(record.id, fact.action, size, share=record.safe, now=now)
         self._watch_ranges(record, size, now)
+
+    def _paused(self, record: JobRecord, fact: JobPaused, *, now: float, at: float) -> None:
+        has_paused(record, fact, now=now, at=at)
+        self._learner.paused(record.id, now)
+        self._drop_unused(record, at, upto=fact.action)
+        self._moves.append(Moved(at, AttemptKey(record.id, record.running)))
 
     def _resized(self, record: JobRecord, fact: JobStarted) -> None:
         """It has another size, or could not be given it."""
@@ -325,7 +340,7 @@ class Reducer:
         if fact.attempt and self._jobs.overtaken(key):
             return
         record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
-        record.lost_s = None
+        record.lost_s, record.pause, record.paused_s, record.pauses = None, None, None, ()
         self._learner.end(record.id, now)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown
@@ -396,9 +411,13 @@ class Reducer:
         if record is None:
             return
         stops, launches = not isinstance(action, Start), not isinstance(action, Stop)
-        self._learner.seen.ordered(record.id, now, stops=stops, launches=launches)
         asked = record.cancelled or action.job in self._scheduler.blocked
         note_preemption(record, action, at, asked=asked)
+        if isinstance(action, Change) and action.allocation.paused:
+            pause_ordered(record, action, now=now, at=at, asked=asked)
+            return
+        if record.pause is None:
+            self._learner.seen.ordered(record.id, now, stops=stops, launches=launches)
         if isinstance(action, Stop):
             return
         size = len(action.allocation.devices)
@@ -441,26 +460,6 @@ def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Mo
     if before.started_at is None and row.started_at is not None:
         yield Moved(row.started_at, key)
     yield Moved(row.ended_at or at, key)
-
-
-def _asked(record: JobRecord, fact: Fact) -> None:
-    """What users change, or what follows from other jobs."""
-    match fact:
-        case JobUpdated():
-            record.priority, record.tenant = fact.spec.priority, fact.spec.tenant
-            record.sizes = fact.spec.sizes
-        case JobEdited():
-            record.name = fact.name or record.name
-            record.time_limit_s = fact.time_limit_s or record.time_limit_s
-        case JobCancelled():
-            record.cancelled_by = record.cancelled_by or ("" if record.cancelled else fact.by)
-            record.cancelled = True
-        case DependencyBroken():
-            record.broken = fact.reason
-        case DependenciesDropped():
-            record.after, record.after_any, record.broken = (), (), ""
-        case _:
-            pass
 
 
 def _keep_apart(record: JobRecord, fact: AttemptEnded) -> None:

@@ -9,7 +9,7 @@ from treadle.control.jobs.elastic_command import elastic_command
 from treadle.control.jobs.end_completion import EndCompletion
 from treadle.control.jobs.job_table import AttemptKey, JobTable
 from treadle.control.jobs.records import JobRecord
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.company import needed_gib, room_gib
 from treadle.core.events import AttemptEnded
@@ -65,7 +65,11 @@ class Launcher:
         left_s = None
         if record.time_limit_s is not None:
             left_s = max(0.01, record.time_limit_s - ran_s)
-        spec = self._scheduler.jobs[job].spec
+        known = self._scheduler.jobs[job]
+        spec = known.spec
+        done = safe * spec.iterations if spec.resumable else 0.0
+        if record.pause is not None:  # It goes on where it was.
+            done = known.iterations_done
         ranks = rank_count(record, len(allocation.devices))
         number = record.launched[action]
         row = self._jobs.open[AttemptKey(job, number)]
@@ -98,7 +102,7 @@ class Launcher:
             resumed=record.starts > 0 or ended is not None,
             keeps_checkpoints=spec.resumable
             and CHECKPOINT_DIR not in (*record.env, *record.secrets),
-            iterations_done=safe * spec.iterations if spec.resumable else 0.0,
+            iterations_done=done,
             iterations_per_s=self._belief.iterations_per_s(spec, allocation, ()),
         )
 
@@ -119,8 +123,13 @@ class Launcher:
         return max(1.0, min(left)) if left else None
 
     def _others(self, device: Device, job: JobId) -> list[JobSpec]:
-        tenants = self._scheduler.tenancy.tenants.get(device, {})
-        return [self._scheduler.jobs[other].spec for other in tenants.values() if other != job]
+        rows = self._scheduler.jobs
+        names = [*self._scheduler.tenancy.tenants.get(device, {}).values()]
+        for name in self._scheduler.paused:
+            held = rows[name].allocation
+            if held is not None and held.paused is Pause.FROZEN and device in held.devices:
+                names.append(name)
+        return [rows[other].spec for other in names if other != job]
 
     def _environment(self, record: JobRecord) -> dict[str, str]:
         own = {

@@ -10,15 +10,23 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from treadle.core.actions import Action, Change, Stop
+from treadle.core.actions import Action, Change, Start, Stop
+from treadle.core.allocation import Pause
 from treadle.core.attempt import LastProgress
 from treadle.core.errors import InvalidInputError
+from treadle.core.events import Event, JobCancelled, JobUpdated
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.state import Kept
-from treadle.journal.facts import JobAccepted
+from treadle.journal.facts import (
+    DependenciesDropped,
+    DependencyBroken,
+    JobAccepted,
+    JobEdited,
+    RecordFact,
+)
 from treadle.store.rows import JobRow
-from treadle.wire.jobs import AttemptView, Code, FailureView, Progress, State
+from treadle.wire.jobs import AttemptView, Code, FailureView, PauseView, Progress, State
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,8 +104,14 @@ class JobRecord:
     preempted_at: float | None = None  # since when it waits to resume; None: it was not preempted
     preempted_for: JobId = ""  # the job that got its devices; empty: none is known
     shrunk_for: JobId = ""  # the job that got some of them
-    began_s: float | None = None  # when the newest attempt began, by the run's own clock
+    # When the newest attempt began, by the run's own clock; later by the time that it was paused.
+    began_s: float | None = None
     lost_on: tuple[str, ...] = ()  # the nodes that had its checkpoints, and were lost
+    pauses: tuple[Pause, ...] = ()  # how the newest attempt can be paused
+    pause: PauseView | None = None  # it is paused, or about to be
+    paused_s: float | None = None  # since when, by the run's own clock: it ran until then
+    not_paused: str = ""  # why it could not be paused when that was last tried
+    held_by: str = ""  # who put it on hold last; empty: not known
     lost_s: float | None = None  # when a node of it was lost: it counts as having run until then
     ran_s: float = 0.0  # seconds of attempts that have ended
     device_s: float = 0.0  # the same of device-seconds
@@ -225,6 +239,10 @@ def state_of_phase(job: Job, record: JobRecord, *, blocked: bool) -> State:
     match job.phase:
         case Phase.WAITING:
             return State.HELD if blocked else State.PENDING
+        case Phase.PAUSED:
+            return State.PAUSED
+        case Phase.STARTING if job.allocation is not None and job.allocation.paused:
+            return State.PAUSED
         case Phase.STARTING:
             return State.RESIZING if record.resizing else State.STARTING
         case Phase.RUNNING:
@@ -239,7 +257,29 @@ def note_preemption(record: JobRecord, action: Action, at: float, *, asked: bool
     at: seconds since 1970. asked: its user stopped it, or it was blocked otherwise.
     """
     record.preempted_at, record.preempted_for, record.shrunk_for = None, "", ""
-    if isinstance(action, Stop) and not asked:
+    if isinstance(action, Start):
+        return
+    if (isinstance(action, Stop) or action.allocation.paused) and not asked:
         record.preempted_at, record.preempted_for = at, action.for_job
-    elif isinstance(action, Change) and len(action.allocation.devices) < record.size:
+    elif isinstance(action, Change) and action.allocation.size < record.size:
         record.shrunk_for = action.for_job
+
+
+def note_wish(record: JobRecord, fact: Event | RecordFact) -> None:
+    """What users change, or what follows from other jobs."""
+    match fact:
+        case JobUpdated():
+            record.priority, record.tenant = fact.spec.priority, fact.spec.tenant
+            record.sizes = fact.spec.sizes
+        case JobEdited():
+            record.name = fact.name or record.name
+            record.time_limit_s = fact.time_limit_s or record.time_limit_s
+        case JobCancelled():
+            record.cancelled_by = record.cancelled_by or ("" if record.cancelled else fact.by)
+            record.cancelled = True
+        case DependencyBroken():
+            record.broken = fact.reason
+        case DependenciesDropped():
+            record.after, record.after_any, record.broken = (), (), ""
+        case _:
+            pass

@@ -101,6 +101,14 @@ class JobLearner:
             self._heard[job] = replace(said, per_s=None, share_per_s=None, measured_s=0.0)
         self.seen.began(job, now)
 
+    def paused(self, job: JobId, now: float) -> None:
+        """The attempt computes nothing for a while."""
+        self.profiles.pause(job, now)
+
+    def go_on_after(self, job: JobId, action: int, away_s: float, *, now: float) -> None:
+        """It computes again under this order, where it was."""
+        self.meter.skip(job, action, away_s, now)
+
     def end(self, job: JobId, now: float) -> None:
         """The attempt is over; what it said is in its AttemptEnded."""
         self.meter.end(job)

@@ -146,6 +146,15 @@ class Meter:
         gauge.mark(now, share)
         return gauge
 
+    def skip(self, job: JobId, action: int, away_s: float, now: float) -> None:
+        """It was paused: that time is no time of its attempt, and no speed is measured over it."""
+        if (gauge := self._gauges.get(job)) is not None:
+            began_at, share = gauge.began
+            gauge.action, gauge.began = action, (began_at + away_s, share)
+            gauge.grew_at = None if gauge.grew_at is None else gauge.grew_at + away_s
+            gauge.seen_at = now
+            gauge.measure_from(now, gauge.seen_share)
+
     def put_back(self, job: JobId, gauge: Gauge | None) -> None:
         """Take back the last report of a job: this is what was seen before it."""
         if gauge is None:

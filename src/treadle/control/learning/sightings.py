@@ -345,7 +345,7 @@ class Sightings:
 
 def company_of(jobs: Iterable[Job]) -> dict[JobId, tuple[JobId, ...]]:
     """The other jobs on the devices of each job that shares them."""
-    holding = [(job.id, job.allocation.devices) for job in jobs if job.allocation is not None]
+    holding = [(job.id, job.allocation.devices) for job in jobs if job.allocation and job.size]
     by_device: dict[object, list[JobId]] = {}
     for identity, devices in holding:
         for device in devices:

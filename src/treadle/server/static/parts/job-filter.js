@@ -3,7 +3,7 @@
 import { ended } from "../state.js";
 
 const RUNNING = new Set(["STARTING", "RUNNING", "RESIZING", "STOPPING"]);
-const WAITING = new Set(["PENDING", "HELD"]);
+const WAITING = new Set(["PENDING", "HELD", "PAUSED"]);
 
 export const SHOWN = {
   active: { words: "Active", has: (job) => !ended(job) },
@@ -42,7 +42,7 @@ export function filterOf(text) {
   return (job) => tests.every((test) => test(job));
 }
 
-const RANK = ["RUNNING", "RESIZING", "STARTING", "STOPPING", "PENDING", "HELD", "FAILED", "TIMEOUT", "CANCELLED", "SUCCEEDED"];
+const RANK = ["RUNNING", "RESIZING", "STARTING", "STOPPING", "PAUSED", "PENDING", "HELD", "FAILED", "TIMEOUT", "CANCELLED", "SUCCEEDED"];
 const natural = new Intl.Collator("en", { numeric: true });
 const KEYS_MAX = 50000;
 const keys = new Map(); // id -> what it is compared by: to compare numbers in texts takes long

@@ -8,6 +8,7 @@ const SIGNS = {
   STARTING: "◔",
   RUNNING: "●",
   RESIZING: "◑",
+  PAUSED: "❚",
   STOPPING: "◒",
   SUCCEEDED: "✓",
   FAILED: "✕",
