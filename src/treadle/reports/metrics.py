@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import floor
-from operator import mul, sub
+from operator import attrgetter, mul, sub
 
 from treadle.core.job import JobId
 from treadle.reports.bookkeeping import WAIT_CAUSES
@@ -353,7 +353,7 @@ def _count(histories: Iterable[JobHistory], status: str) -> int:
 
 
 def _sum(histories: Iterable[JobHistory], name: str) -> float:
-    return float(sum(getattr(history, name) for history in histories))
+    return float(sum(map(attrgetter(name), histories)))
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -237,7 +237,8 @@ def prepare(
     simulation = Simulation(scheduler, engine, look=looks, observers=(watch, *learns, *observers))
     straight = None
     if applies(chosen, simulated, jobs):
-        straight = StraightRun(scheduler, jobs, truth, recorder, looks)
+        preemptive = chosen.preemptive
+        straight = StraightRun(scheduler, jobs, truth, recorder, looks, preemptive=preemptive)
     return Experiment(
         settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs, straight
     )

@@ -10,6 +10,7 @@ when.
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
+from typing import TypeGuard
 
 from treadle.core.actions import Start, Stop
 from treadle.core.job import Job, JobId, JobSpec
@@ -24,7 +25,7 @@ from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Look
 
 
-def applies(policy: Policy, engine: SimulatedEngine, jobs: Sequence[JobSpec]) -> bool:
+def applies(policy: Policy, engine: SimulatedEngine, jobs: Sequence[JobSpec]) -> TypeGuard[Ordered]:
     """Whether such a run would go the same way straight."""
     return (
         type(policy) is Ordered  # A subclass may decide anything.
@@ -47,12 +48,15 @@ class StraightRun:
         truth: PerformanceModel,
         books: Bookkeeping,
         look: Look,
+        *,
+        preemptive: bool,
     ) -> None:
         self._scheduler = scheduler
         self._jobs = jobs  # in order of submission
         self._truth = truth
         self._books = books
         self._look = look
+        self._preemptive = preemptive
         self._ends: list[tuple[float, int, JobId]] = []  # a heap: moment, number, job
         self._due: dict[JobId, int] = {}  # the number of a running job's end; others are stale
         self._number = 0
@@ -123,13 +127,10 @@ class StraightRun:
             scheduler.next_action = number + 1
             scheduler.tenancy.claim(identity, allocation)
             books.start(histories[identity], allocation, number, now)
-            row = rows[identity] = rows[identity].given(Phase.STARTING, allocation, number, now)
-            scheduler.ranking.put(row, now)
+            self._go_on(rows[identity].given(Phase.RUNNING, allocation, number, now), now)
         scheduler.keep(schedule)
         if not (scheduler.policy.in_order and scheduler.ranking.queue):
             books.overtake(changes)
-        for identity in changes:
-            self._go_on(rows[identity], now)
 
     def _change(self, schedule: Schedule, now: float) -> None:
         """Carry out orders that also stop or move jobs: who stops is back in the queue at once."""
@@ -159,13 +160,16 @@ class StraightRun:
                 self._go_on(rows[action.job], now)
 
     def _go_on(self, job: Job, now: float) -> None:
-        """The job makes progress from now on."""
+        """The job, as it was ordered to start or to move, makes progress from now on."""
         spec, allocation, done = job.spec, job.allocation, job.iterations_done
-        assert allocation is not None, "it was ordered to start or to move"
+        assert allocation is not None, "it was given one"
         identity = spec.id
         speed = self._truth.iterations_per_s(spec, allocation, ())
         self._number = self._due[identity] = number = self._number + 1
         heappush(self._ends, (now + (spec.iterations - done) / speed, number, identity))
         job = self._scheduler.rows[identity] = job.started(Phase.RUNNING, done, speed, now)
-        self._scheduler.ranking.put(job, now)
+        if self._preemptive:
+            self._scheduler.ranking.put(job, now)
+        else:  # A job that runs does so to its end.
+            self._scheduler.ranking.drop(identity)
         self._books.run(self._books.histories[identity], done, speed, now)

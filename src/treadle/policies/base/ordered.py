@@ -13,6 +13,7 @@ evicting all jobs behind would not be enough, none is evicted.
 
 from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
+from itertools import chain
 from math import inf
 
 from treadle.core.allocation import Allocation
@@ -42,7 +43,7 @@ class Ordered(Policy):
     ) -> None:
         self._order = order
         self._placement, self.place = placement, placement.place
-        self._preemptive = preemptive
+        self.preemptive = preemptive  # else the ranks of running jobs do not matter
         self._repack = repack
         self._quantum_s = quantum_s
         self._fit = Fit(placement)
@@ -59,7 +60,7 @@ class Ordered(Policy):
             return KEEP
         if self._repack:
             return Schedule.whole(snapshot, self._afresh(snapshot))
-        if self._preemptive:
+        if self.preemptive:
             changes = self._only_one(snapshot) or _Walk(snapshot, self._placement).changes()
         elif not snapshot.free.total:
             changes = {}
@@ -207,23 +208,24 @@ class _Walk:
     def _make_room(self, size: int, bound: _Bound) -> tuple[Device, ...] | None:
         """Evict as few jobs as let the size fit, or none. Devices are freed where that may help."""
         free = self._free
-        missing = size - free.total
+        behind = self._from_the_back()
+        enough = _enough(behind, size - free.total, bound)
+        if enough is None:
+            return None
         grain = self._placement.grain(size, free)
         room: dict[str, int] = {}  # free devices of a node if all jobs so far go
         passed: list[_Entry] = []  # behind, and not given free: where they are cannot help yet
         given: list[_Entry] = []
-        for entry in self._from_the_back():
+        for entry in chain(enough, behind):
             if entry < bound:
                 break
             passed.append(entry)
-            devices = entry[4]
-            missing -= len(devices)
             ripe = False
-            for node, _ in devices:
+            for node, _ in entry[4]:
                 count = room[node] + 1 if node in room else free.count_on(node) + 1
                 room[node] = count
                 ripe = ripe or count >= grain
-            if missing > 0 or not ripe:
+            if not ripe or len(passed) + len(given) < len(enough):
                 continue
             ready = [e for e in passed if any(room[node] >= grain for node, _ in e[4])]
             for other in ready:
@@ -272,3 +274,16 @@ class _Walk:
         self._seen = [entry for entry in self._seen if entry[3] not in gone]
         self._changes.update(gone)
         return devices
+
+
+def _enough(behind: Iterator[_Entry], devices: int, bound: _Bound) -> list[_Entry] | None:
+    """The last jobs, at least one, that have so many devices together and are behind the bound."""
+    last: list[_Entry] = []
+    for entry in behind:
+        if entry < bound:
+            return None
+        last.append(entry)
+        devices -= len(entry[4])
+        if devices <= 0:
+            return last
+    return None
