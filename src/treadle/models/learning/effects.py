@@ -12,7 +12,7 @@ adds much, the more the farther its value.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import log, sqrt
 from typing import NamedTuple
@@ -24,6 +24,7 @@ Row = tuple[Arguments, float]  # the arguments of a run, and what was measured, 
 ABSENT = ""  # the value of an argument that was not given
 MATTER_MAX = 5  # arguments
 FITTED_MAX = 64  # runs, the newest
+STEPS_MAX = 8192  # that are kept of one figure
 BAYES_FACTOR = 3.0  # so much likelier are the runs with an argument than without
 PASSES = 4  # over all parts, until they agree
 NOISE_RUNS = 2.0  # runs that the noise expected before any was seen counts for
@@ -164,31 +165,17 @@ class Effects:
     runs: int
     counting: str = ""  # a number that the figure is in proportion to
 
+    # Steps that were asked for: the same few values stand in most runs.
+    _known: dict[tuple[str, str, str], Step] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
     @classmethod
     def of(
         cls, rows: Sequence[Row], figure: Figure, *, counting: Collection[str] = ()
     ) -> "Effects":
         """counting: arguments that say how many steps there are, each of them alike."""
-        rows = rows[-FITTED_MAX:]
-        columns = _columns([arguments for arguments, _ in rows])
-        tried = {name: len({*column.values}) for name, column in columns.items()}
-        varied = {name: column for name, column in columns.items() if tried[name] > 1}
-        tied = _tied(varied)
-        varied = {name: column for name, column in varied.items() if name not in tied}
-        found = [log(seen) for _, seen in rows]
-        by = next((name for name in columns if name in counting), "")
-        known = [each for each in columns[by].logs if each is not None] if by else []
-        if len(known) == len(rows):
-            varied.pop(by, None)
-            found = _less(found, known)
-        else:
-            by = ""
-        parts, explained = _chosen(varied, found, figure)
-        left = _left(parts, varied, found)
-        before = NOISE_RUNS * figure.noise**2
-        noise = sqrt((before + _squares(left)) / (NOISE_RUNS + len(rows)))
-        apart = {name: _apart(varied, name, parts) for name in varied if name not in parts}
-        return cls(figure, parts, explained, tried, apart, tied, noise, len(rows), by)
+        return _fitted(tuple(rows[-FITTED_MAX:]), figure, frozenset(counting))
 
     def step(self, seen: Arguments, asked: Arguments) -> Step:
         """What to make of a run with some arguments, for a job with others."""
@@ -201,17 +188,26 @@ class Effects:
     def steps(self, seen: Arguments, asked: Arguments) -> Iterator[tuple[str, Step]]:
         """The same, argument by argument."""
         before, then = dict(seen), dict(asked)
-        for name in {**before, **then}:
-            one, other = before.get(name, ABSENT), then.get(name, ABSENT)
+        other = {name for name, _ in {*seen} ^ {*asked}}
+        for name in sorted(other.union(self.tied)):
+            values = before.get(name, ABSENT), then.get(name, ABSENT)
             if name == self.counting:
-                apart = _moved(one, other)
+                apart = _moved(*values)
                 yield name, Step(apart, COUNTED * abs(apart))
             elif (first := self.tied.get(name)) is not None:
                 # Which of the two counts was not seen: that matters where they go apart.
-                apart = _moved(one, other) - _moved(before.get(first, ""), then.get(first, ""))
+                apart = _moved(*values) - _moved(before.get(first, ""), then.get(first, ""))
                 yield name, Step(0.0, abs(self.figure.slope_doubt * apart))
-            elif one != other:
-                yield name, self._step(name, one, other)
+            else:
+                yield name, self._kept(name, *values)
+
+    def _kept(self, name: str, one: str, other: str) -> Step:
+        known, asked = self._known, (name, one, other)
+        if (step := known.get(asked)) is None:
+            if len(known) >= STEPS_MAX:
+                known.clear()
+            step = known[asked] = self._step(name, one, other)
+        return step
 
     def _step(self, name: str, one: str, other: str) -> Step:
         part = self.parts.get(name)
@@ -226,6 +222,29 @@ class Effects:
             return Step(0.0, self.noise / sqrt(self.apart[name] + off) * abs(then - before))
         doubt = self.noise / sqrt(self.tried[name] - 1)
         return Step(0.0, min(self.figure.word_doubt, doubt))
+
+
+@lru_cache(maxsize=512)  # Several figures of every job of a sweep rest on the same runs.
+def _fitted(rows: tuple[Row, ...], figure: Figure, counting: frozenset[str]) -> Effects:
+    columns = _columns([arguments for arguments, _ in rows])
+    tried = {name: len({*column.values}) for name, column in columns.items()}
+    varied = {name: column for name, column in columns.items() if tried[name] > 1}
+    tied = _tied(varied)
+    varied = {name: column for name, column in varied.items() if name not in tied}
+    found = [log(seen) for _, seen in rows]
+    by = next((name for name in columns if name in counting), "")
+    known = [each for each in columns[by].logs if each is not None] if by else []
+    if len(known) == len(rows):
+        varied.pop(by, None)
+        found = _less(found, known)
+    else:
+        by = ""
+    parts, explained = _chosen(varied, found, figure)
+    left = _left(parts, varied, found)
+    before = NOISE_RUNS * figure.noise**2
+    noise = sqrt((before + _squares(left)) / (NOISE_RUNS + len(rows)))
+    apart = {name: _apart(varied, name, parts) for name in varied if name not in parts}
+    return Effects(figure, parts, explained, tried, apart, tied, noise, len(rows), by)
 
 
 def _untried(one: str, other: str, figure: Figure) -> Step:

@@ -131,10 +131,13 @@ class KnownNeeds:
         return self._kept(self._steps, kind, asked, lambda history: _steps(kind, history, asked))
 
     def _close(self, likeness: Likeness) -> Iterator[Kind]:
-        """The kinds of its script that are remembered."""
-        return (
-            kind for kind in likeness.kinds if kind in self._kinds and closeness(kind) not in FAR
-        )
+        """The kinds of its script that are remembered, and not the same runs again."""
+        counts: tuple[int, ...] | None = None
+        for kind in likeness.kinds:
+            history = None if closeness(kind) in FAR else self._kinds.get(kind)
+            if history is not None and counts != (found := _counts(history)):
+                counts = found
+                yield kind
 
     def _kept(
         self,
@@ -162,6 +165,10 @@ class KnownNeeds:
             before = Pace(points, FittedCurve.through(points), self._versions, found.doubt)
             known[arguments] = before
         return before
+
+
+def _counts(history: History) -> tuple[int, ...]:
+    return len(history.looks), len(history.seen), history.ended
 
 
 def _same_script(kind: Kind) -> bool:

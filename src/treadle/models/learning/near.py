@@ -10,6 +10,8 @@ from treadle.models.learning.kind_history import History, Run
 
 ALIKE = 0.05  # runs whose doubt is so much alike count alike, the newest first
 
+NEWEST = 48  # runs that are looked at
+
 
 class Near(NamedTuple):
     """Figures as they would be with the arguments that are asked, the newest last."""
@@ -25,7 +27,8 @@ def near(
     if all(arguments == asked for arguments, _ in rows):
         return Near(tuple(found for _, found in rows), 0.0)
     effects = effects or Effects.of(rows, figure)
-    steps = [(effects.step(arguments, asked), found) for arguments, found in rows]
+    newest = rows[-NEWEST:]
+    steps = [(effects.step(arguments, asked), found) for arguments, found in newest]
     least = min(step.doubt for step, _ in steps)
     return Near(
         tuple(found * exp(step.shift) for step, found in steps if step.doubt <= least + ALIKE),
