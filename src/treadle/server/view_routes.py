@@ -73,7 +73,7 @@ async def simulate_what_if(asked: WhatIfRequest, service: Served) -> Response:
     return await answer(service.what_if(asked))
 
 
-@route("GET", "/learned", Role.VIEWER, LearnedPage, 404, 503, load=Load.COMPUTED)
+@route("GET", "/learned", Role.VIEWER, LearnedPage, 503, load=Load.COMPUTED)
 async def list_learned(
     service: Served,
     who: Asking,

@@ -337,6 +337,7 @@ class JobDetail:
     )
     stall_s: float | None = None  # how long it stood still for the last such change
     restart_s: float = described(0.0, "What a stop and a start cost it; 0: not measured.")
+    script: str = described("", "By which GET /learned knows what it runs.")
     again: SubmitAgain | None = None  # only for its owner and admins
 
 

@@ -19,6 +19,7 @@ from treadle.wire.learned import (
     LearnedSharing,
     LearnedSpan,
 )
+from treadle.wire.problems import NotFoundError
 
 NAMED_MAX = 8  # values or arguments in one line
 _COLUMNS = (
@@ -51,6 +52,10 @@ def learned(script: str, user: str, forget: bool, as_json: bool) -> None:
     page = here.client.learned(script, user=user)
     if as_json:
         echo_json(page)
+    elif script and not page.scripts:
+        raise NotFoundError(
+            f"nothing was learned of a script {script!r}", hint="treadle learned lists them"
+        )
     elif script:
         click.echo("\n\n".join(_whole(each, here.width) for each in page.scripts))
     elif page.scripts:

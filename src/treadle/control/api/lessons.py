@@ -10,9 +10,8 @@ from treadle.control.api.thinking import Thinking
 from treadle.control.loop import Rider, on_disk
 from treadle.journal.facts import ScriptForgotten
 from treadle.models.company.predictor import MPS, TIME_SLICED, shares
-from treadle.models.learning.commands import digest
 from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import Kind, named_like, owner_name
+from treadle.models.learning.kinds import Kind, named_like, owner_name, script_id
 from treadle.models.learning.speeds import median
 from treadle.models.learning.summary import Argument, Span, Summary, figures, summary
 from treadle.store.rows import Batch
@@ -33,7 +32,6 @@ from treadle.wire.problems import NotAllowedError, NotFoundError
 LISTED_MAX = 500
 DETAILED_MAX = 8  # scripts of one name
 VALUES_MAX = 12  # of an argument that are listed
-ID_LENGTH = 8
 
 Scripts = Mapping[Kind, History]
 Pair = tuple[str, str, bool, float]  # of the record of company
@@ -56,8 +54,6 @@ class Lessons:
             if not script:
                 rows = [_in_short(kind, known[kind]) for kind in [*known][:LISTED_MAX]]
                 return LearnedPage(scripts=tuple(rows), others=len(known) - len(rows))
-            if not known:
-                raise _unknown(script, user)
             everything = dict(context.learner.profiles.scripts())
             rows = [
                 _in_full(
@@ -77,7 +73,10 @@ class Lessons:
         script, user = request.script, request.user or who.user
         known = _called(self._context, script, user) if script else {}
         if not known:
-            raise _unknown(script, user)
+            raise NotFoundError(
+                f"nothing was learned of a script {script[:80]!r} of {user}",
+                hint="treadle learned lists them",
+            )
         if not all(_theirs(who, kind) for kind in known):
             raise NotAllowedError(f"only {user} or an admin may have it forgotten")
         names = {named_like(kind, history.name) for kind, history in known.items()}
@@ -96,30 +95,19 @@ def _called(context: Context, script: str, user: str) -> Scripts:
     return {
         kind: history
         for kind, history in context.learner.profiles.scripts()
-        if (not script or script == _id(kind) or history.name in (script, name))
+        if (not script or script == script_id(kind) or history.name in (script, name))
         and (not user or user == owner_name(kind))
     }
-
-
-def _unknown(script: str, user: str) -> NotFoundError:
-    of = f" of {user}" if user else ""
-    return NotFoundError(
-        f"nothing was learned of a script {script[:80]!r}{of}", hint="treadle learned lists them"
-    )
 
 
 def _theirs(who: Who, kind: Kind) -> bool:
     return who.role is Role.ADMIN or who.user == owner_name(kind)
 
 
-def _id(kind: Kind) -> str:
-    return digest([kind])[:ID_LENGTH]
-
-
 def _in_short(kind: Kind, history: History) -> LearnedScript:
     found, costs = figures(history), history.costs
     return LearnedScript(
-        id=_id(kind),
+        id=script_id(kind),
         script=history.name,
         user=owner_name(kind),
         runs=history.ended,

@@ -9,13 +9,22 @@ from treadle.control.api.context import Context
 from treadle.control.api.job_progress import end_of, held_s, progress_of
 from treadle.control.api.queue_order import held_devices, sharers
 from treadle.control.api.why import ended_reason
-from treadle.control.jobs import JobRecord, as_shown, attempt_of, id_of, rank_count, submit_again
+from treadle.control.jobs import (
+    JobRecord,
+    as_shown,
+    attempt_of,
+    id_of,
+    likeness_of,
+    rank_count,
+    submit_again,
+)
 from treadle.control.loop import wall
 from treadle.core.job import Job
 from treadle.core.job_sentences import advice
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.sentences import sentence
+from treadle.models.learning.kinds import script_id
 from treadle.store.rows import AttemptRow
 from treadle.wire.jobs import UNUSED, FailureView, JobDetail, JobView, State, in_short
 
@@ -198,5 +207,6 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         uses_train=record.uses_train or bool(record.elastic),
         stall_s=record.stall_s,
         restart_s=0.0 if row is None else row.spec.profile.restart_s,
+        script=script_id(likeness_of(record).kinds[0]),
         again=submit_again(record),
     )

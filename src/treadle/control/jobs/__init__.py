@@ -11,6 +11,7 @@ from treadle.control.jobs.end_completion import EndCompletion, LastWords
 from treadle.control.jobs.fact_subjects import Fact, core_facts, job_of, jobs_of
 from treadle.control.jobs.facts_to_records import Reducer
 from treadle.control.jobs.gates import ARRAY, DEPENDENCY, USER, Gates
+from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import (
     AttemptKey,
     JobTable,
@@ -110,6 +111,7 @@ __all__ = [
     "job_of",
     "jobs_of",
     "kept_to_gpus",
+    "likeness_of",
     "most_of_a_type",
     "name_by_default",
     "nodes_at_start",

@@ -116,6 +116,11 @@ def named_like(kind: Kind, name: str) -> Kind:
     return f"{kind.rpartition('/')[0]}/{escaped}"
 
 
+def script_id(kind: Kind) -> str:
+    """Names a script for people, where several have one name."""
+    return digest([kind])[:8]
+
+
 def _file(found: Command, folder: str) -> tuple[str, ...]:
     """What is run: a `train.py` of another folder is another script, and so is a module."""
     if found.module:

@@ -7,6 +7,7 @@ import { asked, devices, moment, number, range, span, typed } from "../parts/for
 import { Curves } from "../parts/job-curves.js";
 import { JobLink, Name, Owner, Swatch } from "../parts/job-name.js";
 import { OrderButtons } from "../parts/job-orders.js";
+import { Learned, Sweep } from "../parts/job-learned.js";
 import { Profile } from "../parts/job-profile.js";
 import { Failure, Reasons } from "../parts/job-reasons.js";
 import { Progress } from "../parts/job-row.js";
@@ -51,6 +52,7 @@ export default function JobPage({ args }) {
         <${Failure} failure=${detail.failure} attempt=${failed} />
         ${!(ended(job) && detail.failure) && html`<${Reasons} id=${id} turn=${turn} active=${!ended(job)} waiting=${job.state === "PENDING" || job.state === "HELD"} />`}
         <${Timeline} id=${id} company=${spells.company} />
+        <${Learned} script=${detail.script} turn=${job.ended_at} />
         <${SubmitAgain} again=${detail.again} />
       </div>
       <div class="column">
@@ -61,6 +63,7 @@ export default function JobPage({ args }) {
         <${Company} attempts=${detail.attempts} />
       </div>
     </div>
+    <${Sweep} job=${job} />
   </div>`;
 }
 
