@@ -84,13 +84,15 @@ def _pausing(n: Numbers, done: str) -> str:
 
 def _paused(n: Numbers) -> str:
     """Since when, and where its memory is."""
+    if n.of.get("resumed"):
+        return f"resumed, and waits for {n.listed('devices')}"
     text = f"{_pausing(n, 'paused')} {n.span('since_s')} ago"
     moved = n.text("how") == "suspended"
     return f"{text}, {n.unit} memory on the host" if moved else text
 
 
 def _goes_on(n: Numbers) -> list[Line]:
-    lines = [("goes on", f"on {n.listed('devices')}")]
+    lines = [] if n.of.get("resumed") else [("goes on", f"on {n.listed('devices')}")]
     if n.number("memory_gib"):
         there = "on the host" if n.text("how") == "suspended" else "stays there"
         lines.append(("memory", f"{gib_text(n.number('memory_gib'))}, {there}"))

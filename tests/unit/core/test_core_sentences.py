@@ -102,6 +102,15 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
             "stuck": "its memory is taken",
         },
         {"by": "", "for_job": "", "since_s": 40.0, "how": "frozen", "devices": ("n0:0",)},
+        {
+            "by": "",
+            "for_job": "",
+            "since_s": 40.0,
+            "how": "frozen",
+            "devices": ("n0:0",),
+            "jobs": ("4",),
+            "resumed": True,
+        },
     ],
     "pausing": [
         {"by": "ann", "for_job": "", "how": "frozen"},

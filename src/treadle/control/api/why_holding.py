@@ -39,9 +39,15 @@ def _paused(context: Context, record: JobRecord, row: Job) -> Reason:
     pause, now = record.pause, context.clock.now()
     if pause is None or row.allocation is None:
         return because("pausing")
-    who = {"by": pause.by, "for_job": "" if pause.by else pause.for_job, "how": str(pause.how)}
+    who: dict[str, object] = {
+        "by": pause.by,
+        "for_job": "" if pause.by else pause.for_job,
+        "how": str(pause.how),
+    }
     if row.phase is not Phase.PAUSED:
         return because("pausing", **who)
+    if pause.by and USER not in context.scheduler.blocked.get(row.id, ()):
+        who = {"by": "", "for_job": "", "how": str(pause.how), "resumed": True}
     jobs = holders_of(context.scheduler.snapshot(now), row.allocation.devices)
     memory = {} if pause.memory_gib is None else {"memory_gib": pause.memory_gib}
     since_s = now - row.since_at if record.paused_s is None else now - record.paused_s
