@@ -4,7 +4,7 @@ from treadle.control.api.context import Context
 from treadle.control.jobs import USER, JobRecord, attempt_of
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
-from treadle.core.reasons import Reason, because
+from treadle.core.reasons import Number, Reason, because
 from treadle.core.why import holders_of
 from treadle.policies.live.eligibility import OVER_S
 
@@ -39,7 +39,7 @@ def _paused(context: Context, record: JobRecord, row: Job) -> Reason:
     pause, now = record.pause, context.clock.now()
     if pause is None or row.allocation is None:
         return because("pausing")
-    who: dict[str, object] = {
+    who: dict[str, Number] = {
         "by": pause.by,
         "for_job": "" if pause.by else pause.for_job,
         "how": str(pause.how),
