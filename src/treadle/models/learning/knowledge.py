@@ -309,12 +309,9 @@ class Knowledge:
         if not experts:
             return []
         found = weights(experts, self._scores(likeness.kinds))
-        source = groups[0].source
-        if source not in _CLOSE or groups[0].ended < OWN_RUNS_MIN:
+        if groups[0].source not in _CLOSE or groups[0].ended < OWN_RUNS_MIN:
             return found
-        if source is Source.ALIKE:
-            if not likeness.arguments:
-                return found
+        if groups[0].source is Source.ALIKE:
             # The others know nothing of its arguments.
             return narrowed(found, [not expert.label.startswith(_FAR) for expert in experts])
         found = narrowed(found, [not expert.label.startswith(_OTHERS) for expert in experts])

@@ -69,7 +69,8 @@ class Asking:
     def go_on(self, level: Level) -> None:
         """Let jobs that were stopped go on where devices are left."""
         for job in self._holding:
-            if self._level[job.id] == level and self._waits(job.id):
+            stopped = self._waits(job.id) and job.id not in self._plan.paused
+            if self._level[job.id] == level and stopped:
                 self._plan.start_somewhere(job)
 
     def _ask_about(self, level: Level, pool: Pool, mine: set[JobId]) -> None:
@@ -176,7 +177,7 @@ class Asking:
             job.id
             for job in self._holding
             if self._level[job.id] == level
-            and (job.id not in fixed or lingers(job, now))
+            and (job.id not in fixed or lingers(job, now) or self._plan.may_pause(job))
             and self._plan.has(job.id) is not None
         ]
 

@@ -5,7 +5,7 @@ shown, as if there were nothing else: who, how many devices, under which plan, w
 decides is made on devices that suit each job (plan.py), as far as it pays (costs.py).
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
-from treadle.policies.live.parking import Parking, leave_what_is_kept
+from treadle.policies.live.parking import Parking, leave_what_is_kept, who_may_pause
 from treadle.policies.live.patience import (
     Patience,
     Patient,
@@ -94,18 +94,21 @@ def live(
     share: bool = True,
     tries: bool = True,
     restart_s: float = RESTART_S,
+    pause: str = "opportunistic",
 ) -> "Live":
     """The live decision: what may run, what pays, patience, quotas, sharing.
 
     quotas: devices that each tenant is entitled to, as a:32/b:16. share: jobs may share devices.
     tries: also those of which nothing is known, to see what they need.
     restart_s: what a restart is assumed to cost a job of which it was not measured.
+    pause: which jobs that keep no checkpoints are paused for others: off, opportunistic or all.
     """
     if not 0 <= restart_s < inf:
         raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
     given = parse_quotas("live", quotas)
     joining = Joining.of(belief, tries=tries) if share else None
-    return Live(inner, placement, belief, given, joining, restart_s=restart_s)
+    may_pause = who_may_pause(pause)
+    return Live(inner, placement, belief, given, joining, may_pause, restart_s=restart_s)
 
 
 class Live(Wrapper):
@@ -118,10 +121,12 @@ class Live(Wrapper):
         belief: PerformanceModel,
         given: Quotas | None,
         joining: Joining | None,
+        may_pause: Callable[[Job], bool],
         *,
         restart_s: float,
     ) -> None:
         super().__init__(inner)
+        self._may_pause = may_pause
         self._restart_s = restart_s
         self.placement, self.belief, self.given = placement.in_parts(), belief, given
         self._sizes = any_size if inner.resizes else fast_enough(belief)
@@ -181,6 +186,7 @@ class Live(Wrapper):
         """
         snapshot, before, owed, level_of, eligible, sight, *_ = facts
         plan = Plan(snapshot, eligible.room.copy(), self._sizes)
+        plan.may_pause = self._may_pause
 
         # 2 Jobs whose patience is over go first. What cannot start yet gets a reservation.
         stay = eligible.fixed.keys() | facts.in_turn.keys()

@@ -4,14 +4,18 @@ No policy sees them. One that may go on does so before anything of its level or 
 on its devices.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
 from treadle.core.company import needed_gib
+from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job
+from treadle.core.lifecycle import Phase
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.eligibility import Level, LevelOf
 from treadle.policies.live.plan import Plan
+
+WAYS = ("off", "opportunistic", "all")
 
 
 class Parking(NamedTuple):
@@ -45,6 +49,23 @@ class Parking(NamedTuple):
                 continue
             if plan.has(job.id) is None and plan.room.takes_back(job, held):
                 plan.give(job, held.as_paused(None))
+
+
+def who_may_pause(pause: str) -> Callable[[Job], bool]:
+    """Which running jobs are paused for others: those that cannot resume, or would be stopped.
+
+    pause: off, opportunistic or all.
+    """
+    if pause not in WAYS:
+        raise InvalidInputError(f"live pause must be one of {', '.join(WAYS)}, not {pause!r}")
+
+    def may_pause(job: Job) -> bool:
+        allowed = pause == "all" or (pause == "opportunistic" and not job.spec.guaranteed)
+        runs = job.phase is Phase.RUNNING and job.over_at is None
+        can = bool(job.pauses) and job.spec.preemptible and not job.spec.resumable
+        return allowed and runs and can
+
+    return may_pause
 
 
 def leave_what_is_kept(plan: Plan) -> None:

@@ -6,7 +6,7 @@ are ones that the job may have. A start on others is moved to devices that suit 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.plan import DATA_PARALLEL
@@ -50,6 +50,9 @@ class Plan:
         self.dropped: dict[JobId, None] = {}  # the policy would have started them
         self.kept: dict[JobId, None] = {}  # the policy would have changed them
         self.for_whom: dict[JobId, JobId] = {}  # of those that are stopped
+        # Those that cannot resume and are paused where others are stopped, and how.
+        self.may_pause: Callable[[Job], bool] = lambda _: False
+        self.paused: dict[JobId, Pause] = {}
         self._moved: set[Device] = set()  # devices that were given otherwise than chosen
 
     def has(self, name: JobId) -> Allocation | None:
@@ -60,6 +63,7 @@ class Plan:
 
     def give(self, job: Job, new: Allocation) -> None:
         self._let_go(job)
+        self._wake(job)
         self.room.take(job, new.devices)
         self.changes[job.id] = new
         self.for_whom.pop(job.id, None)
@@ -67,10 +71,30 @@ class Plan:
             del self.changes[job.id]
 
     def stop(self, job: Job, for_whom: JobId = "") -> None:
+        """Stop a job, or pause it: see `can_stop`."""
+        held = self.has(job.id)
+        if held is not None and self.may_pause(job):
+            how = self.room.way_to_pause(job, held, self.snapshot.jobs[for_whom])
+            assert how is not None, "it cannot make way so"
+            self.room.park(job, held.as_paused(how))
+            self.paused[job.id] = how
         self._let_go(job)
         self.changes[job.id] = None
         if for_whom:
             self.for_whom[job.id] = for_whom
+
+    def can_stop(self, job: Job, starter: Job) -> bool:
+        """Whether it can make way for another job: one that is paused may keep too much."""
+        held = self.has(job.id)
+        if held is None or not self.may_pause(job):
+            return held is not None
+        return self.room.way_to_pause(job, held, starter) is not None
+
+    def _wake(self, job: Job) -> None:
+        """It is not to be paused after all."""
+        how = self.paused.pop(job.id, None)
+        if how is not None and job.allocation is not None:
+            self.room.unpark(job, job.allocation.as_paused(how))
 
     def _let_go(self, job: Job) -> None:
         held = self.has(job.id)
@@ -91,6 +115,7 @@ class Plan:
                 self.changes[name] = None
         for name in names:
             held = self.snapshot.jobs[name].allocation
+            self._wake(self.snapshot.jobs[name])
             del self.changes[name]
             if held is not None:
                 self.room.take(self.snapshot.jobs[name], held.devices)
@@ -114,7 +139,11 @@ class Plan:
         """The changes, those that only release devices first."""
         rows = self.snapshot.jobs
         real = {name: new for name, new in self.changes.items() if new != rows[name].allocation}
-        return dict(sorted(real.items(), key=lambda each: each[1] is not None))
+        found = dict(sorted(real.items(), key=lambda each: each[1] is not None))
+        for name, how in self.paused.items():
+            held = rows[name].allocation
+            found[name] = None if held is None else held.as_paused(how)
+        return found
 
     def stopped_for(self) -> dict[JobId, JobId]:
         """For whom each job is stopped or shrunk."""
@@ -255,7 +284,9 @@ class Plan:
         for device in devices if lower else ():
             for name in self.snapshot.tenants.get(device, {}).values():
                 held = self.has(name)
-                if name in lower and held is not None and device in held.devices:
+                if name not in lower or held is None or device not in held.devices:
+                    continue
+                if self.can_stop(self.snapshot.jobs[name], self.snapshot.jobs[starter]):
                     gone.append((self.snapshot.jobs[name], held))
                     self.stop(self.snapshot.jobs[name], starter)
                     self.urgent.add(starter)
@@ -268,10 +299,13 @@ class Plan:
         """
         if (found := self.room.place(job, size)) is not None or not victims:
             return found
-        held = [self.snapshot.jobs[name] for name in victims if self.has(name) is not None]
+        rows = [self.snapshot.jobs[name] for name in victims]
+        held = [each for each in rows if self.can_stop(each, job)]
         before = {each.id: self.has(each.id) for each in held}
         gone = list[Job]()
         for each in held:
+            if not self.can_stop(each, job):  # Others have made way, and keep what they have.
+                continue
             self.stop(each, job.id)
             gone.append(each)
             found = self.room.place(job, size)

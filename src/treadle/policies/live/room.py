@@ -74,7 +74,7 @@ class Room:
         self.kept_gib: dict[Device, float] = {}  # of devices' memory, by frozen jobs
         for job in snapshot.paused.values():
             if job.allocation is not None:
-                self._park(job, job.allocation, 1.0)
+                self.park(job, job.allocation)
 
     def copy(self) -> Self:
         twin = type(self).__new__(type(self))
@@ -147,8 +147,29 @@ class Room:
             return False
         if held.paused is Pause.SUSPENDED and not self._kept_leaves(job, held.devices):
             return False
-        self._park(job, held, -1.0)
+        self.unpark(job, held)
         return True
+
+    def way_to_pause(self, job: Job, held: Allocation, starter: Job) -> Pause | None:
+        """How a running job can be paused so that another one has room there."""
+        stays = all(self._both_fit(device, job, starter) for device in held.devices)
+        if stays and Pause.FROZEN in job.pauses:
+            return Pause.FROZEN
+        return Pause.SUSPENDED if Pause.SUSPENDED in job.pauses else None
+
+    def _both_fit(self, device: Device, job: Job, starter: Job) -> bool:
+        """Whether what the one keeps of a device's memory leaves enough for the other."""
+        size_gib, keeps_gib = self._sizes.get(device.node, 0.0), needed_gib(job.spec)
+        left_gib = self.device_gib(device) - keeps_gib
+        enough = left_gib >= (needed_gib(starter.spec) or size_gib / 2)
+        return not size_gib or (bool(keeps_gib) and enough)
+
+    def park(self, job: Job, held: Allocation) -> None:
+        """What a paused job keeps is not free."""
+        self._park(job, held, 1.0)
+
+    def unpark(self, job: Job, held: Allocation) -> None:
+        self._park(job, held, -1.0)
 
     def device_gib(self, device: Device) -> float:
         """What frozen jobs leave of its memory; infinite if that is not known."""

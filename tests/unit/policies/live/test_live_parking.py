@@ -8,6 +8,7 @@ from tests.unit.stories import Story
 from treadle.core.actions import Change, Start
 from treadle.core.allocation import Pause
 from treadle.core.cluster import Cluster, Node
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import JobFinished, JobHeld, JobPaused, JobReleased, JobStarted
 from treadle.core.events import JobSubmitted as Submitted
 from treadle.core.job import JobSpec
@@ -133,3 +134,79 @@ def test_a_paused_job_keeps_its_host_memory_and_not_its_cores() -> None:
     assert scheduler.step([JobReleased("a", "user")], 4.0) == []  # Too few cores are left.
     orders = scheduler.step([JobFinished("c", orders[0].id)], 5.0)
     assert [each.job for each in orders] == ["a"]
+
+
+def behind(text: str, job_before: JobSpec, pauses: tuple[Pause, ...] = BOTH) -> Story:
+    """Job a runs on the only device; c of higher priority comes."""
+    story = Story(text, "1x1")
+    story.tell(0.0, Submitted(job_before))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=pauses))
+    return story
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_job_without_checkpoints_is_paused_for_one_of_higher_priority(text: str) -> None:
+    """1. It makes way. 2. It goes on when the other has ended."""
+    story = behind(f"{text}+live?share=off", replace(rigid("a"), guaranteed=False))
+    own = story.scheduler.jobs["a"].allocation
+    assert own is not None
+    orders = story.tell(10.0, Submitted(replace(rigid("c"), priority=5)))
+    assert orders == [
+        Change(1, "a", own.as_paused(Pause.FROZEN), for_job="c"),
+        Start(2, "c", own, ("a",)),
+    ]
+    story.tell(11.0, JobPaused("a", 1, Pause.FROZEN))
+    story.tell(12.0, JobStarted("c", 2, 0.0, 1.0))
+    (order,) = story.tell(20.0, JobFinished("c", 2))
+    assert (order.job, order.id) == ("a", 3)
+    story.tell(21.0, JobStarted("a", 3, 10.0, 1.0, pauses=BOTH))
+    assert story.scheduler.jobs["a"].starts == 1
+
+
+@pytest.mark.parametrize(
+    ("pause", "changed", "pauses", "makes_way"),
+    [
+        ("opportunistic", {"guaranteed": True}, BOTH, False),
+        ("all", {"guaranteed": True}, BOTH, True),
+        ("all", {"preemptible": False}, BOTH, False),
+        ("off", {"guaranteed": False}, BOTH, False),
+        ("opportunistic", {"guaranteed": False}, (), False),
+    ],
+)
+def test_who_is_paused_for_whom(
+    pause: str, changed: dict[str, bool], pauses: tuple[Pause, ...], makes_way: bool
+) -> None:
+    first = replace(rigid("a"), **changed)  # type: ignore[arg-type]
+    story = behind(f"backfill+live?pause={pause}", first, pauses)
+    orders = story.tell(10.0, Submitted(replace(rigid("c"), priority=5)))
+    assert [each.job for each in orders] == (["a", "c"] if makes_way else [])
+    assert story.tell(11.0, Submitted(rigid("d"))) == []  # None for its equals.
+
+
+@pytest.mark.parametrize(
+    ("keeps_gib", "needs_gib", "pauses", "how"),
+    [
+        (40.0, 40.0, BOTH, Pause.FROZEN),
+        (40.0, 41.0, BOTH, Pause.SUSPENDED),
+        (40.0, 41.0, (Pause.FROZEN,), None),
+        (0.0, 40.0, BOTH, Pause.SUSPENDED),  # What it has there is not known.
+        (30.0, 0.0, BOTH, Pause.FROZEN),
+        (50.0, 0.0, BOTH, Pause.SUSPENDED),
+    ],
+)
+def test_a_job_is_frozen_where_both_fit_else_suspended(
+    keeps_gib: float, needs_gib: float, pauses: tuple[Pause, ...], how: Pause | None
+) -> None:
+    scheduler = Scheduler(policy("weave-l+live"), Cluster((Node("n0", 1, device_memory_gib=80.0),)))
+    first = replace(rigid("a"), guaranteed=False, exclusive=True, device_memory_gib=keeps_gib)
+    urgent = replace(rigid("c"), priority=5, exclusive=True, device_memory_gib=needs_gib)
+    scheduler.step([Submitted(first)], 0.0)
+    scheduler.step([JobStarted("a", 0, 0.0, 1.0, pauses=pauses)], 0.0)
+    orders = scheduler.step([Submitted(urgent)], 10.0)
+    found = [each.allocation.paused for each in orders if isinstance(each, Change)]
+    assert found == ([] if how is None else [how])
+
+
+def test_a_wrong_word_is_refused() -> None:
+    with pytest.raises(InvalidInputError):
+        policy("fifo+live?pause=some")
