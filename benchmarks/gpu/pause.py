@@ -1,6 +1,6 @@
 """What pausing costs on one GPU, and a short job behind a large one that keeps no checkpoints.
 
-    python benchmarks/gpu/pause.py [--gib 4,40] [--large 80] [--devices N] > pause.json
+    python benchmarks/gpu/pause.py [--gib 4,20] [--large 60] [--devices N] > pause.json
 
 Real processes, a real daemon in a temporary folder, the GPU of this machine (`--devices N`: CPU
 slots, a dry run). Jobs are jobs/ballast.py: a training whose losses are the same in each run,
@@ -44,8 +44,8 @@ Report = dict[str, Any]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gib", default="4,40", help="sizes of the block")
-    parser.add_argument("--large", type=float, default=80.0, help="GiB of the large job")
+    parser.add_argument("--gib", default="4,20", help="sizes of the block")
+    parser.add_argument("--large", type=float, default=60.0, help="GiB of the large job")
     parser.add_argument("--gpu-gib", type=float, default=139.0, help="of the GPU")
     parser.add_argument("--steps", type=int, default=3000, help="of the large job")
     parser.add_argument("--width", type=int, default=4096, help="of the network")
@@ -184,6 +184,7 @@ class Bench:
             workdir=str(SCRIPT.parent),
             env={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
             retries=0,
+            guaranteed=False,  # So that the scheduler may pause it.
             exclusive=True,  # Else it is a client of MPS, whose memory cannot be moved.
             gpu_memory_gib=None if self._slots else gpu_memory_gib,
             priority=priority,

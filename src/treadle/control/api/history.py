@@ -204,7 +204,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
         names = [f"{node}:{number}" for node, number in allocation["devices"]]
         facts["devices"] = ", ".join(names) + _under(allocation.get("plan"))
         facts["count"] = devices(len(names))
-        match body.get("beside"):
+        match None if allocation.get("paused") else body.get("beside"):
             case [*others] if others:
                 facts["devices"] = (
                     f"{facts['devices']}, beside {named_jobs([*map(str, others)], len(others))}"
