@@ -173,13 +173,16 @@ class Asking:
     def _who_may_make_way(self, level: Level) -> list[JobId]:
         """Running jobs of a level that make way for higher ones, the first to be stopped first."""
         now, fixed = self._snapshot.now, self._fixed
-        return [
-            job.id
+        found = [
+            job
             for job in self._holding
             if self._level[job.id] == level
             and (job.id not in fixed or lingers(job, now) or self._plan.may_pause(job))
             and self._plan.has(job.id) is not None
         ]
+        # A paused job waits for all its devices: the fewer, the sooner it goes on.
+        found.sort(key=lambda job: job.size if self._plan.may_pause(job) else 0)
+        return [job.id for job in found]
 
     def _free_in(self, pool: Pool) -> int:
         free = self._plan.room.free

@@ -10,7 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.core.allocation import Allocation
-from treadle.core.cluster import Cluster
+from treadle.core.cluster import Cluster, Device
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
@@ -153,7 +153,7 @@ class Live(Wrapper):
         """What does not depend on the plan."""
         before, owed = remembered(snapshot.memory), self.entitlements(snapshot)
         level_of = by_priority if owed is None else owed.level_of
-        parking = Parking.of(snapshot)
+        parking = Parking.of(snapshot, self.belief)
         snapshot = parking.hidden_in(snapshot)
 
         # 1 Who may run now, who may be moved, and whose patience is over.
@@ -195,7 +195,13 @@ class Live(Wrapper):
             late = {entry.job for entry in facts.entries}
             plan.room.quota = lambda job, size: job.id in late or owed.may_have(plan, job, size)
         reserved = reserving.serve(facts.entries, facts.outranked, facts.turns)
-        plan.room.not_lent = lambda job: reserved_from(job, reserved, level_of, self.belief, plan)
+        parking = facts.parking
+
+        def not_lent(job: Job) -> Set[Device]:
+            own = reserved_from(job, reserved, level_of, self.belief, plan)
+            return own | parking.kept_from(plan, job, level_of) if parking.jobs else own
+
+        plan.room.not_lent = not_lent
         if not reserved:
             run_again(plan, facts.ousted, level_of)
 
@@ -205,8 +211,8 @@ class Live(Wrapper):
         if self._joining is not None:
             self._joining.part(plan)
         refused: tuple[Part, ...] = ()
-        for level in sorted({*sight.levels, *facts.parking.levels(level_of)}):
-            facts.parking.go_on(plan, level, level_of)
+        for level in sorted({*sight.levels, *parking.levels(level_of)}):
+            parking.go_on(plan, level, level_of)
             settled = plan.changes.copy()
             asking.ask(level)
             if owed is not None and level[0] == OWED:

@@ -7,12 +7,15 @@ on its devices.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
+from treadle.core.cluster import Device
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
+from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.policies.live.eligibility import Level, LevelOf
+from treadle.policies.live.patience import due_at
 from treadle.policies.live.plan import Plan
 
 WAYS = ("off", "opportunistic", "all")
@@ -21,13 +24,14 @@ WAYS = ("off", "opportunistic", "all")
 class Parking(NamedTuple):
     """The paused jobs that may go on, in the policy's order."""
 
+    belief: PerformanceModel
     jobs: Sequence[Job] = ()
 
     @classmethod
-    def of(cls, snapshot: Snapshot) -> Self:
+    def of(cls, snapshot: Snapshot, belief: PerformanceModel) -> Self:
         if not snapshot.paused:
-            return cls()
-        return cls([job for job in snapshot.waiting() if job.parked is not None])
+            return cls(belief)
+        return cls(belief, [job for job in snapshot.waiting() if job.parked is not None])
 
     def levels(self, level_of: LevelOf) -> set[Level]:
         return set(map(level_of, self.jobs))
@@ -35,6 +39,20 @@ class Parking(NamedTuple):
     def hidden_in(self, snapshot: Snapshot) -> Snapshot:
         """What the rest of the decision sees."""
         return snapshot.hiding(job.id for job in self.jobs) if self.jobs else snapshot
+
+    def kept_from(self, plan: Plan, job: Job, level_of: LevelOf) -> set[Device]:
+        """Devices that are kept for paused jobs whose patience is over (patience.py).
+
+        Else those of a large one might never be free together again.
+        """
+        level, found, now = level_of(job), set[Device](), plan.snapshot.now
+        for each in self.jobs:
+            if each.id == job.id:
+                break  # Those behind it wait for it.
+            waits = plan.has(each.id) is None and now >= due_at(each, self.belief, now)
+            if each.parked is not None and waits and level_of(each) <= level:
+                found.update(each.parked.devices)
+        return found
 
     def until(self, now: float) -> list[float]:
         """When those are tried again that could not go on."""

@@ -14,6 +14,7 @@ from treadle.core.events import JobSubmitted as Submitted
 from treadle.core.job import JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.scheduler import Scheduler
+from treadle.policies.live.patience import AGAIN, LENGTHS, WAIT_S
 from treadle.testing.builders import job, policy
 
 POLICIES = ("fifo", "backfill", "srtf", "afs", "las", "max-min", "weave-l", "muri-l", "tiresias")
@@ -161,6 +162,36 @@ def test_a_job_without_checkpoints_is_paused_for_one_of_higher_priority(text: st
     assert (order.job, order.id) == ("a", 3)
     story.tell(21.0, JobStarted("a", 3, 10.0, 1.0, pauses=BOTH))
     assert story.scheduler.jobs["a"].starts == 1
+
+
+@pytest.mark.parametrize(("of_patience", "starts"), [(0.5, True), (1.1, False)])
+def test_devices_are_kept_for_a_large_job_that_has_waited_for_long(
+    of_patience: float, starts: bool
+) -> None:
+    """1. A job of two devices is paused; another runs on one of them. 2. A third one comes."""
+    story = Story("backfill+live?share=off", "1x2")
+    story.tell(0.0, Submitted(replace(rigid("a"), sizes=(2,), asked=2)))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=BOTH))
+    story.tell(10.0, JobHeld("a", "user", Pause.FROZEN))
+    story.tell(11.0, JobPaused("a", 1, Pause.FROZEN))
+    (order,) = story.tell(12.0, Submitted(rigid("b")))
+    story.tell(12.0, JobStarted("b", order.id, 0.0, 1.0))
+    story.tell(20.0, JobReleased("a", "user"))
+    patience_s = WAIT_S + LENGTHS * 5000.0 + AGAIN * 11.0
+    orders = story.tell(20.0 + of_patience * patience_s, Submitted(rigid("c")))
+    assert [each.job for each in orders] == (["c"] if starts else [])
+
+
+@pytest.mark.parametrize(("large", "small"), [("a0", "a1"), ("a1", "a0")])
+def test_of_several_the_smallest_is_paused(large: str, small: str) -> None:
+    story = Story("backfill+live?share=off", "1x3")
+    sizes = {large: 2, small: 1}
+    for name in ("a0", "a1"):
+        spec = replace(rigid(name), sizes=(sizes[name],), asked=sizes[name], guaranteed=False)
+        (order,) = story.tell(0.0, Submitted(spec))
+        story.tell(0.0, JobStarted(name, order.id, 0.0, 1.0, pauses=BOTH))
+    orders = story.tell(10.0, Submitted(replace(rigid("c"), priority=5)))
+    assert [each.job for each in orders] == [small, "c"]
 
 
 @pytest.mark.parametrize(
