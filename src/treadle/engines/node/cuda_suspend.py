@@ -107,6 +107,17 @@ def resume(driver: Driver, pids: Iterable[int]) -> None:
         raise wrong
 
 
+def bring_back(driver: Driver, pids: Iterable[int]) -> None:
+    """Resume a job that is suspended, of which these are the processes; raises DriverError.
+
+    All are asked about: a process that is suspended has its devices closed.
+    """
+    known = [pid for pid in pids if driver.state(pid) is not None]
+    if not known:
+        raise DriverError("the NVIDIA driver knows none of the job's processes")
+    resume(driver, known)
+
+
 def _tried(driver: Driver, pid: int, state: int, step: Callable[[int], None]) -> DriverError | None:
     if driver.state(pid) == state:
         try:
@@ -124,7 +135,10 @@ def run(pids: Iterable[int], said: int, *, resumes: bool) -> NoReturn:
         prctl(PR_SET_PDEATHSIG, KILL, 0, 0, 0)
         driver = Driver()
         driver.open()
-        (resume if resumes else suspend)(driver, _with_devices(pids))
+        if resumes:
+            bring_back(driver, pids)
+        else:
+            suspend(driver, _with_devices(pids))
         answer = DONE
     except BaseException as error:  # whatever it is, it is said
         answer = str(error).encode() or repr(error).encode()
