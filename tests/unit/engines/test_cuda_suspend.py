@@ -8,6 +8,7 @@ from treadle.engines.node.cuda_suspend import (
     RUNS,
     Driver,
     DriverError,
+    bring_back,
     resume,
     suspend,
 )
@@ -66,3 +67,13 @@ def test_one_that_cannot_be_brought_back_does_not_hold_up_the_others() -> None:
     with pytest.raises(DriverError, match="restore 2"):
         resume(driver, [2, 3])
     assert driver.states == {2: CHECKPOINTED, 3: RUNS}
+
+
+def test_a_job_is_brought_back_as_far_as_the_driver_knows_it() -> None:
+    driver = Scripted((2, 3))
+    suspend(driver, [2, 3])
+    driver.restore(2)  # One that was brought back before, and said so to nobody.
+    bring_back(driver, [1, 2, 3])
+    assert driver.states == {2: RUNS, 3: RUNS}
+    with pytest.raises(DriverError):
+        bring_back(driver, [1])
