@@ -102,14 +102,14 @@ def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> 
     in_memory(story, tmp_path)
 
 
-def test_the_time_limit_counts_over_all_attempts_and_is_a_state_of_its_own(tmp_path: Path) -> None:
+def test_the_time_limit_counts_running_time_and_is_a_state_of_its_own(tmp_path: Path) -> None:
     async def story(live: LiveService) -> None:
         job = await waits(live, LONG, time_limit_s=0.3, retries=5)
         (view,) = await ended(live, job)
         assert (view.state, view.attempts) == (State.TIMEOUT, 1)
         resumable = await runs(live, LONG, time_limit_s=LIMIT_S, resumable=True)
         await live.hold(ME, resumable)
-        await until(live, State.HELD, jobs=(resumable,))
+        await until(live, State.PAUSED, jobs=(resumable,))
         used_s = (await view_of(live, resumable)).running_s
         assert used_s > 0
         await live.release(ME, resumable)
