@@ -186,5 +186,6 @@ def test_members_that_could_not_be_held_are_named(capsys) -> None:
     said = capsys.readouterr()
     assert said.out == "2 jobs of 13 held\n"
     assert said.err == (
-        "treadle: not held: 13_0; 1 job runs and cannot resume, so holding would lose work\n"
+        "treadle: not held: 13_0; 1 job runs and cannot be paused or resume, so holding would lose "
+        "work\n"
     )
