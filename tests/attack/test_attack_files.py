@@ -104,8 +104,8 @@ def treasure(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_links_in_a_checkpoint_folder_are_not_followed(machine: Machine, treasure: Path) -> None:
-    """1. A job puts links to root's files there. 2. It is held and released: the folder is given
-    to the next attempt. 3. Root's files are as they were."""
+    """1. A job puts links to root's files there. 2. It makes way for an urgent one: the folder is
+    given to the next attempt. 3. Root's files are as they were."""
     body = (
         f'cd "$TREADLE_CHECKPOINT_DIR"; [ -L link ] && exit 0; ln -s {treasure}/file link; '
         f"ln -s {treasure}/closed folder; trap 'exit 143' TERM; echo ready; "
@@ -113,9 +113,7 @@ def test_links_in_a_checkpoint_folder_are_not_followed(machine: Machine, treasur
     )
     job = machine.runs(machine.ada, body, resumable=True)
     until(lambda: "ready" in machine.daemon.client.log(job).text)
-    machine.asks(machine.ada, "POST", f"/jobs/{job}/hold")
-    machine.daemon.reached(State.HELD, job)
-    machine.asks(machine.ada, "POST", f"/jobs/{job}/release")
+    machine.submits(machine.admin, "exit 0", devices="4", priority=10)
     (view,) = machine.daemon.ended(job)
     assert (view.state, view.attempts) == (State.SUCCEEDED, 2)
     for path in (treasure / "file", treasure / "closed"):
