@@ -98,3 +98,15 @@ def local(live: LiveService) -> Machine:
 async def text_of(live: LiveService, job: str) -> str:
     """What the newest attempt has printed so far."""
     return (await live.log(job)).text
+
+
+async def stopped_and_held(live: LiveService, job: str, devices: str) -> None:
+    """It makes way for an urgent job on so many devices, and is held before that ends.
+
+    A hold alone would pause it.
+    """
+    urgent = (await live.submit(ME, bash("exec sleep 86400", devices=devices, priority=10))).id
+    await until(live, State.PENDING, jobs=(job,))
+    await live.hold(ME, job)
+    await live.cancel(ME, urgent)
+    await until(live, State.CANCELLED, jobs=(urgent,))

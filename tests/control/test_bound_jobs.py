@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.living import ME, bash, ended, living, text_of, until, view_of
+from tests.control.living import (
+    ME,
+    bash,
+    ended,
+    living,
+    stopped_and_held,
+    text_of,
+    until,
+    view_of,
+)
 from tests.control.on_fleet import on_fleet
 from tests.engines.fleet_world import FleetWorld, WorldFleet
 from treadle.control.api import LiveService
@@ -42,8 +51,7 @@ def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(tmp_path:
                 place = tmp_path / "nodes" / home / "checkpoints"
                 while not list(place.glob("*/w")):
                     await asyncio.sleep(0.01)
-                await live.hold(ME, job)
-                await until(live, State.HELD, jobs=(job,))
+                await stopped_and_held(live, job, "2")
                 await live.manage(ME, device, "avoid")
                 await live.release(ME, job)
                 while (why := await live.why(job)).code != "bound":

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.control.asking import events_of, looked_at, runs
-from tests.control.living import ME, until
+from tests.control.living import ME, stopped_and_held, until
 from tests.control.on_fleet import nodes_of, on_fleet, said
 from tests.engines.fleet_world import FleetWorld
 from treadle.control.api import LiveService
@@ -104,8 +104,7 @@ def test_a_job_that_starts_over_after_a_loss_says_so(tmp_path: Path) -> None:
     async def story(live: LiveService, world: FleetWorld) -> None:
         job = await runs(live, "exec sleep 60", resumable=True)
         (home,) = await nodes_of(live, job)
-        await live.hold(ME, job)
-        await until(live, State.HELD, jobs=(job,))
+        await stopped_and_held(live, job, "4")
         await lost(live, world, home)
         assert (await live.why(job)).code == "held"
         said = dict((await live.why(job)).details)["checkpoints"]
