@@ -151,7 +151,9 @@ class Run:
             kinds = [kind for kind in WEIGHTS if there[kind]]
             if not kinds:
                 break
-            kind = self.draw.choices(kinds, [WEIGHTS[kind] for kind in kinds])[0]
+            # None is forgotten in a short run.
+            weights = [WEIGHTS[kind] / (1 + self.kills[kind]) for kind in kinds]
+            kind = self.draw.choices(kinds, weights)[0]
             target = self.draw.choice(there[kind])
             there[kind].remove(target)
             found.append(target)
