@@ -21,7 +21,7 @@ from treadle.engines.agent.found import Found, look
 from treadle.engines.agent.live_attempt import LiveAttempt
 from treadle.engines.agent.messages import Wanted
 from treadle.engines.node import attempt_folders
-from treadle.engines.node.pause_files import away_s, read_reached
+from treadle.engines.node.pause_files import away_s
 
 if TYPE_CHECKING:
     from treadle.engines.agent.machine import Machine
@@ -150,7 +150,7 @@ class Rejoining:
             live.time_limit_s = known.time_limit_s
             if seen.status is not None:
                 now = asyncio.get_running_loop().time()
-                now -= away_s(read_reached(str(seen.folder)), now)
+                now -= away_s(seen.paused, now)
                 live.time_limit_s = seen.status.left_of(known.time_limit_s, now)
         live.watch(known.process if known is not None and seen.alive else None)
         if not live.gone.done():
