@@ -155,8 +155,7 @@ class Rejoining:
         live.watch(known.process if known is not None and seen.alive else None)
         if not live.gone.done():
             await asyncio.to_thread(machine.mps.adopt, live.id, live.folder)
-            paused = await asyncio.to_thread(read_reached, str(live.folder))
-            live.take_over_pause(paused)
+            live.take_over_pause(seen.paused)
             await machine.changes.look(live)
             live.hold_members()
             machine.holders.hold(live)
