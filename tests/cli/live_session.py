@@ -206,6 +206,10 @@ class ValueClient(Client):
                     jobs = self.hold(identity)
                 case Verb.RELEASE:
                     jobs = self.release(identity)
+                case Verb.PAUSE:
+                    jobs = self._order("pause", identity, State.PAUSED)
+                case Verb.RESUME:
+                    jobs = self._order("resume", identity, State.RUNNING)
                 case Verb.DELETE:
                     jobs = self._order("delete", identity, State.SUCCEEDED)
                 case Verb.CHANGE:

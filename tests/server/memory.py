@@ -249,6 +249,10 @@ class MemoryService(ViewsInMemory):
                         jobs = await self.hold(who, identity)
                     case Verb.RELEASE:
                         jobs = await self.release(who, identity)
+                    case Verb.PAUSE:
+                        jobs = await self.pause(who, identity)
+                    case Verb.RESUME:
+                        jobs = await self.resume(who, identity)
                     case Verb.DELETE:
                         jobs = (self._own(who, identity).job,)
                     case Verb.CHANGE:
