@@ -308,7 +308,8 @@ class World(RuleBasedStateMachine):
                 self.uses[event.job] = _claims(newest)
         elif isinstance(event, JobPaused):
             orders = [order for order in self.orders if order.job == event.job]
-            if orders[-1].id == event.action and self.scheduler.jobs[event.job].pauses:
+            row = self.scheduler.jobs.get(event.job)  # It may be cancelled by now.
+            if orders[-1].id == event.action and row is not None and row.pauses:
                 self.uses.pop(event.job, None)
         elif isinstance(event, JobStopped | JobFinished | JobFailed):
             starts = [o.id for o in self.orders if o.job == event.job and isinstance(o, Start)]
