@@ -75,6 +75,8 @@ def test_a_phone_shows_every_page_in_its_width(browser: Browser, here: Daemon):
         for where in ("cluster", "jobs", "queue", "decisions", "usage", f"jobs/{job}"):
             visitor.go(f"/{where}")
             expect(visitor.page.locator("h1").first).to_be_attached()
+            if where.startswith("jobs/"):
+                expect(visitor.page.get_by_role("region", name="Learned")).to_be_attached()
             width = "document.documentElement.scrollWidth"
             assert visitor.page.evaluate(width) <= PHONE["width"], where
             tab = visitor.nav.get_by_role("link", name="Usage").bounding_box()
