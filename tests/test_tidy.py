@@ -67,7 +67,7 @@ CLOCK_READERS = {
     "cli/study/replicate.py",
 }
 # The CPU time of decisions, for all simulations.
-CLOCK_READERS |= {"sim/experiment.py"}
+CLOCK_READERS |= {"sim/spent.py"}
 CLOCK_READERS |= {"cli/study/analyze.py", "league/cell.py"}
 # Processes of their own, or apart from the event loop: they wait and count for themselves.
 CLOCK_READERS |= {

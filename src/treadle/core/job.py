@@ -254,12 +254,12 @@ class Job(NamedTuple):
         """Device-seconds it has been given, now included. It never falls."""
         return self.service_s + self.size * (now - self.observed_at)
 
-    def given(self, phase: Phase, allocation: Allocation, action: int, now: float) -> "Job":
+    def given(
+        self, phase: Phase, allocation: Allocation, action: int, now: float, speed: float = 0.0
+    ) -> "Job":
         """The same job, which waited, as an order to start leaves it."""
         # By name and in full: it takes 0.4 of the time of slices of the row, or of `_replace`.
-        (spec, sequence, _, submitted_at, since_at, _, done, speed, _, held_s, service_s) = self[
-            :11
-        ]
+        (spec, sequence, _, submitted_at, since_at, _, done, _, _, held_s, service_s) = self[:11]
         starts, failures, ready_at, avoid, _, waited_s, only_on, only_because = self[15:23]
         last_wait_s = now - since_at
         row = (

@@ -63,9 +63,18 @@ class Scheduler(SchedulerState):
         self.keep(schedule)
         return actions
 
+    def refresh(self, now: float) -> None:
+        """Begin a decision: rank again the jobs whose rank has expired."""
+        if self.ranking.next_expiry_at <= now:
+            for identity in self.ranking.expired(now):
+                self.rank(self.rows[identity], now)
+        self.decisions += 1
+        self.wake_at = inf
+        self.stale = False
+
     def ask(self, now: float) -> Schedule:
         """What the policy wants; it is still to be carried out, and then kept."""
-        self._refresh(now)
+        self.refresh(now)
         schedule = self.policy.decide(self.snapshot(now))
         if not schedule.valid_until > now:
             raise PolicyError(
@@ -166,20 +175,11 @@ class Scheduler(SchedulerState):
         self.must_stop = [identity for identity in self.must_stop if self.holds(identity)]
         self.must_pause = {n: how for n, how in must_pause.items() if n not in self.paused}
         if wake_at is not None:
-            self._refresh(now)
+            self.refresh(now)
             self.wake_at = wake_at
         self.order([a for a in actions if a not in forced], now)
 
     # -- decisions ------------------------------------------------------------------------------
-
-    def _refresh(self, now: float) -> None:
-        """Begin a decision: rank again the jobs whose rank has expired."""
-        if self.ranking.next_expiry_at <= now:
-            for identity in self.ranking.expired(now):
-                self.rank(self.rows[identity], now)
-        self.decisions += 1
-        self.wake_at = inf
-        self.stale = False
 
     def _without_closed(self, seen: Snapshot) -> Snapshot:
         """What a policy may give away: no closed device, and no job that runs on one."""

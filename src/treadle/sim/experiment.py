@@ -2,18 +2,16 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter, thread_time
 from typing import TYPE_CHECKING
 
 from treadle.core.actions import Action
 from treadle.core.cluster import Cluster
-from treadle.core.errors import InvalidInputError, PolicyError
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, JobSubmitted, JobUpdated
 from treadle.core.job import JobId, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.scheduler import Observer, Scheduler
-from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import devices, several
 from treadle.models.stages import StageTimes
 from treadle.policies.base.placement import placement
@@ -46,6 +44,7 @@ from treadle.sim.settings import (
     sharing,
     slower_together,
 )
+from treadle.sim.spent import Spent, Stopwatch
 from treadle.sim.straight import StraightRun, applies
 from treadle.sim.warm_engine import WarmEngine
 from treadle.traces.workload import Workload
@@ -53,8 +52,6 @@ from treadle.traces.workload import Workload
 if TYPE_CHECKING:
     from treadle.models.loss_streams import LossForecasts
     from treadle.models.plans.belief import PlanBelief
-
-Stopwatch = Callable[[], float]  # CPU seconds of the thread, unless a test needs another
 
 # When the restart cost is charged: at changes of an allocation; also at the first start; the same
 # with free growth; to every running job at every decision; or that with the whole group's cost.
@@ -75,7 +72,7 @@ class Experiment:
     simulation: Simulation
     recorder: Recorder
     cluster: Cluster
-    spent: "Spent"
+    spent: Spent
     times: StageTimes
     lengths: "LossForecasts | None"  # if lengths are predicted from losses
     plans: "PlanBelief | None"  # if the plan models are learned
@@ -121,57 +118,6 @@ class Experiment:
             decide_cpu_s=self.spent.decide_s,
             never_fit=scheduler.unfit,
         )
-
-
-class Spent:
-    """A policy that measures the CPU time of another, live and simulated alike."""
-
-    def __init__(self, inner: Policy, name: str, stopwatch: Stopwatch | None) -> None:
-        """stopwatch: None: the clock, times the share of the processor that the run had.
-
-        To ask for the CPU time itself at every decision takes longer than most decisions.
-        """
-        self._inner = inner
-        self._name = name
-        self._scaled, self._stopwatch = stopwatch is None, stopwatch or perf_counter
-        self._begun = perf_counter(), thread_time()
-        self._spent_s = 0.0
-        self.in_order = inner.in_order
-        self.shares = inner.shares
-        self.resizes = inner.resizes
-        self.knows_slots = inner.knows_slots
-        self.rank = inner.rank
-        self.never_fits = inner.never_fits
-        self.reason = inner.reason
-        self.place = inner.place
-        self.held_back = inner.held_back
-        self.quotas = inner.quotas
-        self.take_over = inner.take_over
-
-    @property
-    def decide_s(self) -> float:
-        """CPU time of all decisions so far."""
-        if not self._scaled:
-            return self._spent_s
-        wall_s, cpu_s = perf_counter() - self._begun[0], thread_time() - self._begun[1]
-        return self._spent_s * min(1.0, cpu_s / wall_s if wall_s else 1.0)
-
-    def decide(self, snapshot: Snapshot) -> Schedule:
-        begun_s = self._stopwatch()
-        try:
-            schedule = self._inner.decide(snapshot)
-        except Exception as error:
-            # A third party's policy may raise anything; the user gets a message, not a traceback.
-            raise PolicyError(
-                f"policy {self._name} failed at {snapshot.now:g} s: {error!r}"
-            ) from error
-        self._spent_s += self._stopwatch() - begun_s
-        if not isinstance(schedule, Schedule):
-            raise PolicyError(
-                f"policy {self._name} returned {schedule!r} at {snapshot.now:g} s; "
-                "expected a Schedule"
-            )
-        return schedule
 
 
 def prepare(
@@ -237,8 +183,7 @@ def prepare(
     simulation = Simulation(scheduler, engine, look=looks, observers=(watch, *learns, *observers))
     straight = None
     if applies(chosen, simulated, jobs):
-        preemptive = chosen.preemptive
-        straight = StraightRun(scheduler, jobs, truth, recorder, looks, preemptive=preemptive)
+        straight = StraightRun(chosen, spent, scheduler, jobs, truth, recorder, looks)
     return Experiment(
         settings, simulation, recorder, cluster, spent, times, lengths, plans, jobs, straight
     )

@@ -2,27 +2,32 @@
 
 Where nothing disturbs a run and its policy only orders jobs, all that facts and orders would say
 between the scheduler and the engine is known beforehand: an order is carried out as it is given,
-at the speed of a job alone. So this loop changes the scheduler's state and the books itself, with
-the outcome of `Simulation` to the last digit (tests/simulation/test_straight.py). `applies` says
-when.
+at the speed of a job alone. So this loop keeps what the policy reads (rows, ranking, free devices)
+and the books itself, with the outcome of `Simulation` to the last digit
+(tests/properties/test_straight.py). `applies` says when.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import TypeGuard
 
-from treadle.core.actions import Start, Stop
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.actions import Action, Start, Stop
+from treadle.core.allocation import Allocation
+from treadle.core.cluster import Device
+from treadle.core.difference import difference
+from treadle.core.job import JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.scheduler import Scheduler
-from treadle.core.snapshot import Schedule
+from treadle.core.snapshot import KEEP, Schedule
 from treadle.policies.base.ordered import Ordered
 from treadle.reports.bookkeeping import Bookkeeping, standing
+from treadle.reports.run_history import JobHistory
 from treadle.sim.engine import SimulatedEngine
 from treadle.sim.run import Look
+from treadle.sim.spent import Spent
 
 
 def applies(policy: Policy, engine: SimulatedEngine, jobs: Sequence[JobSpec]) -> TypeGuard[Ordered]:
@@ -43,103 +48,182 @@ class StraightRun:
 
     def __init__(
         self,
+        policy: Ordered,
+        spent: Spent,
         scheduler: Scheduler,
         jobs: Sequence[JobSpec],
         truth: PerformanceModel,
         books: Bookkeeping,
         look: Look,
-        *,
-        preemptive: bool,
     ) -> None:
+        self._policy = policy
+        self._spent = spent
         self._scheduler = scheduler
+        self._rows, self._ranking = scheduler.rows, scheduler.ranking
+        self._free = scheduler.tenancy.free  # No one asks who holds what is not free.
         self._jobs = jobs  # in order of submission
         self._truth = truth
         self._books = books
         self._look = look
-        self._preemptive = preemptive
-        self._ends: list[tuple[float, int, JobId]] = []  # a heap: moment, number, job
+        self._ends: list[tuple[float, int, JobHistory]] = []  # a heap: moment, number, job
         self._due: dict[JobId, int] = {}  # the number of a running job's end; others are stale
         self._number = 0
 
     def run(self, ended: Callable[[int], None] | None) -> float:
         """Run until no event is left; says when that was. `ended`: told how many jobs end."""
         scheduler, books, jobs, look = self._scheduler, self._books, self._jobs, self._look
+        decide = self._fill if self._policy.only_fills else self._ask
+        ends, due, queue = self._ends, self._due, self._ranking.queue
         arrived, now = 0, 0.0
         while True:
+            while ends and due.get(ends[0][2].spec.id) != ends[0][1]:
+                heappop(ends)
+            ends_at = ends[0][0] if ends else inf
             arrives_at = jobs[arrived].submit_at if arrived < len(jobs) else inf
-            at = look(min(self._next_end_at(), arrives_at, scheduler.wake_at))
+            at = look(min(ends_at, arrives_at, scheduler.wake_at))
             if at == inf:
                 return now
             now = at
             books.pass_time(now)
-            if self._ends and self._ends[0][0] <= now:
-                self._end_jobs(now)
+            if ends_at <= now:
+                count = self._end_jobs(now)
                 if ended is not None:
-                    ended(len(scheduler.ended))
+                    ended(count)
             while arrived < len(jobs) and jobs[arrived].submit_at <= now:
                 spec = jobs[arrived]
                 arrived += 1
                 scheduler.submit(spec, now)
                 books.wait(books.arrive(spec), spec.submit_at)
             if scheduler.stale or now >= scheduler.wake_at:
-                self._decide(now)
+                if queue:
+                    decide(now)
+                else:
+                    scheduler.refresh(now)
+                    scheduler.keep(KEEP)
             free, room, head, unfit = standing(scheduler)
             books.note(now, free=free, room=room, head=head, unfit=unfit)
 
-    def _next_end_at(self) -> float:
-        ends, due = self._ends, self._due
-        while ends and due.get(ends[0][2]) != ends[0][1]:
-            heappop(ends)
-        return ends[0][0] if ends else inf
-
-    def _end_jobs(self, now: float) -> None:
-        """End the jobs that are due."""
-        scheduler, books = self._scheduler, self._books
-        ends, due = self._ends, self._due
-        scheduler.ended.clear()
+    def _end_jobs(self, now: float) -> int:
+        """End the jobs that are due; says how many."""
+        ends, due, rows, ranking = self._ends, self._due, self._rows, self._ranking
+        give, end, count = self._free.give, self._books.end, 0
         while ends and ends[0][0] <= now:
-            _, number, identity = heappop(ends)
+            _, number, history = heappop(ends)
+            identity = history.spec.id
             if due.get(identity) == number:
-                del due[identity]
-                scheduler.end(scheduler.rows[identity], Phase.FINISHED)
-                books.end(books.histories[identity], "finished", now)
-        scheduler.stale = True
+                del due[identity], rows[identity]
+                assert history.allocation is not None, "it runs"
+                give(history.allocation.devices)
+                ranking.drop(identity)
+                end(history, "finished", now)
+                count += 1
+        self._scheduler.stale = True
+        return count
 
-    def _decide(self, now: float) -> None:
-        scheduler = self._scheduler
+    def _fill(self, now: float) -> None:
+        """Decide for a policy that only fills: what starts runs to its end."""
+        spent = self._spent
+        self._scheduler.refresh(now)
+        begun_s = spent.stopwatch()
+        filled = (
+            self._policy.fill(self._ranking, self._rows, self._take) if self._free.total else {}
+        )
+        spent.spent_s += spent.stopwatch() - begun_s
+        for identity, allocation in filled.items():
+            self._ranking.drop(identity)
+            self._begin(identity, allocation, now)
+        self._scheduler.keep(KEEP)
+        self._overtake(filled)
+
+    def _take(self, size: int) -> tuple[Device, ...] | None:
+        """Devices for a job, if there is room."""
+        devices = self._policy.place(self._free, size)
+        if devices is not None:
+            self._free.take(devices)
+        return devices
+
+    def _ask(self, now: float) -> None:
+        """Decide for any other: orders are carried out as they are given."""
+        rows, scheduler = self._rows, self._scheduler
         schedule = scheduler.ask(now)
         changes = schedule.changes
-        if not changes:
-            scheduler.keep(schedule)
-        elif any(map(scheduler.holds, changes)):
+        if any(rows[identity].allocation is not None for identity in changes):
             self._change(schedule, now)
-        else:
-            self._start(schedule, now)
-
-    def _start(self, schedule: Schedule, now: float) -> None:
-        """Start jobs on free devices, as most decisions are."""
-        scheduler, books = self._scheduler, self._books
-        rows, histories = scheduler.rows, books.histories
-        changes = schedule.changes
+            return
         for identity, allocation in changes.items():
             assert allocation is not None, "it holds nothing"
-            number = scheduler.next_action
-            scheduler.next_action = number + 1
-            scheduler.tenancy.claim(identity, allocation)
-            books.start(histories[identity], allocation, number, now)
-            self._go_on(rows[identity].given(Phase.RUNNING, allocation, number, now), now)
+            self._free.take(allocation.devices)
+            number, job = scheduler.next_action, rows[identity]
+            speed = self._begin(identity, allocation, now)
+            job = rows[identity] = job.given(Phase.RUNNING, allocation, number, now, speed)
+            self._ranking.put(job, now)
         scheduler.keep(schedule)
-        if not (scheduler.policy.in_order and scheduler.ranking.queue):
-            books.overtake(changes)
+        self._overtake(changes)
+
+    def _begin(self, identity: JobId, allocation: Allocation, now: float) -> float:
+        """A job that waited holds devices and runs; says how fast."""
+        scheduler, books = self._scheduler, self._books
+        history, number = books.histories[identity], scheduler.next_action
+        scheduler.next_action = number + 1
+        books.start(history, allocation, number, now)
+        return self._go_on(history, now)
 
     def _change(self, schedule: Schedule, now: float) -> None:
         """Carry out orders that also stop or move jobs: who stops is back in the queue at once."""
-        scheduler, books = self._scheduler, self._books
-        histories, rows = books.histories, scheduler.rows
-        actions = scheduler.orders(schedule.changes, now)
+        scheduler, rows, histories = self._scheduler, self._rows, self._books.histories
+        actions = self._orders(schedule.changes, now)
         scheduler.keep(schedule)
+        self._record(actions, now)
         for action in actions:
-            history = histories[action.job]
+            if isinstance(action, Stop) and rows[action.job].allocation is None:
+                scheduler.enqueue(rows[action.job], now)
+                scheduler.wake_at = min(scheduler.wake_at, self._ranking.next_expiry_at)
+        for action in actions:
+            if not isinstance(action, Stop):
+                job, history = rows[action.job], histories[action.job]
+                speed = self._go_on(history, now)
+                rows[action.job] = job = job.started(Phase.RUNNING, history.done, speed, now)
+                self._ranking.put(job, now)
+
+    def _orders(self, changes: Mapping[JobId, Allocation | None], now: float) -> Sequence[Action]:
+        """The changes in a safe sequence, noted in rows and ranking."""
+        scheduler, rows, free, ranking = self._scheduler, self._rows, self._free, self._ranking
+        tenants = {
+            device: {0: identity}
+            for identity in changes
+            if (held := rows[identity].allocation) is not None
+            for device in held.devices
+        }
+        actions = difference(rows, tenants, changes, scheduler.next_action)
+        scheduler.next_action += len(actions)
+        for action in actions:
+            identity, job = action.job, rows[action.job]
+            if isinstance(action, Start):
+                job = job.given(Phase.RUNNING, action.allocation, action.id, now)
+            else:
+                assert job.allocation is not None, "it runs"
+                free.give(job.allocation.devices)
+                job = job.settled(now)._replace(
+                    phase=Phase.WAITING if isinstance(action, Stop) else Phase.RUNNING,
+                    since_at=now,
+                    allocation=None if isinstance(action, Stop) else action.allocation,
+                    iterations_per_s=0.0,
+                    action=action.id,
+                )
+            rows[identity] = job
+            if job.allocation is None:
+                ranking.drop(identity)
+            else:
+                ranking.put(job, now)
+        for action in actions:
+            if not isinstance(action, Stop):
+                free.take(action.allocation.devices)
+        return actions
+
+    def _record(self, actions: Sequence[Action], now: float) -> None:
+        books = self._books
+        for action in actions:
+            history = books.histories[action.job]
             if isinstance(action, Start):
                 books.start(history, action.allocation, action.id, now)
             elif isinstance(action, Stop):
@@ -149,27 +233,18 @@ class StraightRun:
                 books.wait(history, now)
             else:
                 books.change(history, action.allocation, now)
-        books.overtake([action.job for action in actions if isinstance(action, Start)])
-        scheduler.leaving.clear()
-        for action in actions:
-            if isinstance(action, Stop) and not scheduler.holds(action.job):
-                job = rows[action.job]
-                scheduler.requeue(job, job.iterations_done, now)
-        for action in actions:
-            if not isinstance(action, Stop):
-                self._go_on(rows[action.job], now)
+        self._overtake([action.job for action in actions if isinstance(action, Start)])
 
-    def _go_on(self, job: Job, now: float) -> None:
+    def _go_on(self, history: JobHistory, now: float) -> float:
         """The job, as it was ordered to start or to move, makes progress from now on."""
-        spec, allocation, done = job.spec, job.allocation, job.iterations_done
+        spec, allocation, done = history.spec, history.allocation, history.done
         assert allocation is not None, "it was given one"
-        identity = spec.id
         speed = self._truth.iterations_per_s(spec, allocation, ())
-        self._number = self._due[identity] = number = self._number + 1
-        heappush(self._ends, (now + (spec.iterations - done) / speed, number, identity))
-        job = self._scheduler.rows[identity] = job.started(Phase.RUNNING, done, speed, now)
-        if self._preemptive:
-            self._scheduler.ranking.put(job, now)
-        else:  # A job that runs does so to its end.
-            self._scheduler.ranking.drop(identity)
-        self._books.run(self._books.histories[identity], done, speed, now)
+        self._number = self._due[spec.id] = number = self._number + 1
+        heappush(self._ends, (now + (spec.iterations - done) / speed, number, history))
+        self._books.run(history, done, speed, now)
+        return speed
+
+    def _overtake(self, started: Iterable[JobId]) -> None:
+        if not (self._policy.in_order and self._ranking.queue):
+            self._books.overtake(started)

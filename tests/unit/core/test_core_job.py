@@ -139,8 +139,9 @@ ROW = Job(
 
 
 def test_a_start() -> None:
-    assert ROW.given(Phase.STARTING, HELD, 77, 20.0) == ROW._replace(
+    started = ROW._replace(
         phase=Phase.STARTING,
+        iterations_per_s=0.0,
         since_at=20.0,
         observed_at=20.0,
         allocation=HELD,
@@ -151,6 +152,9 @@ def test_a_start() -> None:
         starts=3,
         waited_s=30.0,
     )
+    assert ROW.given(Phase.STARTING, HELD, 77, 20.0) == started
+    at_once = started._replace(phase=Phase.RUNNING, iterations_per_s=0.75)
+    assert ROW.given(Phase.RUNNING, HELD, 77, 20.0, 0.75) == at_once
 
 
 def test_a_report_that_it_runs() -> None:

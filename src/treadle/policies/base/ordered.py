@@ -11,7 +11,7 @@ way stay where they are; those that must be preempted move if there is room else
 evicting all jobs behind would not be enough, none is evicted.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import chain
 from math import inf
@@ -21,11 +21,14 @@ from treadle.core.cluster import Cluster, Device
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import Policy
-from treadle.core.ranking import Rank
+from treadle.core.ranking import Rank, Ranking
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
+from treadle.core.why import Place
 from treadle.policies.base.placement import Fit, Placement
 
 Order = Callable[[Job, float], Rank]
+Pick = Callable[[int], tuple[Device, ...] | None]  # devices for a job of that size, now taken
+Filled = dict[JobId, Allocation]
 
 
 class Ordered(Policy):
@@ -42,10 +45,13 @@ class Ordered(Policy):
         quantum_s: float = inf,
     ) -> None:
         self._order = order
-        self._placement, self.place = placement, placement.place
-        self.preemptive = preemptive  # else the ranks of running jobs do not matter
+        self._placement = placement
+        self.place: Place = placement.place
+        self._preemptive = preemptive
         self._repack = repack
         self._quantum_s = quantum_s
+        # Whether `fill` is all it does, at events alone: the ranks of running jobs do not matter.
+        self.only_fills = not preemptive and not repack and quantum_s == inf
         self._fit = Fit(placement)
         self.in_order = strict
 
@@ -60,14 +66,12 @@ class Ordered(Policy):
             return KEEP
         if self._repack:
             return Schedule.whole(snapshot, self._afresh(snapshot))
-        if self.preemptive:
+        changes: Mapping[JobId, Allocation | None] = {}
+        if self._preemptive:
             changes = self._only_one(snapshot) or _Walk(snapshot, self._placement).changes()
-        elif not snapshot.free.total:
-            changes = {}
-        elif self.in_order:
-            changes = self._fill_in_order(snapshot)
-        else:
-            changes = self._fill(snapshot)
+        elif snapshot.free.total:
+            pick = _Picking(snapshot.free, self._placement).pick
+            changes = self.fill(snapshot.ranking, snapshot.jobs, pick)
         return Schedule(changes, snapshot.now + self._quantum_s)
 
     def _afresh(self, snapshot: Snapshot) -> dict[JobId, Allocation]:
@@ -97,28 +101,24 @@ class Ordered(Policy):
         devices = self._placement.place(snapshot.free, snapshot.jobs[identity].spec.asked)
         return {} if devices is None else {identity: Allocation(devices)}
 
-    def _fill_in_order(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
-        """Start what fits on free devices, up to the first job that does not."""
-        jobs, picking = snapshot.jobs, _Picking(snapshot.free, self._placement)
-        changes: dict[JobId, Allocation | None] = {}
-        for _, _, identity in snapshot.ranking.queue:
-            devices = picking.pick(jobs[identity].spec.asked)
-            if devices is None:
-                break
-            changes[identity] = Allocation(devices)
-        return changes
-
-    def _fill(self, snapshot: Snapshot) -> dict[JobId, Allocation | None]:
-        """Start what fits on free devices, in order."""
-        waiting, picking = snapshot.ranking.waiting(), _Picking(snapshot.free, self._placement)
-        changes: dict[JobId, Allocation | None] = {}
+    def fill(self, ranking: Ranking, jobs: Mapping[JobId, Job], pick: Pick) -> Filled:
+        """Start what fits on free devices, in order; strict: up to the first that does not."""
+        started: dict[JobId, Allocation] = {}
+        if self.in_order:
+            for _, _, identity in ranking.queue:
+                devices = pick(jobs[identity].spec.asked)
+                if devices is None:
+                    break
+                started[identity] = Allocation(devices)
+            return started
+        waiting = ranking.waiting()
         for (_, _, identity), size in waiting:
-            devices = picking.pick(size)
+            devices = pick(size)
             if devices is None:
                 waiting.give_up(size)
             else:
-                changes[identity] = Allocation(devices)
-        return changes
+                started[identity] = Allocation(devices)
+        return started
 
 
 class _Picking:
