@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,6 +66,7 @@ def main() -> int:
         report = json.loads(options.json.read_text())
         for one in report.values():
             alone |= {kind: tuple(both) for kind, both in one["alone"].items()}
+    options.jobs = options.jobs.resolve()
     with daemon(options.state, options.devices) as client:
         for policy in options.policies.split(","):
             client.set_policy(policy)
@@ -124,6 +126,12 @@ class Batch(NamedTuple):
     views: dict[str, JobView]
     points: Points
     mps: bool  # jobs that share do so under CUDA MPS
+
+    @property
+    def mean_s(self) -> float:
+        """From a job's submission to its end."""
+        times = [(view.ended_at or inf) - view.submitted_at for view in self.views.values()]
+        return sum(times) / len(times)
 
 
 def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:
@@ -218,6 +226,7 @@ def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, floa
         )
     return {
         "took_s": round(found.took_s, 1),
+        "mean_s": round(found.mean_s, 1),
         "mps": found.mps,
         "not_succeeded": sum(view.state is not State.SUCCEEDED for view in found.views.values()),
         "alone": {name: [round(one, 3) for one in both] for name, both in alone.items()},

@@ -21,7 +21,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,16 +52,18 @@ def main() -> int:
     parser.add_argument("--devices", type=int, help="CPU slots instead of GPUs")
     options = parser.parse_args()
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    with daemon(None, options.devices) as client:
-        bench = Bench(client, options.width, options.devices is not None)
-        report: Report = {"pauses": [], "neighbour": {}, "behind": []}
-        for gib in map(float, options.gib.split(",")):
-            print(f"pauses of {gib:g} GiB", file=sys.stderr, flush=True)
-            report["pauses"] += bench.pauses(gib)
-        print("neighbour", file=sys.stderr, flush=True)
-        report["neighbour"] = bench.neighbour()
-        report["behind"] = bench.behind(options.large, options.gpu_gib, options.steps)
-    print(json.dumps(report, indent=1), flush=True)
+    report: Report = {"pauses": [], "neighbour": {}, "behind": []}
+    try:
+        with daemon(None, options.devices) as client:
+            bench = Bench(client, options.width, options.devices is not None)
+            for gib in map(float, options.gib.split(",")):
+                print(f"pauses of {gib:g} GiB", file=sys.stderr, flush=True)
+                report["pauses"] += bench.pauses(gib)
+            report["behind"] += bench.behind(options.large, options.gpu_gib, options.steps)
+            print("neighbour", file=sys.stderr, flush=True)
+            report["neighbour"] = bench.neighbour()
+    finally:  # What was measured before something failed is worth knowing.
+        print(json.dumps(report, indent=1), flush=True)
     return 0
 
 
@@ -123,11 +125,11 @@ class Bench:
         self.end(other)
         return found
 
-    def behind(self, large_gib: float, gpu_gib: float, steps: int) -> list[Report]:
+    def behind(self, large_gib: float, gpu_gib: float, steps: int) -> Iterator[Report]:
         print("undisturbed", file=sys.stderr, flush=True)
         job = self.submit(large_gib, steps)
         self.until(job, lambda one: one.job.state.ended)
-        undisturbed, found = self.lines(job), []
+        undisturbed = self.lines(job)
         for needs_gib in (1.0, gpu_gib - large_gib * 0.7):
             print(f"behind, {needs_gib:g} GiB", file=sys.stderr, flush=True)
             large = self.submit(large_gib, steps, gpu_memory_gib=large_gib + 2.0)
@@ -151,22 +153,19 @@ class Bench:
             if by == "user":
                 self.client.resume(large)
             ended = self.until(large, lambda one: one.job.state.ended)
-            found.append(
-                {
-                    "large_gib": large_gib,
-                    "short_needs_gib": needs_gib,
-                    "by": by,
-                    "how": None if paused is None else str(paused.how),
-                    "devices_after_s": round(began_s, 3),
-                    "first_step_after_s": round(first_step_s, 3),
-                    "short": str(self.state(short)),
-                    "large": str(ended.job.state),
-                    "large_attempts": ended.job.attempts,
-                    "lines": len(undisturbed),
-                    "same_losses": self.lines(large) == undisturbed,
-                }
-            )
-        return found
+            yield {
+                "large_gib": large_gib,
+                "short_needs_gib": needs_gib,
+                "by": by,
+                "how": None if paused is None else str(paused.how),
+                "devices_after_s": round(began_s, 3),
+                "first_step_after_s": round(first_step_s, 3),
+                "short": str(self.state(short)),
+                "large": str(ended.job.state),
+                "large_attempts": ended.job.attempts,
+                "lines": len(undisturbed),
+                "same_losses": self.lines(large) == undisturbed,
+            }
 
     # -- jobs -------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +33,7 @@ from treadle.wire.problems import RequestError
 
 DEVICES = 6
 AT_ONCE = 9  # jobs that have not ended
+OPTIONS = ("--policy", "backfill")  # of the daemon
 SETTLE_S = 240.0
 ABLAZE = 0.7  # so often something runs when it is struck, however slow the machine is
 KILLED = 128 + signal.SIGKILL
@@ -40,6 +41,7 @@ PAUSED, RESUMED = 0.5, 0.6  # so often the user does that to a job when looking
 _PAUSED = (State.PAUSED, State.HELD)  # one that has not begun is held
 # What is killed, and how often.
 WEIGHTS = {"daemon": 2, "fork server": 3, "supervisor": 4, "rank": 4}
+SLOTS = ("--devices", str(DEVICES))
 
 
 class Target(NamedTuple):
@@ -55,6 +57,8 @@ class Run:
 
     daemon: Daemon
     draw: random.Random
+    devices: int = DEVICES
+    at_once: int = AT_ONCE
     submitted: dict[str, str] = field(default_factory=dict)  # name -> id, as acknowledged
     kills: Counter[str] = field(default_factory=Counter)
     # What was killed of an attempt; it may have ended a moment before.
@@ -73,14 +77,14 @@ class Run:
     def keep_busy(self) -> None:
         """Submit until enough jobs are under way; a request that got no answer is sent again."""
         with suppress(UnreachableError, NoAnswerError):  # The daemon died over it.
-            while len(self.daemon.client.job_page(limit=1000).jobs) < AT_ONCE:
+            while len(self.daemon.client.job_page(limit=1000).jobs) < self.at_once:
                 name = f"job-{self.number:04}"
-                answer = self.daemon.client.submit(self._request(name), key=name)
+                answer = self.daemon.client.submit(self.request(name), key=name)
                 known = self.submitted.setdefault(name, answer.id)
                 assert known == answer.id, f"{name} was {known} and is {answer.id}"
                 self.number += 1
 
-    def _request(self, name: str) -> JobRequest:
+    def request(self, name: str) -> JobRequest:
         # By its number, not by the draw: a request that is sent again must be the same.
         size = 2 if self.number % 3 == 0 else 1
         words = f"{name} $TREADLE_ATTEMPT $RANK"
@@ -108,8 +112,11 @@ class Run:
 
     def _order(self, verb: Verb, job: str) -> None:
         with suppress(UnreachableError, NoAnswerError, RequestError):  # Or it ended, or starts.
-            (self.daemon.client.pause if verb is Verb.PAUSE else self.daemon.client.resume)(job)
+            (self.pause if verb is Verb.PAUSE else self.daemon.client.resume)(job)
             self.pauses[verb] += 1
+
+    def pause(self, job: str) -> None:
+        self.daemon.client.pause(job)
 
     def _left(self) -> tuple[JobView, ...]:
         with suppress(UnreachableError, NoAnswerError):
@@ -259,7 +266,7 @@ class Run:
     def _judge_machine(self) -> list[str]:
         wrong = []
         status = self.daemon.client.status()
-        if status.free != DEVICES or status.running or status.stopping:
+        if status.free != self.devices or status.running or status.stopping:
             wrong.append(f"devices are held: {status}")
         wrong += [
             f"{device.name} is {device.state}: {device.because}"
@@ -304,12 +311,12 @@ def _until(true: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def run(kills: int, seed: int) -> tuple[Run, list[str]]:
+def run(
+    kills: int, seed: int, kind: type[Run] = Run, slots: Sequence[str] = SLOTS
+) -> tuple[Run, list[str]]:
     """Kill so often, then let everything end; what is wrong."""
     folder = Path(tempfile.mkdtemp(prefix="treadle-"))
-    made = Run(
-        Daemon(folder, "--devices", str(DEVICES), "--policy", "backfill"), random.Random(seed)
-    )
+    made = kind(Daemon(folder, *slots, *OPTIONS), random.Random(seed))
     made.lines.touch()
     kept = True
     try:
@@ -333,7 +340,11 @@ def run(kills: int, seed: int) -> tuple[Run, list[str]]:
 
 
 def main() -> int:
-    kills, seed = int(sys.argv[1]), int(sys.argv[2])
+    return report(run, int(sys.argv[1]), int(sys.argv[2]))
+
+
+def report(run: Callable[[int, int], tuple[Run, list[str]]], kills: int, seed: int) -> int:
+    """Print what is wrong, and how much was done."""
     begun_s = time.monotonic()
     made, wrong = run(kills, seed)
     for sentence in wrong:

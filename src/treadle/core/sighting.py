@@ -9,7 +9,7 @@ from typing import NamedTuple
 from treadle.core.job import JobId
 from treadle.core.value import value
 
-WATCHED_S = 6.0  # a job that was seen training alone for so long is known
+WATCHED_S = 4.0  # a job that was seen training alone for so long is known
 
 
 class Load(NamedTuple):

@@ -66,7 +66,7 @@ def release(jobs: tuple[str, ...], mine: bool, yes: bool, as_json: bool) -> int:
 
 @click.command()
 @some_jobs_argument
-@click.option("--suspend", is_flag=True, help="Experimental: their GPU memory moves to the host's.")
+@click.option("--suspend", is_flag=True, help="Their GPU memory moves to the host's meanwhile.")
 @mine_option
 @yes_option
 @json_option

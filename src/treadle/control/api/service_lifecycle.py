@@ -41,7 +41,7 @@ from treadle.version import __version__
 
 logger = logging.getLogger("treadle")
 
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S, LOOK_SHARE = 1.0, 0.05  # or as often as takes such a share of the time
 TIDY_EVERY_S = 3600.0
 KEEP_EVERY_S = 300.0  # histories of running jobs are written so often
 LEAVE_WITHIN_S = 2.0  # to write a last line
@@ -180,12 +180,15 @@ class Life:
     async def _look_after(self) -> None:
         self._tidy_at = self._context.clock.now()
         self._keep_at = self._tidy_at + KEEP_EVERY_S
+        took_s = 0.0
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(max(LOOK_EVERY_S, took_s / LOOK_SHARE))
+            began = self._context.clock.now()
             try:
                 await self._look()
             except StoreError as error:  # Whether to leave is for those who write jobs to say.
                 logger.warning("looking after jobs waits for the store: %s", error)
+            took_s = self._context.clock.now() - began
 
     async def _look(self) -> None:
         context = self._context

@@ -36,6 +36,7 @@ def question_about(record: JobRecord, spec: JobSpec) -> Question:
         sizes=spec.sizes,
         estimate_s=spec.estimate_s or None,
         limit_s=record.time_limit_s,
+        device_gib=record.gpu_memory_gib,
     )
 
 

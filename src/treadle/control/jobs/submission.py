@@ -117,6 +117,7 @@ def prepare(
         sizes=sizes,
         estimate_s=request.estimate_s,
         limit_s=request.time_limit_s,
+        device_gib=request.gpu_memory_gib,
     )
     known = profiles.ask(question)
     spec = _spec(request, first, known=known, asked=asked, now=now)

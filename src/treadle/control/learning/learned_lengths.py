@@ -53,6 +53,7 @@ class Question:
     model: str = ""
     estimate_s: float | None = None  # of its user
     limit_s: float | None = None
+    device_gib: float | None = None  # of each device's memory, as its user says
 
     @classmethod
     def of(
@@ -63,9 +64,10 @@ class Question:
         sizes: Sequence[int],
         estimate_s: float | None,
         limit_s: float | None,
+        device_gib: float | None = None,
     ) -> "Question":
         sizes = tuple(sizes)
-        return cls(program.likeness, asked, sizes, program.model, estimate_s, limit_s)
+        return cls(program.likeness, asked, sizes, program.model, estimate_s, limit_s, device_gib)
 
 
 class Program(NamedTuple):
@@ -216,6 +218,7 @@ class Profiles:
             sizes=question.sizes,
             model=question.model,
             estimate_s=question.estimate_s,
+            device_gib=question.device_gib,
         )
         return self._judged(question, learned)
 

@@ -16,7 +16,7 @@ from treadle.core.sighting import Company, Load, Sighting
 
 GAP_MAX_S = 30.0  # a longer pause between measurements was not watched
 COMPANY_MAX = 32  # spells of one attempt that are kept apart
-RELATIVE_S = 6.0  # a speed while sharing is measured over at least this long
+RELATIVE_S = 4.0  # a speed while sharing is measured over at least this long
 RECENT_S = 20.0  # sharing is judged by the speed over these last seconds
 HANG_S = 600.0  # without a step while sharing: it hangs
 PATIENCE = 3.0  # times the longest time between two of its steps

@@ -1,9 +1,9 @@
 """Watches what runs on this node from outside: devices, cores, memory and storage of each attempt.
 
-Every two seconds one look reads the devices (through the thread that may hang, gpus.py) and the
-processes of all attempts (process_load.py), in a thread: the event loop never waits for a driver
-or for /proc. What cannot be told apart is None: on a shared GPU the busy share of one job is only
-known where NVML says it by process.
+Every second, or as often as takes a twentieth of the time, one look reads the devices (through the
+thread that may hang, gpus.py) and the processes of all attempts (process_load.py), in a thread: the
+event loop never waits for a driver or for /proc. What cannot be told apart is None: on a shared GPU
+the busy share of one job is only known where NVML says it by process.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from treadle.engines.node.devices import Activity, DeviceSource
 from treadle.engines.node.process_load import HostUse, ProcessLoad
 from treadle.engines.node.scope import Scope
 
-LOOK_EVERY_S = 2.0
+LOOK_EVERY_S, LOOK_SHARE = 1.0, 0.05
 GIB, MB = 2**30, 1e6
 
 
@@ -106,11 +106,13 @@ class Observer:
 
     async def _run(self) -> None:
         while True:
+            began = self._clock.now()
             try:
                 await self.look()
             except Exception:  # a driver may raise anything, and the next look may succeed
                 logging.getLogger(__name__).exception("what runs could not be measured")
-            await self._clock.sleep_until(self._clock.now() + LOOK_EVERY_S)
+            now = self._clock.now()
+            await self._clock.sleep_until(now + max(LOOK_EVERY_S, (now - began) / LOOK_SHARE))
 
     # -- in a thread ----------------------------------------------------------------------------
 

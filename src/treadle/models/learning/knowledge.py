@@ -171,12 +171,19 @@ class Knowledge:
         sizes: Sequence[int] = (),
         model: str = "",
         estimate_s: float | None = None,
+        device_gib: float | None = None,
     ) -> Expectation:
-        """What to expect of such a job at the size it asks for."""
+        """What to expect of such a job at the size it asks for.
+
+        device_gib: what it needs of each device's memory, as its user says.
+        """
         needs, curve = self.needs, self.needs.curve(likeness)
         costs = needs.costs(likeness)
+        use = needs.use(likeness)
+        if device_gib is not None:  # Runs with other arguments know no better than its user.
+            use = use._replace(memory_gib=use.reached_gib)
         profile = learned_profile(
-            needs.use(likeness),
+            use,
             costs,
             needs.apart(likeness),
             curve,

@@ -43,6 +43,7 @@ class Use(NamedTuple):
     memory_busy: float | None = None
     cores: float | None = None
     memory_gib: float | None = None  # so much at most, as far as runs say
+    reached_gib: float = 0.0  # by a run with these arguments
     doubt: float = 0.0  # how far off these may be, in powers of e
 
 
@@ -76,7 +77,9 @@ def use_of(history: History, asked: Arguments) -> Use:
         doubt = max(doubt, nearest.doubt)
         # A peak that was reached once can be reached again, also by a run that was cut off soon.
         own = [peak for run, peak in peaks if without(run.arguments, steps) == asked]
-        found["memory_gib"] = max([max(nearest.figures) * exp(nearest.doubt), *own])
+        found["reached_gib"] = max(own, default=0.0)
+        most_gib = max(nearest.figures) * exp(nearest.doubt)
+        found["memory_gib"] = max(most_gib, found["reached_gib"])
     if "busy" in found:
         found["busy"] = min(1.0, found["busy"])
     return Use(**found, doubt=doubt)

@@ -152,9 +152,10 @@ class Room:
 
     def way_to_pause(self, job: Job, held: Allocation, starter: Job) -> Pause | None:
         """How a running job can be paused so that another one has room there."""
-        # Not suspended: a job was not seen to come back from that yet, on a GPU.
         stays = all(self._both_fit(device, job, starter) for device in held.devices)
-        return Pause.FROZEN if stays and Pause.FROZEN in job.pauses else None
+        if stays and Pause.FROZEN in job.pauses:
+            return Pause.FROZEN
+        return Pause.SUSPENDED if Pause.SUSPENDED in job.pauses else None
 
     def _both_fit(self, device: Device, job: Job, starter: Job) -> bool:
         """Whether what the one keeps of a device's memory leaves enough for the other."""

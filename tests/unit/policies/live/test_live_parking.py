@@ -218,14 +218,14 @@ def test_who_is_paused_for_whom(
     ("keeps_gib", "needs_gib", "pauses", "how"),
     [
         (40.0, 40.0, BOTH, Pause.FROZEN),
-        (40.0, 40.0, (Pause.SUSPENDED,), None),
-        (40.0, 41.0, BOTH, None),
-        (0.0, 40.0, BOTH, None),  # What it has there is not known.
+        (40.0, 41.0, BOTH, Pause.SUSPENDED),
+        (40.0, 41.0, (Pause.FROZEN,), None),
+        (0.0, 40.0, BOTH, Pause.SUSPENDED),  # What it has there is not known.
         (30.0, 0.0, BOTH, Pause.FROZEN),
-        (50.0, 0.0, BOTH, None),
+        (50.0, 0.0, BOTH, Pause.SUSPENDED),
     ],
 )
-def test_a_job_is_frozen_where_both_fit(
+def test_a_job_is_frozen_where_both_fit_else_suspended(
     keeps_gib: float, needs_gib: float, pauses: tuple[Pause, ...], how: Pause | None
 ) -> None:
     scheduler = Scheduler(policy("weave-l+live"), Cluster((Node("n0", 1, device_memory_gib=80.0),)))
