@@ -7,7 +7,6 @@ position in its bucket's line of durations, moved towards the long or the short 
 pace. The paces are found by iteration: a tenant with too few GPU-hours moves up.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -115,14 +114,14 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
     # Cumulative seconds over the jobs of each line; a burst's total is a difference of two.
     sums = [[0, *accumulate(line.durations)] for line in lines]
     for taken in range(_STEPS):
-        work: Counter[str] = Counter()
+        work = dict.fromkeys(paces, 0)
         for line, upto in zip(lines, sums, strict=True):
             place = 0
             for burst in _in_line(line.bursts, paces):
                 end = place + burst.count
                 work[burst.tenant] += burst.size * (upto[end] - upto[place])
                 place = end
-        whole, step = work.total(), _STEP * (1 - taken / _STEPS)
+        whole, step = sum(work.values()), _STEP * (1 - taken / _STEPS)
         for tenant, pace in paces.items():
             lacks = log(GPU_HOURS[tenant] / hours) - log(work[tenant] / whole)
             paces[tenant] = min(max(pace + step * lacks, -_PACE_MAX), _PACE_MAX)
@@ -132,16 +131,14 @@ def _paces(lines: Sequence[_Line]) -> Mapping[str, float]:
 def _in_line(bursts: Sequence[Burst], paces: Mapping[str, float]) -> list[Burst]:
     """Bursts from the short end to the long, where durations are longest small ones only."""
     line = sorted(bursts, key=lambda burst: burst.position + paces[burst.tenant])
-    room = _LONGEST * sum(burst.count for burst in line)
-    last: list[Burst] = []
-    for burst in reversed(line):
-        if room <= 0:
-            break
-        if burst.count <= _SMALL_BURST:
-            last.append(burst)
-            room -= burst.count
-    apart = set(last)
-    return [burst for burst in line if burst not in apart] + last[::-1]
+    room, place = _LONGEST * sum([burst.count for burst in line]), len(line)
+    while place and room > 0:
+        place -= 1
+        if line[place].count <= _SMALL_BURST:
+            room -= line[place].count
+    end = line[place:]
+    large = [burst for burst in end if burst.count > _SMALL_BURST]
+    return line[:place] + large + [burst for burst in end if burst.count <= _SMALL_BURST]
 
 
 def _deal_by_rank(random: Random, durations: Sequence[int], line: Sequence[Burst]) -> None:
