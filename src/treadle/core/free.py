@@ -47,9 +47,13 @@ class FreeDevices:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
-        free = cls()
-        for node in cluster.nodes:
-            free.add(node)
+        free, nodes = cls(), cluster.nodes  # Not one `add` after another, which copies tables.
+        free.capacity = [node.device_count for node in nodes]
+        free.largest = max(free.capacity, default=0)
+        free._position = {node.name: position for position, node in enumerate(nodes)}
+        free._devices = [_all_of(node) for node in nodes]
+        free._by_count = [[] for _ in range(free.largest + 1)]
+        free._masks, free._by_count, free.total = free._made_empty()
         return free
 
     def copy(self) -> Self:
@@ -258,7 +262,7 @@ class FreeDevices:
         """Let a node be used, with all its devices free."""
         # Copies share these tables, so they are replaced and not changed in place.
         position = self._position.get(node.name)
-        devices = tuple(Device(node.name, number) for number in range(node.device_count))
+        devices = _all_of(node)
         if position is None:
             position = len(self._masks)
             self._position = {**self._position, node.name: position}
@@ -309,6 +313,10 @@ class FreeDevices:
             del positions[bisect_left(positions, position)]
             insort(self._by_count[new], position)
             self.total += new - old
+
+
+def _all_of(node: Node) -> tuple[Device, ...]:
+    return tuple(Device(node.name, number) for number in range(node.device_count))
 
 
 def _lowest(devices: Sequence[Device], mask: int, size: int) -> tuple[Device, ...]:
