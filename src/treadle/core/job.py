@@ -270,6 +270,12 @@ class Job(NamedTuple):
         )
         return tuple.__new__(Job, row)
 
+    def moved(self, phase: Phase, allocation: Allocation | None, action: int, now: float) -> "Job":
+        """The same job, which held devices, as an order to stop or to change leaves it."""
+        counts = (self.held_at(now), self.service_at(now))
+        row = (*self[:2], phase, self.submitted_at, now, allocation, self.iterations_at(now), 0.0)
+        return tuple.__new__(Job, (*row, now, *counts, action, *self[12:]))
+
     def started(self, phase: Phase, done: float, speed: float, now: float) -> "Job":
         """The same job, brought up to now, once it reports that it runs."""
         row = (*self[:2], phase, self.submitted_at, now, self.allocation, done, speed)

@@ -56,6 +56,7 @@ class Scheduler(SchedulerState):
 
     def decide(self, now: float) -> list[Action]:
         """Ask the policy. If it fails, nothing changes and the next fact is the next occasion."""
+        self.refresh(now)
         schedule = self.ask(now)
         actions: list[Action] = []
         if schedule.changes:
@@ -74,7 +75,6 @@ class Scheduler(SchedulerState):
 
     def ask(self, now: float) -> Schedule:
         """What the policy wants; it is still to be carried out, and then kept."""
-        self.refresh(now)
         schedule = self.policy.decide(self.snapshot(now))
         if not schedule.valid_until > now:
             raise PolicyError(

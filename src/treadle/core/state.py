@@ -207,17 +207,8 @@ class SchedulerState:
                 self.unfit.pop(job.id, None)
                 waited_s = now - job.since_at
                 job = job._replace(waited_s=job.waited_s + waited_s, last_wait_s=waited_s)
-            job = job._replace(
-                phase=phase,
-                since_at=now,
-                observed_at=now,
-                iterations_done=job.iterations_at(now),
-                iterations_per_s=0.0,
-                held_s=job.held_at(now),
-                service_s=job.service_at(now),
-                allocation=None if isinstance(action, Stop) else action.allocation,
-                action=action.id,
-            )
+            after = None if isinstance(action, Stop) else action.allocation
+            job = job.moved(phase, after, action.id, now)
         self.rows[action.job] = job
         held = job.allocation
         if held is not None and held.paused:

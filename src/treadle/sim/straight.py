@@ -22,7 +22,7 @@ from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import KEEP, Schedule
-from treadle.policies.base.ordered import Ordered
+from treadle.policies.base.ordered import Filled, Ordered
 from treadle.reports.bookkeeping import Bookkeeping, standing
 from treadle.reports.run_history import JobHistory
 from treadle.sim.engine import SimulatedEngine
@@ -72,7 +72,7 @@ class StraightRun:
     def run(self, ended: Callable[[int], None] | None) -> float:
         """Run until no event is left; says when that was. `ended`: told how many jobs end."""
         scheduler, books, jobs, look = self._scheduler, self._books, self._jobs, self._look
-        decide = self._fill if self._policy.only_fills else self._ask
+        only_fills, fills_one = self._policy.only_fills, self._policy.fills_one
         ends, due, queue = self._ends, self._due, self._ranking.queue
         arrived, now = 0, 0.0
         while True:
@@ -94,12 +94,13 @@ class StraightRun:
                 arrived += 1
                 scheduler.submit(spec, now)
                 books.wait(books.arrive(spec), spec.submit_at)
-            if scheduler.stale or now >= scheduler.wake_at:
-                if queue:
-                    decide(now)
-                else:
-                    scheduler.refresh(now)
+            if scheduler.is_due(now):
+                scheduler.refresh(now)
+                simple = only_fills or (fills_one and len(queue) == 1)
+                if not queue:
                     scheduler.keep(KEEP)
+                elif not (simple and self._fill(now)):
+                    self._ask(now)
             free, room, head, unfit = standing(scheduler)
             books.note(now, free=free, room=room, head=head, unfit=unfit)
 
@@ -120,20 +121,20 @@ class StraightRun:
         self._scheduler.stale = True
         return count
 
-    def _fill(self, now: float) -> None:
-        """Decide for a policy that only fills: what starts runs to its end."""
-        spent = self._spent
-        self._scheduler.refresh(now)
+    def _fill(self, now: float) -> bool:
+        """Decide at once where jobs start and no more; whether that was so."""
+        policy, spent = self._policy, self._spent
         begun_s = spent.stopwatch()
-        filled = (
-            self._policy.fill(self._ranking, self._rows, self._take) if self._free.total else {}
-        )
+        started: Filled = {}
+        if self._free.total:
+            started = policy.fill(self._ranking, self._rows, self._take)
         spent.spent_s += spent.stopwatch() - begun_s
-        for identity, allocation in filled.items():
-            self._ranking.drop(identity)
-            self._begin(identity, allocation, now)
+        if not (started or policy.only_fills):
+            return False
+        self._start(started, now)
         self._scheduler.keep(KEEP)
-        self._overtake(filled)
+        self._overtake(started)
+        return True
 
     def _take(self, size: int) -> tuple[Device, ...] | None:
         """Devices for a job, if there is room."""
@@ -147,37 +148,70 @@ class StraightRun:
         rows, scheduler = self._rows, self._scheduler
         schedule = scheduler.ask(now)
         changes = schedule.changes
-        if any(rows[identity].allocation is not None for identity in changes):
+        held = [identity for identity in changes if rows[identity].allocation is not None]
+        if any(changes[identity] is not None for identity in held):
             self._change(schedule, now)
             return
+        for identity in held:
+            self._stop(identity, now)
+        started: Filled = {}
         for identity, allocation in changes.items():
-            assert allocation is not None, "it holds nothing"
-            self._free.take(allocation.devices)
-            number, job = scheduler.next_action, rows[identity]
-            speed = self._begin(identity, allocation, now)
-            job = rows[identity] = job.given(Phase.RUNNING, allocation, number, now, speed)
-            self._ranking.put(job, now)
+            if allocation is not None:
+                self._free.take(allocation.devices)
+                started[identity] = allocation
+        self._start(started, now)
         scheduler.keep(schedule)
-        self._overtake(changes)
+        self._overtake(started)
+        self._requeue(held, now)
 
-    def _begin(self, identity: JobId, allocation: Allocation, now: float) -> float:
-        """A job that waited holds devices and runs; says how fast."""
-        scheduler, books = self._scheduler, self._books
-        history, number = books.histories[identity], scheduler.next_action
-        scheduler.next_action = number + 1
-        books.start(history, allocation, number, now)
-        return self._go_on(history, now)
+    def _stop(self, identity: JobId, now: float) -> None:
+        scheduler, job = self._scheduler, self._rows[identity]
+        assert job.allocation is not None, "it runs"
+        self._free.give(job.allocation.devices)
+        self._ranking.drop(identity)
+        self._rows[identity] = job.moved(Phase.WAITING, None, scheduler.next_action, now)
+        scheduler.next_action += 1
+        self._record_stop(identity, now)
+
+    def _record_stop(self, identity: JobId, now: float) -> None:
+        books = self._books
+        history = books.histories[identity]
+        del self._due[identity]
+        history.preemptions += 1
+        books.leave(history, now)
+        books.wait(history, now)
+
+    def _requeue(self, stopped: Iterable[JobId], now: float) -> None:
+        """Jobs that stop are back in the queue at once."""
+        scheduler = self._scheduler
+        for identity in stopped:
+            scheduler.enqueue(self._rows[identity], now)
+            scheduler.wake_at = min(scheduler.wake_at, self._ranking.next_expiry_at)
+
+    def _start(self, started: Filled, now: float) -> None:
+        """Jobs that waited hold devices and run."""
+        scheduler, books, rows, ranking = self._scheduler, self._books, self._rows, self._ranking
+        forgotten = self._policy.only_fills
+        for identity, allocation in started.items():
+            history, number = books.histories[identity], scheduler.next_action
+            scheduler.next_action = number + 1
+            books.start(history, allocation, number, now)
+            speed = self._go_on(history, now)
+            if forgotten:  # It runs to its end.
+                ranking.drop(identity)
+                continue
+            job = rows[identity].given(Phase.RUNNING, allocation, number, now, speed)
+            rows[identity] = job
+            ranking.put(job, now)
 
     def _change(self, schedule: Schedule, now: float) -> None:
-        """Carry out orders that also stop or move jobs: who stops is back in the queue at once."""
+        """Carry out orders that also move jobs, in a safe sequence."""
         scheduler, rows, histories = self._scheduler, self._rows, self._books.histories
         actions = self._orders(schedule.changes, now)
         scheduler.keep(schedule)
         self._record(actions, now)
-        for action in actions:
-            if isinstance(action, Stop) and rows[action.job].allocation is None:
-                scheduler.enqueue(rows[action.job], now)
-                scheduler.wake_at = min(scheduler.wake_at, self._ranking.next_expiry_at)
+        stopped = [action.job for action in actions if isinstance(action, Stop)]
+        self._requeue([one for one in stopped if rows[one].allocation is None], now)
         for action in actions:
             if not isinstance(action, Stop):
                 job, history = rows[action.job], histories[action.job]
@@ -203,13 +237,9 @@ class StraightRun:
             else:
                 assert job.allocation is not None, "it runs"
                 free.give(job.allocation.devices)
-                job = job.settled(now)._replace(
-                    phase=Phase.WAITING if isinstance(action, Stop) else Phase.RUNNING,
-                    since_at=now,
-                    allocation=None if isinstance(action, Stop) else action.allocation,
-                    iterations_per_s=0.0,
-                    action=action.id,
-                )
+                after = None if isinstance(action, Stop) else action.allocation
+                phase = Phase.WAITING if after is None else Phase.RUNNING
+                job = job.moved(phase, after, action.id, now)
             rows[identity] = job
             if job.allocation is None:
                 ranking.drop(identity)
@@ -227,10 +257,7 @@ class StraightRun:
             if isinstance(action, Start):
                 books.start(history, action.allocation, action.id, now)
             elif isinstance(action, Stop):
-                del self._due[action.job]
-                history.preemptions += 1
-                books.leave(history, now)
-                books.wait(history, now)
+                self._record_stop(action.job, now)
             else:
                 books.change(history, action.allocation, now)
         self._overtake([action.job for action in actions if isinstance(action, Start)])

@@ -157,6 +157,22 @@ def test_a_start() -> None:
     assert ROW.given(Phase.RUNNING, HELD, 77, 20.0, 0.75) == at_once
 
 
+@pytest.mark.parametrize("after", [None, Allocation((Device("n1", 0),))])
+def test_a_stop_or_a_change(after: Allocation | None) -> None:
+    held = ROW._replace(allocation=HELD)
+    assert held.moved(Phase.STARTING, after, 77, 20.0) == held._replace(
+        phase=Phase.STARTING,
+        since_at=20.0,
+        allocation=after,
+        iterations_done=held.iterations_at(20.0),
+        iterations_per_s=0.0,
+        observed_at=20.0,
+        held_s=held.held_at(20.0),
+        service_s=held.service_at(20.0),
+        action=77,
+    )
+
+
 def test_a_report_that_it_runs() -> None:
     assert ROW.started(Phase.RUNNING, 6.0, 0.75, 30.0) == ROW._replace(
         phase=Phase.RUNNING, since_at=30.0, iterations_done=6.0, iterations_per_s=0.75

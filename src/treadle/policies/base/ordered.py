@@ -50,8 +50,10 @@ class Ordered(Policy):
         self._preemptive = preemptive
         self._repack = repack
         self._quantum_s = quantum_s
-        # Whether `fill` is all it does, at events alone: the ranks of running jobs do not matter.
-        self.only_fills = not preemptive and not repack and quantum_s == inf
+        # Whether `fill` is the whole decision where a job that waits alone fits; and always, so
+        # that the ranks of running jobs do not matter.
+        self.fills_one = not repack and quantum_s == inf
+        self.only_fills = self.fills_one and not preemptive
         self._fit = Fit(placement)
         self.in_order = strict
 
@@ -104,7 +106,7 @@ class Ordered(Policy):
     def fill(self, ranking: Ranking, jobs: Mapping[JobId, Job], pick: Pick) -> Filled:
         """Start what fits on free devices, in order; strict: up to the first that does not."""
         started: dict[JobId, Allocation] = {}
-        if self.in_order:
+        if self.in_order or len(ranking.queue) == 1:
             for _, _, identity in ranking.queue:
                 devices = pick(jobs[identity].spec.asked)
                 if devices is None:
