@@ -1,7 +1,8 @@
 """Asking a policy: about one level of jobs and one pool of devices at a time."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from math import inf
+from typing import NamedTuple
 
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
@@ -11,6 +12,7 @@ from treadle.policies.live.costs import Part
 from treadle.policies.live.eligibility import Eligibility, Level, LevelOf, lingers
 from treadle.policies.live.plan import Plan
 from treadle.policies.live.pools import Pool, Types, pools_of, shown
+from treadle.policies.live.room import Needs, asks_host
 from treadle.policies.live.sharing import short_of_cores
 from treadle.policies.live.views import view
 
@@ -104,12 +106,33 @@ class Asking:
         rows, in_order = self._snapshot.jobs, self._policy.in_order
         dropped = {name for name in self._plan.dropped if self._waits(name)}
         found = {name for name in dropped if rows[name].only_on or not in_order}
+        found |= self._more(found)
         waits = any(self._waits(job.id) for job in self._waiting)
         if waits and self._plan.room.free.total:  # Others could have what is free.
             held = (name for part in refused for name in part.jobs)
             found.update(name for name in held if rows[name].allocation is not None)
             found.update(self._plan.kept)
         return found
+
+    def _more(self, dropped: Set[JobId]) -> set[JobId]:
+        """Waiting jobs that ask no less of a node than one that no node had enough for."""
+        rows = self._snapshot.jobs
+        refused = {ask for name in dropped if (ask := self._asks(rows[name])) is not None}
+        return {
+            job.id
+            for job in self._waiting
+            if refused and self._waits(job.id) and (own := self._asks(job)) is not None
+            if any(own.is_no_less(ask) for ask in refused)
+        }
+
+    def _asks(self, job: Job) -> "_Asks | None":
+        """None: nothing of a node but devices."""
+        spec = job.spec
+        if not asks_host(spec):
+            return None
+        needs = self._plan.room.needs(job)
+        assert needs is not None, "it asks for memory or cores"
+        return _Asks(needs, spec.sizes[0], (self._level[job.id], spec.tenant))
 
     # -- one question -----------------------------------------------------------------------------
 
@@ -242,6 +265,24 @@ class Asking:
             if guests:
                 own = self._shown(level, members)
                 self._ask_about(level, pool, guests | own)
+
+
+class _Asks(NamedTuple):
+    """What a job asks of a node at the least."""
+
+    needs: Needs
+    least: int  # devices
+    of: Hashable  # whose room it is
+
+    def is_no_less(self, other: "_Asks") -> bool:
+        own, its = self.needs, other.needs
+        return (
+            self.of == other.of
+            and own.places == its.places
+            and own.memory_gib >= its.memory_gib
+            and own.cores >= its.cores
+            and self.least >= other.least
+        )
 
 
 def _basis(seen: Snapshot) -> object:

@@ -100,3 +100,18 @@ def test_jobs_that_fit_nowhere_cost_little(name: str) -> None:
     ]
     assert world.policy.asked <= 1
     assert sorted(took_s)[5] < STEP_S
+
+
+@pytest.mark.parametrize("name", ("backfill", "srtf", "las", "weave-l"))
+def test_jobs_that_ask_no_less_than_one_that_was_refused_are_not_chosen_after_it(
+    name: str,
+) -> None:
+    nodes = [Node(f"n{n}", 8, cores=64, memory_gib=72.0) for n in range(2)]
+    world = World(name, Cluster(tuple(nodes)))
+    specs = [JobSpec(f"j{n}", 1e5, host_memory_gib=20.0 + n % 3) for n in range(60)]
+    small = [JobSpec(f"s{n}", 1e5, host_memory_gib=1.0) for n in range(4)]
+    world.step(0.0, *map(JobSubmitted, [*specs, *small]))
+    assert world.policy.asked <= 3
+    started = [row.id for row in world.scheduler.jobs.values() if row.allocation is not None]
+    assert len([name for name in started if name.startswith("j")]) >= 4
+    assert {f"s{n}" for n in range(4)} <= set(started)
