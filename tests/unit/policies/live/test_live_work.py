@@ -102,7 +102,7 @@ def test_jobs_that_fit_nowhere_cost_little(name: str) -> None:
     assert sorted(took_s)[5] < STEP_S
 
 
-@pytest.mark.parametrize("name", ("backfill", "srtf", "las", "weave-l"))
+@pytest.mark.parametrize("name", ["backfill", "srtf", "las", "weave-l"])
 def test_jobs_that_ask_no_less_than_one_that_was_refused_are_not_chosen_after_it(
     name: str,
 ) -> None:
