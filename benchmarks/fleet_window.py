@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from benchmarks.fleet_site import Site, Spread, timed
 
-from treadle.engines.agent.node_lease import LEASE_S
+from treadle.engines.agent.grants import DOUBTED_AFTER_S
 
 DECIDED_MAX_S = 10.0  # a job of ten minutes leaves its devices idle for less than 2 % of that
 ORDER_MAX_S = 5.0
-QUIET_MAX_S = LEASE_S / 3
+QUIET_MAX_S = DOUBTED_AFTER_S / 2
 ANSWER_MAX_S = 5.0
 MEAN_S = 600.0  # of a job
 SIZES = {1: 0.5, 2: 0.2, 4: 0.15, 8: 0.12, 16: 0.03}  # shares of jobs, by devices

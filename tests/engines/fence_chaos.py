@@ -19,20 +19,30 @@ from treadle.core.allocation import Allocation
 from treadle.core.attempt import How
 from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
-from treadle.core.events import AttemptEnded, Event, JobStarted, NodeLost
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    Event,
+    JobStarted,
+    NodeLost,
+)
 from treadle.core.job import Job
 from treadle.core.job_report import JobReport
 from treadle.core.launch import AttemptId, Launch
 from treadle.core.lifecycle import Phase
+from treadle.engines.agent.grants import CONFIRM_EVERY_S
 from treadle.engines.fleet.engine import FleetEngine
-from treadle.engines.fleet.port import CONFIRM_EVERY_S, Fencing, Joined, Left
+from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.port import Change as ClusterChange
+from treadle.engines.fleet.port import Fencing, Joined, Left
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import row
 
 NODES = ("n0", "n1", "n2", "n3")
 WIDTHS = {"one": 1, "two": 2, "three": 3}  # nodes that each job is on
-CHAOS_S, SETTLE_S = 120.0, 150.0
+FAILOVERS_S = (15.0, 15.0, 30.0, 60.0)
+CHAOS_S, SETTLE_S = 120.0, 900.0
 
 
 @dataclass
@@ -69,13 +79,19 @@ class Cluster:
     """Says who is a member (port.Fleet); it outlives controllers."""
 
     def __init__(self, draw: random.Random, ground: Ground) -> None:
-        self.draw, self.fencing, self.epoch = draw, Fencing(), 0
+        self.draw, self.epoch = draw, 0
+        self.fencing = Fencing(failover_s=FAILOVERS_S[0])
         self._tell: Callable[[ClusterChange], None] | None = None
         self.sites: dict[str, Site] = {}
         for name in NODES:
-            node = SimNode(name, ground)
-            agent = SimAgent(node)
+            agent = SimAgent(node := SimNode(name, ground))
+            self._give(node)
             self.sites[name] = Site(node, agent, self._link(agent), [node])
+
+    def _give(self, node: SimNode) -> None:
+        """Its agent is the one that the newest controller wants."""
+        node.failover_s = self.fencing.failover_s
+        node.confirm()
 
     def _link(self, agent: SimAgent) -> SimLink:
         def is_up() -> bool:
@@ -117,6 +133,7 @@ class Cluster:
     def _joined(self, name: str) -> Joined:
         site = self.sites[name]
         site.told = site.link
+        self._give(site.node)
         return Joined(site.node.node, f"10.0.0.{name[1:]}", site.link, site.node.machine)
 
     # -- what happens to nodes ------------------------------------------------------------------
@@ -147,22 +164,22 @@ class Cluster:
         self._announce(name)
 
     def _rejoin(self, site: Site) -> None:
-        """With the same agent and lease, or as Ray does it, with others; or another machine."""
+        """With the same agent and joining, or as Ray does it, with others; or another machine."""
         if (what := self.draw.random()) < 0.3:
             self._give_name(site)
         elif what < 0.65:
-            site.node.next_lease()
+            site.node.join_anew()
             site.agent = SimAgent(site.node)
         site.link = self._link(site.agent)
         site.member = True
 
     def _give_name(self, site: Site) -> None:
-        """To a machine that had it before, with its old lease or a new one, or to a fresh one."""
+        """To a machine that had it before, with its old joining or a new one, or to a fresh one."""
         others = [each for each in site.machines if each is not site.node]
         if others and self.draw.random() < 0.5:
             site.node = self.draw.choice(others)
             if self.draw.random() < 0.5:
-                site.node.next_lease()
+                site.node.join_anew()
         else:
             site.node = SimNode(site.node.name, site.node.ground)
             site.machines.append(site.node)
@@ -182,7 +199,7 @@ class Cluster:
         """A node that can be reached has an agent that the controller does not know."""
         site = self.sites[name]
         if site.member and site.is_up:
-            site.node.confirm()
+            self._give(site.node)
             if self._tell is not None and site.told is not site.link:
                 self._tell(self._joined(name))
 
@@ -195,6 +212,7 @@ class Scheduler:
         self.jobs = {name: Entry() for name in WIDTHS}
         self.graces = {name: draw.uniform(0.0, 40.0) for name in WIDTHS}
         self.inbox: asyncio.Queue[Event | str] = asyncio.Queue()  # or a job to be moved
+        self.shut: set[str] = set()  # nodes that are given nothing
         self._orders = -1
 
     def launch(self, job: str, action: int, allocation: Allocation) -> Launch:
@@ -217,6 +235,10 @@ class Scheduler:
 
     def take(self, fact: Event, members: Sequence[str]) -> list[Action]:
         match fact:
+            case DeviceClosed(device):
+                self.shut.add(device.node)
+            case DeviceOpened(device):
+                self.shut.discard(device.node)
             case NodeLost(name):
                 return [
                     self._stop(job)
@@ -362,6 +384,7 @@ class Chaos:
             engine = self._engine()
             try:
                 self.scheduler.inbox = asyncio.Queue()
+                self.scheduler.shut.clear()
                 unseen = self.scheduler.unseen()
                 await engine.adopt(self.scheduler.rows(), list(unseen), nodes=unseen)
                 await self._serve(engine)
@@ -371,19 +394,25 @@ class Chaos:
                 await engine.close()
 
     def _engine(self) -> FleetEngine:
+        failover_s = self.draw.choice(FAILOVERS_S)
+        Machines(self.root / "machines.json").expect(failover_s)
+        self.cluster.fencing = Fencing(failover_s=failover_s)
         context = EngineContext(controls=self.scheduler, clock=LoopClock(), root=self.root)
         return FleetEngine(context, self.cluster)
 
+    def _open(self, engine: FleetEngine) -> list[str]:
+        return [node.name for node in engine.nodes() if node.name not in self.scheduler.shut]
+
     async def _serve(self, engine: FleetEngine) -> None:
         while True:
-            members = [node.name for node in engine.nodes()]
+            members = self._open(engine)
             actions = [a for job in WIDTHS for a in self.scheduler.start(job, members)]
             await engine.carry_out(actions)
             try:
                 fact = await asyncio.wait_for(self.scheduler.inbox.get(), 1.0)
             except TimeoutError:
                 continue
-            members = [node.name for node in engine.nodes()]
+            members = self._open(engine)
             if isinstance(fact, str):
                 await engine.carry_out(self.scheduler.change(fact, members))
             else:

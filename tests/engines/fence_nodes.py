@@ -1,7 +1,8 @@
 """Nodes that run nothing, on a clock that skips all waiting: for chaos by the thousand.
 
-The controller's side is the real one. A node here keeps what a real one has on its disk (attempts,
-leases, the epoch), and its agent speaks the messages of agents, and does what one does with them.
+The controller's side is the real one, and so is the rule of grants (agent/grants.py). A node here
+keeps what a real one has on its disk (attempts, the grant, the epoch), and its agent speaks the
+messages of agents, and does what one does with them.
 Every launch is checked against all nodes: nothing of another attempt of that job may run anywhere.
 """
 
@@ -20,11 +21,12 @@ from treadle.core.launch import AttemptId, Launch
 from treadle.core.machine import DeviceView, NodeView
 from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LinkLostError, LostPlaceError, StaleEpochError
-from treadle.engines.agent.node_lease import LEASE_S
+from treadle.engines.agent.grants import DRIFT, Grant
 from treadle.engines.agent.outbox import Outbox
+from treadle.engines.node.fence import LOOK_EVERY_S
 
 START_S = 0.2  # from the order until ranks run
-KILLED_S = 4.0  # at most, after the lease has run out: less than the margin of fencing
+KILLED_S = 4.0  # at most, after the grant has run out: less than the margin of fencing
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
@@ -63,7 +65,7 @@ class Rank:
 
     id: AttemptId
     action: int
-    lease: int
+    grant: int
     grace_s: float
     stops_at: float | None = None  # it was told to stop
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
@@ -80,41 +82,49 @@ class SimNode:
         self.epoch = 0
         self.ranks: dict[AttemptId, Rank] = {}  # that are alive
         self.ended: dict[AttemptId, AttemptEnded] = {}  # as supervisors wrote it down
-        self.lease, self.until = 1, 0.0
+        self._rate = 1.0 + ground.draw.uniform(-DRIFT, DRIFT) / 2  # of its clock
+        self.grant, self._joinings = Grant(), 1
+        self.failover_s = 0.0  # as the newest controller wants it
         self.agent: SimAgent | None = None
-        self.confirm()
+
+    def clock(self) -> float:
+        return now() * self._rate
 
     def confirm(self) -> None:
-        """The cluster says that it is a member (agent/node_lease.py)."""
-        if now() >= self.until:
-            self.next_lease()
-        self.until = now() + LEASE_S
-
-    def next_lease(self) -> None:
-        """The one before runs out: ranks end soon after, at different moments."""
-        for rank in [each for each in self.ranks.values() if each.lease == self.lease]:
-            late_s = self.ground.draw.uniform(0.0, KILLED_S)
-            self._later(max(0.0, self.until - now()) + late_s, self._fenced, rank)
-        self.lease += 1
-        self.until = 0.0
-        if self.agent is not None and self.agent.session is not None:
+        """The cluster says that it is a member (agent/node_grant.py)."""
+        before, moment = self.grant.number, self.clock()
+        self.grant = self.grant.renewed(moment, moment, self.failover_s, str(self._joinings))
+        if self.grant.number != before and self.agent and self.agent.session is not None:
             self.agent.session.over = True
+
+    def join_anew(self) -> None:
+        """As Ray does it: what runs goes on with the grant that it has."""
+        self._joinings += 1
+
+    def keep(self) -> None:
+        """A controller is in charge."""
+        self.grant = self.grant.kept(self.clock(), str(self._joinings))
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.grant.until - self.clock())
 
     def launch(self, launch: Launch, action: int) -> Rank:
         self.ground.check(self.name, launch.id)
-        rank = Rank(launch.id, action, self.lease, launch.grace_s)
+        rank = Rank(launch.id, action, self.grant.number, launch.grace_s)
         self.ranks[launch.id] = rank
         self.watch(rank)
         return rank
 
     def watch(self, rank: Rank) -> None:
-        """Supervisors look at their lease whether there is an agent or not."""
-        if rank.lease == self.lease:
-            self._later(max(0.0, self.until - now()), self._look, rank)
+        """Supervisors look at their grant whether there is an agent or not."""
+        left_s = self.left_s if rank.grant == self.grant.number else 0.0
+        self._later(min(LOOK_EVERY_S, left_s + 1e-6), self._look, rank)
 
     def _look(self, rank: Rank) -> None:
-        if rank.lease == self.lease and now() >= self.until:
-            self._later(self.ground.draw.uniform(0.0, KILLED_S), self._fenced, rank)
+        if rank.grant != self.grant.number or self.grant.is_over(self.clock()):
+            late_s = self.ground.draw.uniform(0.0, KILLED_S)
+            self._later(late_s, self._fenced, rank)
         else:
             self.watch(rank)
 
@@ -271,12 +281,17 @@ class SimAgent:
 
     def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         self._enter(asked.epoch)
-        if now() >= self.node.until:
+        if self.node.grant.is_over(self.node.clock()):
             raise EngineError("the cluster has not confirmed this node", retryable=True)
         self._sessions += 1
         self.session = SimSession(self.node, id(self) * 1000 + self._sessions)
         self.session.adopt(asked)
-        return messages.Charged(session=self.session.id, upto=self.session.outbox.upto, shared=True)
+        return messages.Charged(
+            session=self.session.id,
+            upto=self.session.outbox.upto,
+            shared=True,
+            failover_s=max(self.node.failover_s, self.node.left_s),
+        )
 
     def _of(self, session: str) -> SimSession:
         if self.session is None or self.session.id != session or self.session.over:
@@ -308,6 +323,7 @@ class SimAgent:
         outbox = self._of(asked.session).outbox
         await outbox.wait(asked.after, asked.wait_s)
         self._of(asked.session)
+        self.node.keep()
         return messages.FactsGiven(
             facts=tuple(outbox.after(asked.after)),
             upto=outbox.upto,

@@ -7,14 +7,15 @@ from pathlib import Path
 
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_errors import ClusterAwayError, LinkLostError
-from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.agent.wire import WireLink
 from treadle.engines.fleet.port import Change, Fencing, Joined, Left
 from treadle.engines.node import processes
 from treadle.engines.node.devices import CpuSlots
 from treadle.engines.node.environment import TAG
 
-FENCING = Fencing(lease_s=3.0, margin_s=1.0)
+FENCING = Fencing(failover_s=3.0, margin_s=1.0)
+GONE_AFTER_S = FENCING.gone_after_s(FENCING.failover_s)
 
 
 class InProcessLink(WireLink):
@@ -89,7 +90,7 @@ class FleetWorld:
             name,
             devices=CpuSlots(self.slots),
             address=f"127.0.0.{int(name[1:]) + 1}",
-            lease=NodeLease(self.root / name, self.fencing.lease_s),
+            grant=NodeGrant(self.root / name, self.fencing.failover_s),
         )
         agent.confirm()
         return agent
@@ -104,7 +105,7 @@ class FleetWorld:
             for name, link in self.links.items():
                 if name not in self.away:
                     link.agent.confirm()
-            await asyncio.sleep(self.fencing.lease_s / 10)
+            await asyncio.sleep(self.fencing.failover_s / 10)
 
     def cut(self, name: str) -> None:
         """The node is alone from now on, and the cluster says that it left."""

@@ -1,11 +1,12 @@
 """The lease of a node: how long its ranks may run, as its agent and its supervisors see it."""
 
+from math import inf
 from pathlib import Path
 
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.launch import Launch, Part
-from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.node import environment, fence
 from treadle.engines.node.fence import LOOK_EVERY_S, Fence
 
@@ -15,10 +16,11 @@ def test_ranks_run_until_the_lease_runs_out(tmp_path: Path):
     fence.write(path, fence.now() + 60.0)
     seen = Fence(path)
     assert not seen.is_closed()
-    assert seen.left_s() == LOOK_EVERY_S, "a machine that slept must not oversleep"
+    assert (seen.left_s() or 60.0) <= LOOK_EVERY_S, "a machine that slept must not oversleep"
     fence.write(path, fence.now() - 1.0)
-    assert not seen.is_closed(), "what it was given is not taken back"
-    assert Fence(path).is_closed()
+    assert not seen.is_closed(), "it has looked just now"
+    seen._look_at = 0.0
+    assert seen.is_closed(), "the next controller may have another --failover"
 
 
 def test_a_lease_that_cannot_be_read_lasts_as_long_as_it_said(tmp_path: Path):
@@ -37,12 +39,12 @@ def test_without_a_lease_ranks_run_for_ever():
 
 
 def test_a_lease_goes_on_as_long_as_it_is_renewed_in_time(tmp_path: Path):
-    lease = NodeLease(tmp_path, 60.0)
+    lease = NodeGrant(tmp_path, 60.0)
     assert lease.is_over
     assert not lease.renew(), "the first one is another one"
     first = lease.path
     assert lease.renew()
-    assert NodeLease(tmp_path, 60.0).path == first, "another agent goes on with it"
+    assert NodeGrant(tmp_path, 60.0).path == first, "another agent goes on with it"
     fence.write(first, fence.now() - 1.0)
     assert not lease.renew()
     assert lease.path != first
@@ -50,36 +52,57 @@ def test_a_lease_goes_on_as_long_as_it_is_renewed_in_time(tmp_path: Path):
     assert not Fence(lease.path).is_closed()
 
 
-def test_a_node_that_joins_anew_does_not_go_on_with_its_old_lease(tmp_path: Path):
-    """Its cluster has said that it left: what ran there must be gone soon, and runs out."""
-    old = NodeLease(tmp_path, 60.0, "first")
-    old.renew()
-    assert NodeLease(tmp_path, 60.0, "first").path == old.path, "only its agent is another one"
+def test_a_node_that_joins_anew_goes_on_with_its_grant_when_a_controller_is_in_charge(
+    tmp_path: Path,
+):
+    """Its cluster has said that it left, and a controller may be about to give its jobs away."""
+    old = NodeGrant(tmp_path, 60.0, "first")
+    old.renew(fence.now() - 30.0)
+    assert NodeGrant(tmp_path, 60.0, "first").path == old.path, "only its agent is another one"
     until = fence.read(old.path)
-    anew = NodeLease(tmp_path, 60.0, "second")
+    anew = NodeGrant(tmp_path, 60.0, "second")
+    assert anew.renew()
+    assert (anew.path, fence.read(old.path)) == (old.path, until), "it is not renewed"
+    assert anew.unconfirmed_s() is None
+    anew.keep()
+    assert anew.renew()
+    assert fence.read(old.path) > until
+
+
+def test_a_grant_that_has_run_out_is_not_kept(tmp_path: Path):
+    """1. A node joins anew. 2. Its grant runs out before a controller is in charge."""
+    old = NodeGrant(tmp_path, 60.0, "first")
+    old.renew()
+    anew = NodeGrant(tmp_path, 60.0, "second")
+    fence.write(old.path, fence.now() - 1.0)
+    anew.keep()
     assert anew.is_over
     assert not anew.renew()
-    assert fence.read(old.path) == until, "it is there until it has run out"
-    fence.write(old.path, fence.now() - 1.0)
-    fence.write(anew.path, fence.now() - 1.0)
-    assert not anew.renew()
+    assert anew.path != old.path
     assert not old.path.exists()
 
 
-def test_a_lease_that_was_never_confirmed_is_not_taken_for_one_of_the_member(tmp_path: Path):
-    """1. A node joins anew. 2. Its agent ends before the cluster has confirmed it."""
-    old = NodeLease(tmp_path, 60.0, "first")
-    old.renew()
-    NodeLease(tmp_path, 60.0, "second")
-    until = fence.read(old.path)
-    again = NodeLease(tmp_path, 60.0, "second")
-    again.renew()
-    assert (again.path != old.path, fence.read(old.path)) == (True, until)
-    assert NodeLease(tmp_path, 60.0, "second").path == again.path
+def test_what_runs_under_never_ends_with_the_next_failover_that_ends(tmp_path: Path):
+    never = NodeGrant(tmp_path, inf)
+    never.renew()
+    assert (fence.read(never.path), never.failover_s) == (inf, inf)
+    later = NodeGrant(tmp_path, 60.0)
+    assert later.failover_s == inf, "what runs there was promised that"
+    assert later.renew()
+    assert later.path == never.path
+    assert later.failover_s == 60.0
+    assert fence.read(later.path) <= fence.now() + 60.1
+
+
+def test_a_node_that_treadle_leaves_has_no_grant(tmp_path: Path):
+    grant = NodeGrant(tmp_path, inf)
+    grant.renew()
+    NodeGrant.revoke(tmp_path)
+    assert grant.is_over
 
 
 def test_a_lease_counts_from_when_the_cluster_was_asked(tmp_path: Path):
-    lease = NodeLease(tmp_path, 60.0)
+    lease = NodeGrant(tmp_path, 60.0)
     lease.renew(asked_at=fence.now() - 61.0)
     assert lease.is_over
 

@@ -5,11 +5,18 @@ import time
 
 import pytest
 from tests.engines.fleet_story import FleetStory, spread, tell
-from tests.engines.fleet_world import FENCING
+from tests.engines.fleet_world import GONE_AFTER_S
 
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
-from treadle.core.events import AttemptEnded, JobStarted, NodeJoined, NodeLost
+from treadle.core.events import (
+    AttemptEnded,
+    DeviceClosed,
+    DeviceOpened,
+    JobStarted,
+    NodeJoined,
+    NodeLost,
+)
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.agent import messages
@@ -48,12 +55,14 @@ def test_a_node_that_is_cut_off_kills_its_ranks_and_they_are_lost_after_that(tmp
         loop = asyncio.get_running_loop()
         cut_at = loop.time()
         bench.world.cut("n1")
-        assert NodeLost("n1") in bench.jobs.facts
+        assert NodeLost("n1") not in bench.jobs.facts, "its job may go on"
+        assert bench.count(DeviceClosed, "") == 1
         assert bench.count(AttemptEnded, "one") == 0
         assert "n1" in bench.runs_on("one")
         end = await bench.ended("one", 0)
+        assert NodeLost("n1") in bench.jobs.facts
         assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
-        assert loop.time() - cut_at >= FENCING.gone_after_s - 0.1
+        assert loop.time() - cut_at >= GONE_AFTER_S - 0.1
         assert bench.runs_on("one") == set(), "the fence did not kill its ranks"
         assert bench.runs_on("wide") == {"n0", "n2"}, "other nodes go on"
 
@@ -69,26 +78,6 @@ def test_the_rest_of_an_attempt_is_stopped_when_a_node_is_lost(tmp_path):
         assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
         assert bench.runs_on("wide") == set()
         assert bench.count(AttemptEnded, "wide") == 1
-
-    tell(tmp_path, story)
-
-
-def test_what_was_given_up_is_stopped_when_its_node_returns(tmp_path):
-    """It returns before its lease has run out: its ranks still run, and must not run on."""
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        bench.world.cut("n1")
-        await bench.order(Stop(2, "one"))  # as the scheduler orders it
-        assert "n1" in bench.runs_on("one")
-        bench.world.mend("n1")
-        end = await bench.ended("one", 2)
-        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
-        assert bench.runs_on("one") == set()
-        kinds = [type(fact) for fact in bench.jobs.facts[-3:]]
-        assert kinds == [NodeLost, NodeJoined, AttemptEnded]
-        await bench.order(Start(3, "one", ONE))
-        assert (await bench.started("one", 3)).attempt == 2
 
     tell(tmp_path, story)
 
@@ -349,7 +338,7 @@ def test_what_was_given_up_with_its_node_is_not_told_of_again_when_that_returns(
         assert (await bench.ended("a", 0)).how is How.LOST
         bench.world.mend("n1")
         bench.job("b", "sleep", "86400")
-        await bench.until(lambda: "n1" in bench.engine.clients)
+        await bench.until(lambda: bench.count(DeviceOpened, "") == 1)
         await bench.order(Start(1, "b", spread("n1")))
         await bench.started("b", 1)  # Whatever its agent found was told before.
         assert bench.count(AttemptEnded, "a") == 1
@@ -378,6 +367,9 @@ def test_a_job_whose_node_was_lost_does_not_wait_for_ever_after_such_an_answer(t
         await bench.order(Start(0, "one", spread("n1")))
         await bench.started("one", 0)
         bench.world.cut("n1")
+        engine = await bench.crash()
+        one = AttemptId("one", 1)
+        await engine.adopt([row("one", Phase.RUNNING, ONE)], [one], nodes={one: ["n1"]})
         bench.world.mend("n1")
         bench.world.links["n1"].garbled.add("gone")
         assert (await bench.ended("one", 0)).node_lost

@@ -10,7 +10,7 @@ from treadle.core.attempt import How
 from treadle.core.events import AttemptEnded, NodeLost
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.node import fence, kept_value
 from treadle.testing.engine_bench import row
 
@@ -49,7 +49,7 @@ def test_what_has_no_whole_text_says_nothing_and_takes_one(tmp_path):
 
 def test_leases_are_renewed_and_followed_on_a_full_disk(tmp_path):
     with small_disk(tmp_path / "disk") as disk:
-        lease = NodeLease(disk, 60.0)
+        lease = NodeGrant(disk, 60.0)
         lease.renew()
         fill(disk)
         assert lease.renew()
@@ -69,7 +69,7 @@ def test_jobs_outlive_a_full_disk_and_controllers_and_agents_that_begin_meanwhil
         fill(disk)
         filled = fence.now()
         lease = next((disk / "leases").glob("*.lease"))
-        await bench.until(lambda: fence.read(lease) > filled + 2 * FENCING.lease_s)
+        await bench.until(lambda: fence.read(lease) > filled + 2 * FENCING.failover_s)
         assert bench.runs_on("a") == {"n1"}
         engine = await bench.crash()
         running = row("a", Phase.RUNNING, spread("n1"))
@@ -77,7 +77,7 @@ def test_jobs_outlive_a_full_disk_and_controllers_and_agents_that_begin_meanwhil
         assert [view.health for view in engine.view()] == ["answers", "answers"]
         await bench.world.replace_agent("n1")
         filled = fence.now()
-        await bench.until(lambda: fence.read(lease) > filled + 2 * FENCING.lease_s)
+        await bench.until(lambda: fence.read(lease) > filled + 2 * FENCING.failover_s)
         assert bench.runs_on("a") == {"n1"}
         assert bench.count(AttemptEnded, "a") == 0
         clear(disk)
@@ -92,7 +92,7 @@ def test_a_lease_that_cannot_be_written_is_the_reason_that_is_told(tmp_path, cap
         await bench.order(Start(0, "a", spread("n1")))
         await bench.started("a", 0)
         remount(leases, "ro")
-        because = "node n1 cannot renew its lease: read-only file system"
+        because = "node n1 cannot renew its grant: read-only file system"
         await bench.until(lambda: bench.engine.view()[1].warning == because)
         await bench.until(lambda: not bench.runs_on("a"))
         remount(leases, "rw")

@@ -14,7 +14,7 @@ from treadle.core.events import AttemptEnded, JobStarted, JobStopped
 from treadle.core.launch import Launch
 from treadle.engines.agent.messages import Refused, Wanted
 from treadle.engines.fleet.course import Begin, Course, Effect, Send, Tell
-from treadle.engines.fleet.gang import LEASE_OVER, Gang
+from treadle.engines.fleet.gang import GRANT_OVER, Gang
 from treadle.engines.fleet.split import gang_of
 
 NODES = ("a", "b", "c")
@@ -195,7 +195,7 @@ def test_a_part_whose_lease_ran_out_says_that_its_agent_was_away():
     assert isinstance(told, Tell)
     assert isinstance(told.fact, AttemptEnded)
     assert (told.fact.how, told.fact.node_lost) == (How.LOST, True)
-    assert told.fact.error == LEASE_OVER.format("b")
+    assert told.fact.error == GRANT_OVER.format("b")
 
 
 def test_parts_that_fall_after_an_order_to_stop_were_stopped():

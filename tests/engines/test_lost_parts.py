@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 
 from tests.engines.fleet_story import FleetStory, spread, tell
-from tests.engines.fleet_world import FENCING, InProcessLink
+from tests.engines.fleet_world import GONE_AFTER_S, InProcessLink
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
@@ -39,6 +39,10 @@ async def goes_on_until_its_agent_answers(bench: FleetStory) -> None:
     assert bench.runs_on("one") == {"n1"}, "its lease is renewed"
     assert bench.count(AttemptEnded, "one") == 0, "it was given up while it ran"
     bench.world.links["n1"].refused.clear()
+
+
+async def is_over_when_its_agent_answers(bench: FleetStory) -> None:
+    await goes_on_until_its_agent_answers(bench)
     end = await bench.ended("one", 0)
     assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
     assert bench.runs_on("one") == set()
@@ -56,6 +60,10 @@ def test_the_clock_does_not_fence_a_node_that_is_a_member_again(tmp_path):
         bench.world.mend("n1")
         bench.world.links["n1"].refused.add("take-charge")
         await goes_on_until_its_agent_answers(bench)
+        client = bench.engine.clients["n1"]
+        await bench.until(lambda: client.health().word == "answers")
+        assert bench.runs_on("one") == {"n1"}
+        assert bench.count(AttemptEnded, "one") == 0
 
     tell(tmp_path, story)
 
@@ -77,7 +85,7 @@ def test_the_clock_does_not_fence_a_node_that_joins_while_a_controller_takes_ove
         bench.world.links["n1"].refused.add("take-charge")
         bench.world.links["n0"].refused.clear()
         await adopting
-        await goes_on_until_its_agent_answers(bench)
+        await is_over_when_its_agent_answers(bench)
 
     tell(tmp_path, story)
 
@@ -159,7 +167,7 @@ def test_the_clock_of_a_machine_that_leaves_again_begins_anew(tmp_path):
         cut_at = loop.time()
         bench.world.cut("n1")
         await bench.ended("one", 0)
-        assert loop.time() - cut_at >= FENCING.gone_after_s - 0.1
+        assert loop.time() - cut_at >= GONE_AFTER_S - 0.1
 
     tell(tmp_path, story)
 
@@ -183,7 +191,7 @@ async def ends_when_its_lease_has_run_out(bench: FleetStory, before: Agent, cut_
     is_alive = alive(before, "one")
     await before.close()
     assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
-    assert took_s >= FENCING.gone_after_s - 0.1
+    assert took_s >= GONE_AFTER_S - 0.1
     assert not is_alive
     assert bench.count(JobStarted, "one") <= 1
 
@@ -267,7 +275,7 @@ def test_the_machine_of_a_lost_part_is_known_to_the_controller_after_next(tmp_pa
         bench.world.links["n1"] = InProcessLink(before)
         bench.world.mend("n1")
         bench.world.links["n1"].refused.add("take-charge")
-        await goes_on_until_its_agent_answers(bench)
+        await is_over_when_its_agent_answers(bench)
 
     tell(tmp_path, story)
 

@@ -107,9 +107,9 @@ def test_a_node_of_which_no_controller_can_take_charge_is_closed(tmp_path):
         head_hangs(bench)
         link = bench.world.links["n1"]
         link.refused.add("facts")
-        lease = link.agent._lease
-        assert lease is not None
-        await bench.until(lambda: lease.is_over)
+        grant = link.agent._grant
+        assert grant is not None
+        await bench.until(lambda: grant.is_over)
         await link.agent._end_session()
         assert changes(bench) == []
         link.refused.clear()

@@ -21,7 +21,7 @@ from treadle.engines.node.environment import TAG
 from treadle.engines.registry import EngineContext
 from treadle.testing.engine_bench import WITHIN_S, EngineBench, on
 
-SOON = Fencing(lease_s=4.0, margin_s=1.0)
+SOON = Fencing(failover_s=4.0, margin_s=1.0)
 
 
 def _end_all(root: Path) -> bool:

@@ -17,13 +17,11 @@ WITHIN_S = 20.0
 
 def post(root: Path, rack: str = "") -> Post:
     options = EngineOptions(devices=1)
-    return Post(
-        name="b", address="127.0.0.1", root=str(root), lease_s=15.0, rack=rack, options=options
-    )
+    return Post(name="b", address="127.0.0.1", root=str(root), rack=rack, options=options)
 
 
 def test_an_agent_is_tried_again_until_the_cluster_answers(tmp_path: Path) -> None:
-    """Its jobs would be killed when their lease has run out."""
+    """Its jobs would be killed when their grant has run out."""
     problems = [OSError("the GCS does not answer"), OSError("not yet")]
     confirmed = iter([False, False, True])
 
@@ -90,7 +88,7 @@ def test_an_agent_that_is_started_again_is_not_taken_from_a_treadle_whose_jobs_r
     host.run(host.close()).result(WITHIN_S)
 
 
-def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_path: Path) -> None:
+def test_calls_that_wait_for_ever_do_not_keep_a_grant_from_being_renewed(tmp_path: Path) -> None:
     """As where a file system does not answer: they use up the threads of the agent's event loop."""
     asked, go = threading.Semaphore(0), threading.Event()
 
@@ -99,7 +97,7 @@ def test_calls_that_wait_for_ever_do_not_keep_a_lease_from_being_renewed(tmp_pat
         return True
 
     host = AgentHost(is_member)
-    often = msgspec.structs.replace(post(tmp_path), lease_s=0.05)
+    often = msgspec.structs.replace(post(tmp_path), options=EngineOptions(failover_s=0.05))
     assert host.run(host.attend(often)).result(WITHIN_S).node is not None
     for _ in range(64):
         host.run(asyncio.to_thread(go.wait))

@@ -18,9 +18,7 @@ BUSY = "n1"
 
 
 def settings(root: Path) -> Settings:
-    return Settings(
-        root=str(root), holder="a test", instance=str(root), lease_s=4.0, look_every_s=0.1
-    )
+    return Settings(root=str(root), holder="a test", instance=str(root), look_every_s=0.1)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from treadle.engines.clusters.ray.driver import Driver
 from treadle.engines.clusters.ray.driver_process import reason_in
 from treadle.engines.context import EngineOptions
 
-SETTINGS = frames.Settings(root="/r", holder="h", instance="i", lease_s=15.0, look_every_s=0.001)
+SETTINGS = frames.Settings(root="/r", holder="h", instance="i", look_every_s=0.001)
 WITHIN_S = 20.0
 
 

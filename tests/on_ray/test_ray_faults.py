@@ -29,7 +29,7 @@ from treadle.engines.clusters.ray.driver import ATTEND_WITHIN_S
 from treadle.engines.clusters.ray.driver_process import DriverProcess
 from treadle.engines.clusters.ray.fleet import RayFleet
 from treadle.engines.fleet.engine import FleetEngine
-from treadle.engines.fleet.gang import LEASE_OVER
+from treadle.engines.fleet.gang import GRANT_OVER
 from treadle.engines.fleet.silent_nodes import UNCONFIRMED
 from treadle.engines.node import processes
 from treadle.testing.engine_bench import HERE, on
@@ -144,7 +144,7 @@ def test_an_agent_that_hangs_is_started_again_and_its_job_runs_elsewhere(
                 await asyncio.sleep(0.05)
         (ended,) = bench.ends("long")
         assert (ended.attempt, ended.how, ended.node_lost) == (1, How.LOST, True)
-        assert ended.error == LEASE_OVER.format("n0")
+        assert ended.error == GRANT_OVER.format("n0")
         assert processes.start_of(agent) is None
         await bench.order(Start(1, "long", on(HEAD, 0)))
         await bench.started("long", 1)
@@ -179,7 +179,7 @@ def test_nothing_is_started_while_the_head_of_ray_hangs(
         try:
             await until(lambda: bool(bench.ends("long")))
             (ended,) = bench.ends("long")
-            assert (ended.how, ended.error) == (How.LOST, LEASE_OVER.format("n0"))
+            assert (ended.how, ended.error) == (How.LOST, GRANT_OVER.format("n0"))
             assert "n0" in closed()
             await bench.order(Start(1, "long", HERE))
             await until(lambda: len(bench.ends("long")) == 2)

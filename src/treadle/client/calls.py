@@ -219,7 +219,7 @@ def nodes() -> Call[tuple[NodeView, ...]]:
 
 
 def order_node(node: str, order: str) -> Call[NodeView]:
-    """Set a node's order: "drain" or "undrain"."""
+    """Set a node's order: "drain", "undrain" or "forget"."""
     return _put(f"/nodes/{_name(node)}/order", one(NODES, "NodeView"), body={"order": order})
 
 

@@ -24,6 +24,7 @@ class NodeOrder(StrEnum):
 
     DRAIN = "drain"  # start nothing new on it; jobs that can be resized go elsewhere
     UNDRAIN = "undrain"  # use it again
+    FORGET = "forget"  # it has no contact, and a person says that nothing runs there any more
 
 
 class Output(NamedTuple):

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from treadle.core.ports import Clock, Controls
 
+FAILOVER_S, FAILOVER_MIN_S = 600.0, 15.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -18,6 +20,8 @@ class EngineOptions:
     warm: bool = True  # Python jobs may start from warm interpreters
     address: str = ""  # of a cluster, for an engine that attaches to one
     lost_cluster: str = ""  # the address of one that is gone for good, with the jobs there
+    # How long jobs go on without contact, before they may begin elsewhere; None: for ever.
+    failover_s: float | None = FAILOVER_S
     turns: str = ""  # on shared devices: "free", "turns", "strict"; empty: what is seen to be best
 
 

@@ -162,6 +162,8 @@ class MemoryEngine:
     async def order_node(self, node: str, order: NodeOrder) -> None:
         if node not in self.world.nodes:
             raise InvalidInputError(f"there is no node {node}")
+        if order is NodeOrder.FORGET:
+            raise InvalidInputError(f"node {node} is there")
         drained = node in self.world.drained
         if order is NodeOrder.DRAIN and not drained:
             self.world.drained.add(node)

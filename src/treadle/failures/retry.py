@@ -71,7 +71,7 @@ LAUNCHING: Mapping[str, Verdict] = {
     "agent-away": Verdict(
         Kind.TRANSIENT,
         "agent-away",
-        "The lease of its node ran out.",
+        "Its node had no contact for as long as --failover says.",
         Advice(retry=True),
     ),
 }

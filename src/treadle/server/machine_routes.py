@@ -30,6 +30,7 @@ NodeName = Annotated[
 class NodeVerb(StrEnum):
     DRAIN = "drain"  # start nothing new there; what runs runs on
     UNDRAIN = "undrain"
+    FORGET = "forget"  # it has no contact and never comes back; its jobs start elsewhere
 
 
 class Order(StrEnum):
@@ -93,9 +94,9 @@ async def list_nodes(service: Served) -> Response:
     return await answer(service.nodes())
 
 
-@route("PUT", "/nodes/{node}/order", Role.ADMIN, NodeView, 404, 503)
+@route("PUT", "/nodes/{node}/order", Role.ADMIN, NodeView, 404, 409, 503)
 async def order_node(node: NodeName, asked: NodeOrder, service: Served, who: Asking) -> Response:
-    """Drain a node, or use it again."""
+    """Drain a node, use it again, or forget one that has no contact."""
     return await answer(service.order_node(who, node, asked.order.value))
 
 

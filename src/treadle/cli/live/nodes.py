@@ -67,6 +67,25 @@ def undrain(name: str, as_json: bool) -> None:
     _order_node(name, "undrain", as_json=as_json)
 
 
+@nodes.command()
+@click.argument("name")
+@json_option
+def forget(name: str, as_json: bool) -> None:
+    """Give up node NAME, which is off or never comes back.
+
+    Its jobs start elsewhere at once, and may run twice if it is alive. Refused for a node that
+    has contact.
+    """
+    node = session().client.order_node(name, "forget")
+    if as_json:
+        echo_json(node)
+        return
+    click.echo(
+        f"node {plain(node.name)} is forgotten: its jobs start elsewhere, and may run twice if it "
+        "is alive"
+    )
+
+
 def _order_node(name: str, order: str, *, as_json: bool) -> None:
     node = session().client.order_node(name, order)
     if as_json:

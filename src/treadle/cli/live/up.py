@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from treadle.cli.show.table import pairs
 from treadle.cli.show.wording import plain
 from treadle.client.address import SHARED_SOCKET, default_socket, find_address
 from treadle.core.errors import InvalidInputError
-from treadle.core.wording import short_span
+from treadle.core.wording import short_span, span
+from treadle.engines.context import FAILOVER_MIN_S, FAILOVER_S
 from treadle.engines.registry import EngineOptions, check_engine
+from treadle.wire.notation import duration
 from treadle.wire.retention import check_keeping
 
 _PLACES = ("socket", "state")
@@ -51,6 +54,12 @@ _PLACES = ("socket", "state")
     metavar="HOST:PORT",
     help="With --address of another cluster: this one is gone for good, and the jobs that ran "
     "there run again.",
+)
+@click.option(
+    "--failover",
+    metavar="10m",
+    help="With --engine ray: how long jobs of a node without contact go on before they are ended "
+    "there and may start elsewhere: a time from 15s, or never. Default: 10m.",
 )
 @click.option(
     "--devices",
@@ -275,10 +284,27 @@ def _address(options: Mapping[str, Any]) -> str | None:
 
 def _check_cluster(options: Mapping[str, Any]) -> None:
     """Options for an engine of several nodes."""
-    given = [name for name in ("address", "lost_cluster") if options[name] is not None]
+    names = ("address", "lost_cluster", "failover")
+    given = [name for name in names if options[name] is not None]
     if given and options["engine"] in (None, "local", "memory"):
         option = f"--{given[0].replace('_', '-')}"
         raise click.UsageError(f"{option} is for an engine of a cluster, such as --engine ray")
+    _failover_s(options["failover"])
+
+
+def _failover_s(text: str | None) -> float | None:
+    """None: never. Raises InvalidInputError."""
+    if text is None or text == "never":
+        return FAILOVER_S if text is None else None
+    found = 0.0
+    with suppress(InvalidInputError):
+        found = duration(text, "--failover")
+    if found < FAILOVER_MIN_S:
+        raise InvalidInputError(
+            f"--failover is {plain(text)}; expected a time such as 10m, from "
+            f"{span(FAILOVER_MIN_S)}, or never"
+        )
+    return found
 
 
 def _check(options: Mapping[str, Any]) -> None:
@@ -370,6 +396,7 @@ def _run_here(options: Mapping[str, Any]) -> int:
         options=EngineOptions(
             address=options["address"] or "",
             lost_cluster=options["lost_cluster"] or "",
+            failover_s=_failover_s(options["failover"]),
             devices=options["devices"],
             gpus=_listed(options["gpus"]),
             avoid=_listed(options["avoid"]),

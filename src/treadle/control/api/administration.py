@@ -13,8 +13,9 @@ from treadle.control.api.context import Context
 from treadle.control.api.history import History
 from treadle.control.api.node_views import device_called
 from treadle.control.api.queries import Queries
+from treadle.control.jobs import LOST_NODES, LostNode
 from treadle.control.loop import Resting, on_disk, wall
-from treadle.core.errors import EngineError
+from treadle.core.errors import EngineError, InvalidInputError
 from treadle.core.machine import DeviceOrder, NodeOrder, NodeView
 from treadle.journal.codec import Noted
 from treadle.store.rows import Batch
@@ -65,7 +66,9 @@ class Administration:
         """Drain a node or use it again; the node."""
         engine = self._context.engine
         if order not in tuple(NodeOrder):
-            raise InvalidRequestError(f"order is {order[:40]!r}; expected drain or undrain")
+            raise InvalidRequestError(f"order is {order[:40]!r}; expected drain, undrain or forget")
+        if order == NodeOrder.FORGET:
+            return await self._forget(who, name)
         names = [node.name for node in engine.nodes()]
         gone = next((each for each in self._context.lost if each.node.name == name), None)
         if name not in names and gone is not None:
@@ -80,6 +83,24 @@ class Administration:
         note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
         return next(node for node in engine.view() if node.name == name)
+
+    async def _forget(self, who: Who, name: str) -> NodeView:
+        """Give up a node that has no contact; as it was."""
+        context, engine = self._context, self._context.engine
+        gone = {each.node.name: each for each in context.lost}
+        gone |= {node.name: LostNode(node, wall()) for node in engine.nodes()}
+        if name not in gone:
+            raise UnknownNameError(f"there is no node {name[:80]!r}, and none of that name is lost")
+        try:
+            await engine.order_node(name, NodeOrder.FORGET)
+        except InvalidInputError as error:
+            raise ConflictError(str(error)) from None
+        context.lost_nodes.forget(name)
+        batch = Batch()
+        batch.settings[LOST_NODES] = context.lost_nodes.text()
+        note = Noted("nodes", f"{who.user} said that node {name} is off: nothing runs there")
+        await on_disk(context.commit.note(batch, note), context.condition)
+        return gone[name].view()
 
     async def shut_down(self, who: Who, mode: str) -> Status:
         context = self._context

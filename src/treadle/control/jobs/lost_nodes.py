@@ -59,6 +59,7 @@ class LostNodes:
         self._known = {node.name: node for node in known}
         self._unseen: set[str] = set()  # nodes that were there under an earlier controller
         self._lost: dict[str, LostNode] = {}
+        self._forgotten: set[str] = set()  # whose loss is about to be told
 
     def all(self, now_at: float) -> tuple[LostNode, ...]:
         """now_at: seconds since 1970."""
@@ -75,11 +76,18 @@ class LostNodes:
         self._known[node.name] = node
         self._unseen.discard(node.name)
         self._lost.pop(node.name, None)
+        self._forgotten.discard(node.name)
+
+    def forget(self, name: str) -> None:
+        """A person says that it does not come back."""
+        if self._lost.pop(name, None) is None:
+            self._forgotten.add(name)
 
     def lost(self, name: str, why: str, at: float) -> None:
         """A repeated report changes nothing."""
         node = self._known.pop(name, None)
-        if node is None:
+        if node is None or name in self._forgotten:
+            self._forgotten.discard(name)
             return
         self._lost[name] = LostNode(node, at, why, noticed=name in self._unseen)
         while len(self._lost) > NODES_MAX:

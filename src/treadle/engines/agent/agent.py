@@ -25,8 +25,9 @@ from treadle.engines.agent import messages, wire
 from treadle.engines.agent.agent_errors import LostPlaceError, StaleEpochError, UnconfirmedError
 from treadle.engines.agent.archives import Archives
 from treadle.engines.agent.found import left_by, look
+from treadle.engines.agent.grants import finite
 from treadle.engines.agent.machine import Machine, MachineParts
-from treadle.engines.agent.node_lease import LeaseDoubts, NodeLease
+from treadle.engines.agent.node_grant import GrantDoubts, NodeGrant
 from treadle.engines.agent.output_reader import as_engine_error
 from treadle.engines.agent.report_relay import ReportRelay
 from treadle.engines.agent.session import API_URL, AgentClock, Session
@@ -36,7 +37,7 @@ from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.devices import DeviceSource, node_of
 from treadle.engines.node.environment import free_port
 from treadle.engines.node.order_document import Surroundings
-from treadle.engines.node.processes import boot_id
+from treadle.engines.node.processes import boot_id, hardware_id
 from treadle.files import is_folder, why_refused
 
 FREE_LOOK_S = 0.05  # between looks whether devices are free
@@ -64,29 +65,29 @@ class Agent:
         address: str = "127.0.0.1",
         excluded: Collection[int] = (),
         options: EngineOptions | None = None,
-        lease: NodeLease | None = None,
+        grant: NodeGrant | None = None,
     ) -> None:
         """root: a folder of its own on this node. address: of this node, for the other nodes.
 
-        lease: None on the controller's own machine, where no cluster confirms anything, and jobs
+        grant: None on the controller's own machine, where no cluster confirms anything, and jobs
         report to the controller itself.
         """
         self.root, self.address = root, address
         self.node: Node = node_of(devices, node_name)
         self.folders = AttemptFolders(root)
         # Another one if attempts of before cannot run here, or are not known here.
-        self.machine = f"{boot_id()}/{self.folders.instance}"
+        self.machine = f"{hardware_id()}/{boot_id()}/{self.folders.instance}"
         self._devices, self._excluded = devices, excluded
         self._options = options or EngineOptions()
-        self._lease = lease
-        self._doubts = LeaseDoubts(node_name)
+        self._grant = grant
+        self._doubts = GrantDoubts(node_name)
         self.epoch = self._read_epoch()
         self.session: Session | None = None
         self._announced: dict[AttemptId, messages.Wanted] = {}  # for the next `TakeCharge`
         self._taking = asyncio.Lock()
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
-        self._relay = None if lease is None else ReportRelay(root, self._token_of)
+        self._relay = None if grant is None else ReportRelay(root, self._token_of)
         self._archives = Archives(root, self.has_folder)
         self._verbs: dict[str, Callable[[Any], Awaitable[object]]] = {
             "survey": self._survey,
@@ -106,20 +107,20 @@ class Agent:
         }
 
     def confirm(self, asked_at: float | None = None) -> None:
-        """The cluster says that this node is a member: what runs may run for another lease_s.
+        """The cluster says that this node is a member: what runs may run for another while.
 
         asked_at: when the cluster was asked, by engines.node.fence.now(); by default now.
         """
-        if self._lease is None:
+        if self._grant is None:
             return
         try:
-            lasted = self._lease.renew(asked_at)
+            lasted = self._grant.renew(asked_at)
         except OSError as error:
             self._doubts.not_written(error)
             return
         session = self.session
         if not lasted and session is not None:
-            session.over = "the lease of the node had run out"
+            session.over = "the grant of the node had run out"
         self._doubts.confirmed(lasts=lasted and session is not None and not session.over)
 
     def doubt(self, why: str) -> None:
@@ -225,13 +226,13 @@ class Agent:
     async def _take_charge(self, asked: messages.TakeCharge) -> messages.Charged:
         async with self._taking:
             await asyncio.to_thread(self._enter, asked.epoch)
-            if self._lease is not None and self._lease.is_over:
+            if self._grant is not None and self._grant.is_over:
                 raise UnconfirmedError(self._doubts.why)
             await self._end_session()
             if self._relay is not None:
                 await self._relay.open()
-            # In a thread: the lease is renewed meanwhile, though that folder may not answer.
-            shared = self._lease is None or await asyncio.to_thread(
+            # In a thread: the grant is renewed meanwhile, though that folder may not answer.
+            shared = self._grant is None or await asyncio.to_thread(
                 self.sees, asked.shared, asked.probe
             )
             wanted = self._wanted_of(asked)
@@ -244,7 +245,12 @@ class Agent:
                 raise
             self.session = session
             self._sweep(session)
-            return messages.Charged(session=session.id, upto=session.outbox.upto, shared=shared)
+            return messages.Charged(
+                session=session.id,
+                upto=session.outbox.upto,
+                shared=shared,
+                failover_s=None if self._grant is None else finite(self._grant.failover_s),
+            )
 
     def _sweep(self, session: Session) -> None:
         """Now and then, while a controller is in charge: it says what runs."""
@@ -264,7 +270,7 @@ class Agent:
         around = with_fields(
             Surroundings.here(),
             beside=self._devices.beside,
-            lease=None if self._lease is None else self._lease.path,
+            grant=None if self._grant is None else self._grant.path,
             checkpoints=checkpoints,
         )
         session = Session(uuid4().hex, lambda: self._doubts.trouble)
@@ -305,7 +311,7 @@ class Agent:
             await session.machine.close()
 
     def _doubt(self) -> messages.Doubt | None:
-        for_s = None if self._lease is None else self._lease.unconfirmed_s()
+        for_s = None if self._grant is None else self._grant.unconfirmed_s()
         return None if for_s is None else messages.Doubt(why=self._doubts.why, for_s=for_s)
 
     def _enter(self, epoch: int) -> None:
@@ -367,7 +373,7 @@ class Agent:
     def _allowed(
         self, session: Session, wanted: Sequence[messages.Wanted]
     ) -> Sequence[messages.Wanted]:
-        """Those that are carried out: what would be killed with the lease goes back to the queue.
+        """Those that are carried out: what has no grant goes back to the queue.
 
         The controller closes the node with the answer that has these facts.
         """
@@ -411,6 +417,9 @@ class Agent:
         outbox = session.outbox
         await outbox.wait(asked.after, min(asked.wait_s, FACTS_WAIT_MAX_S))
         session = self._of(asked.session)
+        if self._grant is not None:
+            with suppress(OSError):
+                self._grant.keep()
         self._sweep(session)
         reports: tuple[tuple[JobReport, ...], int] = (), 0
         if self._relay is not None:

@@ -32,4 +32,4 @@ class LostPlaceError(PassingError):
 
 
 class UnconfirmedError(PassingError):
-    """The lease of the node has run out, and the cluster does not confirm it: in words why."""
+    """The grant of the node has run out, and the cluster does not confirm it: in words why."""

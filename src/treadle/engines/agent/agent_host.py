@@ -22,17 +22,17 @@ import msgspec
 
 from treadle.core.cluster import Node
 from treadle.core.errors import EngineError, TreadleError
+from treadle.engines.agent import grants
 from treadle.engines.agent.agent import Agent
 from treadle.engines.agent.agent_lock import locked, open_passages
 from treadle.engines.agent.device_choice import devices_of, excluded_by
 from treadle.engines.agent.messages import VERBS
-from treadle.engines.agent.node_lease import NodeLease
+from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.context import EngineOptions
 from treadle.engines.node import fence
 from treadle.version import __version__
 
-CONFIRMATIONS = 5  # in one lease
-AGAIN_AFTER_S = 0.5  # much less than a lease
+AGAIN_AFTER_S = 0.5
 OTHER_AGENT, ANSWERED = b"\0", b"\1"
 
 T = TypeVar("T")
@@ -45,7 +45,6 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     address: str
     root: str  # the agent's files are in a folder of the node's name in it
-    lease_s: float
     identity: str = ""  # of the state folder: another one may have the same path elsewhere
     member: str = ""  # Ray's id of the node, which is another one when its Ray is started again
     rack: str = ""
@@ -56,6 +55,10 @@ class Post(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def folder(self) -> Path:
         return Path(self.root) / "nodes" / self.name
+
+    @property
+    def failover_s(self) -> float:
+        return grants.limit(self.options.failover_s)
 
 
 @cache
@@ -208,16 +211,18 @@ class AgentHost:
             address=post.address,
             excluded=tuple(sorted(excluded)),
             options=post.options,
-            lease=NodeLease(post.folder, post.lease_s, post.member),
+            grant=NodeGrant(post.folder, post.failover_s, post.member),
         )
         if why := await self._confirm(agent):
             raise EngineError(f"node {post.name} is not confirmed: {why}", retryable=True)
         self._incarnation = uuid.uuid4().hex
-        self._confirming = asyncio.create_task(self._keep_confirming(agent, post.lease_s))
+        self._confirming = asyncio.create_task(
+            self._keep_confirming(agent, grants.confirm_every_s(post.failover_s))
+        )
         return agent
 
     async def close(self) -> None:
-        """Leave; what runs keeps running until its lease has run out."""
+        """Leave; what runs keeps running until its grant has run out."""
         if self._confirming is not None:
             self._confirming.cancel()
             await asyncio.gather(self._confirming, return_exceptions=True)
@@ -227,10 +232,16 @@ class AgentHost:
             self._lock.close()
         self._confirming = self._agent = self._lock = self._post = None
 
-    async def _keep_confirming(self, agent: Agent, lease_s: float) -> None:
+    async def revoke(self) -> None:
+        """Treadle leaves this node for good: what runs is killed."""
+        if (post := self._post) is not None:
+            await self.close()
+            await asyncio.to_thread(NodeGrant.revoke, post.folder)
+
+    async def _keep_confirming(self, agent: Agent, every_s: float) -> None:
         said = ""
         while True:
-            await asyncio.sleep(lease_s / CONFIRMATIONS)
+            await asyncio.sleep(every_s)
             if (why := await self._confirm(agent)) and not said:
                 logger.warning("node %s is not confirmed: %s", agent.node.name, why)
             said = why

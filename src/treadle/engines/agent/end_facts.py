@@ -9,7 +9,7 @@ from treadle.engines.agent.found import Found
 from treadle.engines.node import attempt_folders
 from treadle.engines.node.attempt_folders import KILLED_CODE
 
-FENCED = "fenced"  # the lease of its node ran out
+FENCED = "fenced"  # the grant of its node ran out
 
 # What is written as the cause of an end; without a cause the ranks exited.
 _HOW = {

@@ -125,6 +125,7 @@ class Charged:
     session: str
     upto: int  # facts up to this number say what the node had
     shared: bool  # its jobs keep their checkpoints in the controller's folder
+    failover_s: float | None = None  # its jobs may go on so long without contact; None: for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """One controller in charge of one node: what is done for it, and the facts it has not taken yet.
 
 A session ends when another controller takes charge, when the same one does so anew, or when the
-lease has run out. The next one finds what runs.
+grant has run out. The next one finds what runs.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Session:
     """A controller in charge."""
 
     id: str
-    trouble: Callable[[], str]  # why the lease of the node is not renewed; empty: it is
+    trouble: Callable[[], str]  # why the grant of the node is not renewed; empty: it is
     machine: Machine = field(init=False)
     outbox: Outbox = field(default_factory=Outbox)
     tokens: dict[JobId, str] = field(default_factory=dict)  # that jobs report with

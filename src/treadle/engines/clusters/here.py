@@ -1,7 +1,7 @@
 """The engine `local`: a fleet of one node, whose agent is in the daemon's own process.
 
 The daemon's lock on its state folder says all that a cluster would: there is one controller, and
-its machine is there. So the agent has no lease. What runs goes on when the daemon is killed, and
+its machine is there. So the agent has no grant. What runs goes on when the daemon is killed, and
 the next one takes it over.
 """
 

@@ -1,12 +1,12 @@
 """Which Ray cluster has the jobs of a state folder, so that no other one is given them too.
 
-Agents renew the leases of their nodes while their own cluster says that these are alive. So jobs
+Agents renew the grants of their nodes while their own cluster says that these are alive. So jobs
 run on in a cluster that the controller has left, and nothing that another cluster says about nodes
 of the same names proves that they are over (fleet/lost_parts.py).
 
 A cluster is known by a mark in its GCS, which is made once and is gone with it. One that answers at
 the address of before is taken for the same, started again: its nodes are the same machines, or the
-leases of those that are not run out.
+grants of those that are not run out.
 """
 
 from contextlib import suppress

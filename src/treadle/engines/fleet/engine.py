@@ -112,8 +112,9 @@ class FleetEngine:
 
     def view(self) -> tuple[NodeView, ...]:
         jobs = holders(self.courses.values())
-        fenced = waiting_for_fences(self.courses.values(), self.lost.closing_in_s())
-        silent = self.silent.jobs(self.courses.values())
+        closing_in_s = self.lost.closing_in_s()
+        fenced = waiting_for_fences(self.courses.values(), closing_in_s)
+        silent = self.silent.jobs(self.courses.values(), closing_in_s)
         doing = {**self.archives.doing, **silent, **fenced}
         members = self.members.values()
         views = [self._views.view(each.node, jobs, self._closed, doing) for each in members]
@@ -155,6 +156,9 @@ class FleetEngine:
 
     async def order_node(self, node: str, order: NodeOrder) -> None:
         await self._in_charge()
+        if order is NodeOrder.FORGET:
+            self._nodes.forget(node)
+            return
         client = self.clients.get(node)
         if client is None:
             raise InvalidInputError(f"there is no node {node}")
@@ -181,7 +185,7 @@ class FleetEngine:
         return await self._of_its_nodes("discard", job)
 
     async def close(self) -> None:
-        """Leave; jobs run on, and agents go on renewing their leases."""
+        """Leave; jobs run on, and agents go on renewing their grants."""
         self.lost.close()
         tasks = [*self._tasks, *([] if self._begun is None else [self._begun])]
         for task in tasks:
@@ -244,7 +248,7 @@ class FleetEngine:
 
     def _prepare(self) -> None:
         """Write down what nodes elsewhere make necessary."""
-        if not any(member.machine for member in self.members.values()):
+        if not self._fleet.coming() and not any(each.machine for each in self.members.values()):
             return
         try:
             replace(self._probe_path, self._probe.encode(), mode=0o644)
@@ -322,6 +326,21 @@ class FleetEngine:
                 self._tell(NodeJoined(self.members[node].node, undrained=True))
             case _:
                 self._tell(fact)
+
+    def has_parts_on(self, node: str) -> bool:
+        gangs = (course.gang for course in self.courses.values() if course.gang is not None)
+        return any(gang.wanted(node) is not None for gang in gangs)
+
+    def give_up(self, node: str, machine: str) -> None:
+        """It left, and nothing of what it had runs there any more."""
+        member = self.members.get(node)
+        if node in self._nodes.away and member is not None and member.machine == machine:
+            self._nodes.lose(node)
+
+    def runs_under(self, node: str, failover_s: float) -> None:
+        """Its jobs may go on for so long without a renewal."""
+        if self.members[node].machine and not self.lost.are_on(node):
+            self._machines.runs_under(node, failover_s)
 
     def forget(self, node: str) -> None:
         """It left: what its agent said is old."""

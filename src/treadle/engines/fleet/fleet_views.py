@@ -7,6 +7,7 @@ import socket
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 from treadle.core.cluster import Device, Node
@@ -60,8 +61,10 @@ def waiting_for_fences(
         if not lost:
             continue
         if all(node in closing_in_s for node in lost):
-            what = "its lease there has run out"
-            what += f", in {span(max(closing_in_s[node] for node in lost))} at the latest"
+            left_s = max(closing_in_s[node] for node in lost)
+            what = "that node answers, or treadle nodes forget says that it is off"
+            if left_s < inf:
+                what = f"nothing of it can run there, in {span(left_s)} at the latest"
         else:
             what = "that node answers, or is lost to the cluster too"
         found[course.job] = f"it waits until {what}"

@@ -20,8 +20,8 @@ from treadle.engines.agent.messages import Refused, Wanted
 
 Word = JobStarted | JobPaused | TrainingEnded | AttemptEnded
 KILLED_CODE = 137
-LEASE_OVER = (
-    "the lease of node {} ran out: its agent hung or was away, or its cluster did not confirm it"
+GRANT_OVER = (
+    "the grant of node {} ran out: its agent hung or was away, or its cluster did not confirm it"
 )
 
 
@@ -328,10 +328,10 @@ class Gang:
 
 
 def _explained(node: str, ended: AttemptEnded) -> AttemptEnded:
-    """An agent that tells of a part whose lease ran out: its node is not lost."""
+    """An agent that tells of a part whose grant ran out: its node is not lost."""
     if not ended.node_lost or ended.error:
         return ended
-    return replace(ended, error=LEASE_OVER.format(node))
+    return replace(ended, error=GRANT_OVER.format(node))
 
 
 def _is_success(ended: AttemptEnded) -> bool:

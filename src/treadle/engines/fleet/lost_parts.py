@@ -2,11 +2,12 @@
 
 The rule of the fleet: **nothing of a job is launched before every part of its attempt before is
 proven to be over.** A part whose end its agent tells is over. One whose node was lost ended without
-a word, or runs on, on the machine that had the name of the node then. There are two proofs:
+a word, or runs on, on the machine that had the name of the node then. There are three proofs:
 
-    that machine is no member     `Fencing.gone_after_s` have passed since the cluster said so, and
-                                  it was no member meanwhile: its lease has run out, and supervisors
-                                  have killed what they had
+    that machine is no member     its grant has run out since the cluster said so, by the clock of
+                                  the controller (agent/grants.py), and it was no member meanwhile:
+                                  supervisors have killed what they had
+    a person says so              `treadle nodes forget`, of a node that is no member
     it is a member again          its agent says, in a session of this controller, that nothing of
                                   the job is left there; it stops what there is, since no row of
                                   that session names it
@@ -14,7 +15,7 @@ a word, or runs on, on the machine that had the name of the node then. There are
 An agent on another machine, which has the name of the node now, proves nothing: the first proof
 holds. If it is not known on which machine a part was, both are needed while the node is a member.
 
-Time proves nothing about a member: its lease may be renewed, and what is stopped there has its
+Time proves nothing about a member: its grant may be renewed, and what is stopped there has its
 grace. So the clock of a machine stops when it joins and begins anew when it leaves. A cluster
 confirms nothing between `Left` and `Joined` (port.py), so that the clock runs on if the node is
 back and its agent is not. When a controller takes over it is not known what was told before: there
@@ -30,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.core.errors import EngineError
 from treadle.core.job import JobId
-from treadle.engines.agent import messages
+from treadle.engines.agent import grants, messages
 from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.node_client import AGAIN_LAST_S, NodeClient
 from treadle.engines.fleet.port import Fencing
@@ -53,7 +54,7 @@ class LostParts:
     """The proofs that are awaited."""
 
     def __init__(self, engine: "FleetEngine", fencing: Fencing, machines: Machines) -> None:
-        self._engine, self._after_s, self._machines = engine, fencing.gone_after_s, machines
+        self._engine, self._fencing, self._machines = engine, fencing, machines
         self._clocks: dict[Place, asyncio.TimerHandle] = {}  # of machines that are no members
         # Parts of which the machine is not known: the one that has the name now has nothing.
         self._not_here: set[tuple[str, JobId]] = set()
@@ -90,9 +91,18 @@ class LostParts:
                 found[place.node] = max(left_s, found.get(place.node, 0.0))
         return found
 
+    def forget(self, node: str) -> None:
+        """A person says that nothing runs there any more."""
+        for place in [place for place in self._clocks if place.node == node]:
+            self._run_out(place)
+        self._fence(node, list(self._lost_on(node)))
+
     def close(self) -> None:
         for place in list(self._clocks):
             self._stop_clock(place)
+
+    def are_on(self, node: str) -> bool:
+        return bool(self._lost_on(node))
 
     def _lost_on(self, node: str) -> Mapping[JobId, str]:
         """The jobs of which a part is lost there and not proven to be over, with its machine."""
@@ -104,7 +114,9 @@ class LostParts:
         client = self._engine.clients.get(node)
         here = None if client is None else client.machine
         for machine in set(self._lost_on(node).values()):
-            if machine != here and Place(node, machine) not in self._clocks:
+            if here is not None and grants.rebooted(machine, here):
+                self._run_out(Place(node, machine))
+            elif machine != here and Place(node, machine) not in self._clocks:
                 self._start_clock(Place(node, machine))
         if client is not None:
             self._engine.keep(self._ask(client))
@@ -113,16 +125,20 @@ class LostParts:
 
     def _start_clock(self, place: Place) -> None:
         self._stop_clock(place)
-        loop = asyncio.get_running_loop()
-        self._clocks[place] = loop.call_later(self._after_s, self._run_out, place)
+        loop, fencing = asyncio.get_running_loop(), self._fencing
+        failover_s = self._machines.failover_s(place.node, fencing.failover_s)
+        after_s = fencing.gone_after_s(failover_s)  # It may be for ever, which a loop can wait.
+        self._clocks[place] = loop.call_later(after_s, self._run_out, place)
 
     def _stop_clock(self, place: Place) -> None:
         if (clock := self._clocks.pop(place, None)) is not None:
             clock.cancel()
 
     def _run_out(self, place: Place) -> None:
-        del self._clocks[place]
+        """It is over there: its grant has run out, or that is proven in another way."""
+        self._stop_clock(place)
         node, machine = place
+        self._engine.give_up(node, machine)
         jobs = [job for job, where in self._lost_on(node).items() if where == machine]
         if machine == UNKNOWN and node in self._engine.clients:
             jobs = [job for job in jobs if (node, job) in self._not_here]

@@ -4,7 +4,10 @@ A name may go to another machine while a node is cut off. What that machine says
 proves something only if the attempt was there (lost_parts.py), and a controller that takes over
 knows the nodes of attempts by name alone. So the names are written down with their machines, before
 a machine is used. A controller that finds nothing, because it has another folder or another one was
-in charge in between, knows of no machine, and waits until the leases have run out.
+in charge in between, knows of no machine, and waits until the grants have run out.
+
+The file also has how long jobs on each node may go on without contact (grants.py). It is written
+before agents are given a longer time, and after they said that they have a shorter one.
 """
 
 import logging
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from treadle.engines.agent import grants
 from treadle.files import replace
 
 logger = logging.getLogger("treadle")
@@ -24,6 +28,7 @@ class Kept(msgspec.Struct, frozen=True):
 
     epoch: int  # of the controller that wrote it
     machines: dict[str, tuple[str, ...]]  # by node: on which parts of attempts may be
+    failover_s: dict[str, float | None] = {}  # by node; None: for ever
 
 
 class Machines:
@@ -33,13 +38,32 @@ class Machines:
         self._path = path
         self._epoch = 0
         self._of: dict[str, tuple[str, ...]] = {}
+        kept = self._read()
+        known = {} if kept is None else kept.failover_s
+        self._failover_s = {node: grants.limit(each) for node, each in known.items()}
+
+    def expect(self, failover_s: float) -> None:
+        """Agents are about to be given this time, if it is longer than what they have."""
+        if (kept := self._read()) is not None:
+            self._epoch, self._of = kept.epoch, kept.machines
+            known = self._failover_s.items()
+            self._failover_s = {node: max(each, failover_s) for node, each in known}
+            self._write()
+
+    def failover_s(self, node: str, own: float) -> float:
+        """How long its jobs may go on after the last renewal. own: of this controller."""
+        return grants.longest_s(own, self._failover_s.get(node))
+
+    def runs_under(self, node: str, failover_s: float) -> None:
+        """Its agent says so, and what it says is the longest of all that runs there."""
+        if self._failover_s.get(node) != failover_s:
+            self._failover_s[node] = failover_s
+            self._write()
 
     def take_over(self, epoch: int) -> None:
         """Go on with what the controller before knew."""
-        with suppress(OSError, msgspec.MsgspecError):
-            kept = msgspec.json.decode(self._path.read_bytes(), type=Kept)
-            if kept.epoch == epoch - 1:
-                self._of = kept.machines
+        if (kept := self._read()) is not None and kept.epoch == epoch - 1:
+            self._of = kept.machines
         self._epoch = epoch
         self._write()
 
@@ -69,8 +93,14 @@ class Machines:
             self._of[node] = now
             self._write()
 
+    def _read(self) -> Kept | None:
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(self._path.read_bytes(), type=Kept)
+        return None
+
     def _write(self) -> None:
-        document = msgspec.json.encode(Kept(self._epoch, self._of))
+        failover_s = {node: grants.finite(each) for node, each in self._failover_s.items()}
+        document = msgspec.json.encode(Kept(self._epoch, self._of, failover_s))
         try:
             replace(self._path, document, mode=0o600)
         except OSError:

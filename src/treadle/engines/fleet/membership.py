@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from treadle.core.cluster import Node
+from treadle.core.errors import InvalidInputError
 from treadle.core.events import Event, NodeJoined, NodeLost
 from treadle.engines.agent import messages
 from treadle.engines.fleet.node_client import NodeClient
@@ -38,6 +39,7 @@ class Membership:
         self.ever = set(self.members)  # names of all nodes that were ever there
         self.coming: set[str] = set()  # names of nodes that may have attempts of an earlier one
         self.clients: dict[str, NodeClient] = {}
+        self.away: dict[str, str] = {}  # members that left, with jobs that may go on, and why
         self.changes: list[Change] | None = []  # that are to be made later
 
     # -- while the controller begins ------------------------------------------------------------
@@ -107,13 +109,16 @@ class Membership:
         self._engine.keep(client.close())  # Do not wait for what it has.
 
     def _join(self, joined: Joined) -> None:
-        """A node came, or its agent is another one."""
+        """A node came or is back, or its agent is another one."""
         name = joined.node.name
         known = self.members.get(name)
         if known is not None and known.machine != joined.machine:
-            self._leave(Left(name, ANOTHER_MACHINE))
+            if name not in self.away:
+                self._engine.lost.away(name, known.machine)
+            self.lose(name, ANOTHER_MACHINE)
         elif known is not None and known.node != joined.node:
-            self._leave(Left(name, "it returned with other devices"))
+            self.lose(name, "it returned with other devices")
+        self.away.pop(name, None)
         known = self.members.get(name)
         self.members[name] = joined
         self.ever.add(name)
@@ -136,18 +141,42 @@ class Membership:
         client.begin()
 
     def _leave(self, left: Left) -> None:
-        if left.name in self.coming:
-            self.coming.remove(left.name)
-            self._engine.lost.away(left.name)
-        if (member := self.members.pop(left.name, None)) is None:
+        """The cluster has no contact; what runs there goes on until its grant has run out."""
+        name = left.name
+        if name in self.coming:
+            self.coming.remove(name)
+            self._engine.lost.away(name)
+        if (member := self.members.get(name)) is None:
             return
-        logger.warning("node %s is lost: %s", left.name, left.why)
-        client = self.clients.pop(left.name, None)
-        self._engine.forget(left.name)
-        self._tell(NodeLost(left.name, left.why))
-        self._engine.lost.away(left.name, member.machine)
+        self._engine.lost.away(name, member.machine)
+        if not self._engine.has_parts_on(name):
+            self.lose(name, left.why)
+            return
+        logger.warning("node %s left, and its jobs may go on there: %s", name, left.why)
+        self.away[name] = left.why
+        self.clients[name].away = left.why
+        self._engine.silent.close(name)
+
+    def forget(self, name: str) -> None:
+        """A person says that nothing runs there. Raises InvalidInputError if it has contact."""
+        if name in self.coming or (name in self.members and name not in self.away):
+            raise InvalidInputError(
+                f"node {name} has contact with its cluster: treadle nodes drain {name} keeps new "
+                "jobs off it"
+            )
+        self._engine.lost.forget(name)
+
+    def lose(self, name: str, why: str = "") -> None:
+        """It is not waited for; what of its jobs is over says lost_parts.py."""
+        because = why or self.away.get(name, "")
+        self.away.pop(name, None)
+        member = self.members.pop(name)
+        logger.warning("node %s is lost: %s", name, because)
+        client = self.clients.pop(name, None)
+        self._engine.forget(name)
+        self._tell(NodeLost(name, because))
         for course in list(self._engine.courses.values()):
-            self._engine.do(course, course.lose(left.name, member.machine))
+            self._engine.do(course, course.lose(name, member.machine))
         if client is not None:
             client.leave()
             self._engine.keep(client.close())

@@ -2,7 +2,7 @@
 
 Orders go out in numbered batches (batches.py): one that got no answer is sent again, and carried
 out once.
-If the agent has lost the thread (it is another one, or its lease had run out), the client takes
+If the agent has lost the thread (it is another one, or its grant had run out), the client takes
 charge anew. What the node must know then comes from the desk: orders that were not sent yet are in
 there too.
 """
@@ -19,7 +19,7 @@ from treadle.core.cluster import Device
 from treadle.core.errors import EngineError
 from treadle.core.machine import DeviceOrder, NodeOrder
 from treadle.core.wording import span
-from treadle.engines.agent import messages
+from treadle.engines.agent import grants, messages
 from treadle.engines.agent.agent_errors import (
     ClusterAwayError,
     LinkLostError,
@@ -62,6 +62,7 @@ class NodeClient:
         self._link, self.machine = joined.link, joined.machine
         self._joined, self._heard = time.monotonic(), 0.0  # 0: it has not answered yet
         self._heard_at = 0.0  # seconds since 1970
+        self.away = ""  # why the cluster has no contact; what runs there may go on
         self.doubt = ""  # why the cluster does not confirm the node, by its agent; empty: it does
         self._confirmed_at = 0.0  # if there is a doubt: before; seconds since 1970
         self._unasked = 0.0  # when the cluster could not be asked last
@@ -137,11 +138,11 @@ class NodeClient:
 
     @property
     def is_slow(self) -> bool:
-        return self._quiet_s() > SLOW_AFTER_S
+        return bool(self.away) or self._quiet_s() > SLOW_AFTER_S
 
     @property
     def is_silent(self) -> bool:
-        return self._quiet_s() > SILENT_AFTER_S
+        return bool(self.away) or self._quiet_s() > SILENT_AFTER_S
 
     def silence(self) -> str:
         """How long it has not answered, in words for people."""
@@ -167,8 +168,8 @@ class NodeClient:
     def health_at(self, now: float) -> Health:
         quiet_s = now - (self._heard or self._joined)
         since_at = self._heard_at or None
-        if quiet_s > SILENT_AFTER_S:
-            return Health("silent", since_at)
+        if self.away or quiet_s > SILENT_AFTER_S:
+            return Health("silent", since_at, self.away)
         if not self._heard:
             return Health("joining")
         if self.doubt:
@@ -285,6 +286,7 @@ class NodeClient:
             pause_s = min(AGAIN_LAST_S, pause_s * 2)
         self._session, self._number, self._upto, self._reports_upto = answered.session, 0, 0, 0
         self.shared = answered.shared
+        self._engine.runs_under(self.name, grants.limit(answered.failover_s))
         await self._poll(0.0)
         while self._upto < answered.upto:
             await self._poll(FACTS_WAIT_S)

@@ -1,4 +1,4 @@
-"""What a fleet engine needs of a cluster: its nodes, links to their agents, and the lease.
+"""What a fleet engine needs of a cluster: its nodes, links to agents, and the controller's lease.
 
 A cluster (here.py, Ray, or a test bench) implements `Fleet` and `Link`. What crosses a link is a
 verb and a document (agent/messages.py), on a wire as JSON: nothing is pickled.
@@ -7,9 +7,8 @@ Rules
 1. The cluster says which nodes are members. A link that fails is only a link that fails: the call
    is made again until it is answered or the cluster says that the node left.
 2. The cluster has `Agent.confirm` called every few seconds while the node is a member, and not once
-   more after it has told `Left` and before it tells `Joined`: the node's jobs end when the last
-   confirmation has run out. `Fencing.gone_after_s` after `Left` nothing of a node runs that has not
-   joined meanwhile; of one that has, its agent knows (lost_parts.py).
+   more after it has told `Left` and before it tells `Joined`: the node's jobs end when the grant
+   that the last confirmation has renewed runs out (agent/grants.py).
 3. The cluster gives the epoch. Each controller that takes charge has a higher one, and agents
    refuse the orders of older ones.
 """
@@ -19,12 +18,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from treadle.core.cluster import Node
-from treadle.engines.agent.node_lease import LEASE_S
+from treadle.engines.agent import grants
+from treadle.engines.context import FAILOVER_S
 
 Answer = TypeVar("Answer")
-
-CONFIRM_EVERY_S = 3.0
-MARGIN_S = 5.0  # of the controller, until it believes that they are gone
 
 
 class Link(Protocol):
@@ -68,13 +65,12 @@ Change = Joined | Left | NewEpoch
 class Fencing:
     """How long the ranks of a node that is cut off may run on."""
 
-    lease_s: float = LEASE_S
-    margin_s: float = MARGIN_S
+    failover_s: float = FAILOVER_S
+    margin_s: float = grants.MARGIN_S  # of the controller, until it believes that they are gone
 
-    @property
-    def gone_after_s(self) -> float:
-        """After `Left`: nothing of that node runs any more."""
-        return self.lease_s + self.margin_s
+    def gone_after_s(self, failover_s: float) -> float:
+        """After `Left`: nothing of a node with that time runs any more."""
+        return grants.gone_after_s(failover_s, self.margin_s)
 
 
 class Fleet(Protocol):

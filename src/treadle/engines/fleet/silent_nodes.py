@@ -1,7 +1,7 @@
 """Members that are given no new jobs: their agents do not answer, or the cluster does not to them.
 
 Their devices are closed, which every policy sees, and opened with the next answer, or with the next
-that has no doubt: an agent whose lease runs out says so, and what it was given would be killed.
+that has no doubt: an agent whose grant is not renewed says so.
 What runs on a silent node may run on, and is not touched: time proves nothing about a member
 (lost_parts.py). Its agent says what is over, or the next one does.
 """
@@ -9,10 +9,12 @@ What runs on a silent node may run on, and is not touched: time proves nothing a
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 from treadle.core.cluster import Device
 from treadle.core.events import DeviceClosed, DeviceOpened, Event
 from treadle.core.job import JobId
+from treadle.core.wording import span
 from treadle.engines.fleet.course import Course
 from treadle.engines.fleet.node_client import NodeClient
 from treadle.engines.fleet.port import Joined
@@ -22,6 +24,13 @@ SILENT, UNCONFIRMED = "silent", "unconfirmed"  # the causes for which their devi
 AWAY = (SILENT, UNCONFIRMED)
 
 logger = logging.getLogger("treadle")
+
+
+def _until(node: str, left_s: float) -> str:
+    """What becomes of a job on a node that left, in words for people."""
+    if left_s < inf:
+        return f"it may go on there, and starts elsewhere in {span(left_s)} unless {node} is back"
+    return f"it may go on there; if {node} is off, treadle nodes forget {node} says so"
 
 
 class SilentNodes:
@@ -45,7 +54,7 @@ class SilentNodes:
             before, silent = silent, self._silent()
             # Twice: after a pause of this process, answers wait to be read.
             for name in before & silent:
-                self._close(name)
+                self.close(name)
             for name in [name for name, each in self._clients.items() if each.doubt]:
                 self._close_unconfirmed(name)
 
@@ -72,9 +81,17 @@ class SilentNodes:
         own = (each for device, each in self._closed.items() if device.node == name)
         return tuple(each for each in own if each.cause not in AWAY)
 
-    def jobs(self, courses: Iterable[Course]) -> dict[JobId, str]:
-        """Jobs of which a node is away in this way, and since when, in words for people."""
+    def jobs(
+        self, courses: Iterable[Course], closing_in_s: Mapping[str, float]
+    ) -> dict[JobId, str]:
+        """Jobs of which a node is away in this way, and since when, in words for people.
+
+        closing_in_s: until when what is on nodes that left may go on.
+        """
         away = {name: each.silence() for name, each in self._clients.items() if each.is_slow}
+        for name in away:
+            if self._clients[name].away:
+                away[name] += f": {_until(name, closing_in_s[name])}"
         away |= {name: each.unconfirmed() for name, each in self._clients.items() if each.doubt}
         found = {}
         for course in courses if away else ():
@@ -87,7 +104,8 @@ class SilentNodes:
     def _silent(self) -> set[str]:
         return {name for name, each in self._clients.items() if each.is_silent}
 
-    def _close(self, name: str) -> None:
+    def close(self, name: str) -> None:
+        """It is given no new jobs."""
         said = f"{self._clients[name].silence()}: it is given no new jobs"
         self._shut(name, f"the agent of node {name} does not answer", SILENT, said)
 

@@ -59,7 +59,7 @@ class AttemptStatus:
     ended: bool
     code: int = 0
     codes: tuple[int | None, ...] = ()
-    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "fenced" (the lease of
+    # What ended it: "stopped", "time-limit", "oom-killed", "lost", "fenced" (the grant of
     # its node ran out), "machine-error", "launch-error" (the engine's own). Empty if it ended by
     # itself or could not be launched.
     cause: str = ""

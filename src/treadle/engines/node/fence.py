@@ -1,8 +1,9 @@
-"""Until when the ranks of a node may run: a lease that its agent renews and supervisors read.
+"""Until when the ranks of a node may run: a grant that its agent renews and supervisors read.
 
 A node that is cut off from its cluster must not go on writing while its jobs run elsewhere. The
 agent writes the moment into a file as long as the cluster confirms that the node is a member. The
-moment is by the clock that counts from the start of the machine, sleep included.
+moment is by the clock that counts from the start of the machine, sleep included. It may come
+nearer: the next controller may have another --failover.
 
 Part of the supervisor: it imports the standard library alone.
 """
@@ -22,7 +23,7 @@ def now() -> float:
 
 
 def write(path: Path, until: float, whose: str = "") -> None:
-    """Let ranks run until then, also if the disk is full. whose: a mark of the lease."""
+    """Let ranks run until then, also if the disk is full. whose: a mark of the grant."""
     kept_value.write(path, f"{until:.3f} {whose}")
 
 
@@ -34,7 +35,7 @@ def read(path: Path, *, otherwise: float = 0.0) -> float:
 
 
 def whose(path: Path) -> str | None:
-    """The mark of the lease; None if there is none."""
+    """The mark of the grant; None if there is none."""
     with suppress(OSError):
         found = kept_value.read(path)
         return None if found is None else found.partition(" ")[2]
@@ -42,24 +43,25 @@ def whose(path: Path) -> str | None:
 
 
 class Fence:
-    """The lease as a supervisor sees it."""
+    """The grant as a supervisor sees it."""
 
     def __init__(self, path: Path | None) -> None:
         """path: None if the ranks may run for ever."""
         self._path = path
-        self._until = 0.0  # by the clock of the file
+        self._until = self._look_at = 0.0  # by the clock of the file
 
     def is_closed(self) -> bool:
-        """Whether the lease has run out. If the file cannot be read, what it said last counts."""
+        """Whether the grant has run out. If the file cannot be read, what it said last counts."""
         if self._path is None:
             return False
-        if now() >= self._until:
+        if now() >= min(self._until, self._look_at):
             self._until = read(self._path, otherwise=self._until)
+            self._look_at = now() + LOOK_EVERY_S
         return now() >= self._until
 
     def left_s(self) -> float | None:
         """Seconds until the next look; None if none is needed."""
         if self._path is None:
             return None
-        left_s = self._until - now()
+        left_s = min(self._until, self._look_at) - now()
         return min(LOOK_EVERY_S, left_s) if left_s > 0 else LOOK_EVERY_S

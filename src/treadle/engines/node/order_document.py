@@ -28,7 +28,7 @@ class Surroundings:
     beside: Beside = field(default_factory=dict)  # the cores closest to each device
     cgroups: Cgroups | None = None  # groups for attempts; None: this machine lets us make none
     # Where the agent of this node says until when ranks may run (fence.py); None: for ever.
-    lease: Path | None = None
+    grant: Path | None = None
     checkpoints: Path | None = None  # the folder of all jobs' checkpoints; None: in the root
 
     @classmethod
@@ -102,7 +102,7 @@ def order_document(
         # A rank for each device of this node alone can be a member that joins and leaves.
         "members": launch.ranks == allocation.size and not launch.launcher and not launch.part,
         "ready_s": NEWCOMER_READY_S,
-        "lease": None if around.lease is None else str(around.lease),
+        "grant": None if around.grant is None else str(around.grant),
         "part": None if launch.part is None else asdict(launch.part),
         "store": _store(launch),
     }

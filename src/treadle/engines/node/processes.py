@@ -34,6 +34,14 @@ def boot_id() -> str:
         return ""
 
 
+def hardware_id() -> str:
+    """The number of this machine, which root may read; empty if it has none."""
+    try:
+        return Path("/sys/class/dmi/id/product_uuid").read_text().strip()
+    except OSError:
+        return ""
+
+
 def start_of(pid: int) -> int | None:
     """When the process started, or None if there is none."""
     fields = stat_of(pid)

@@ -87,8 +87,8 @@ class Attempt:
         self._began: float | None = None  # monotonic: the same moment
         self._kill_at: float | None = None  # monotonic: the grace is over then
         self._limit_at: float | None = None
-        lease = order.get("lease")
-        self._fence = Fence(None if lease is None else Path(lease))
+        grant = order.get("grant")
+        self._fence = Fence(None if grant is None else Path(grant))
         self._stop_asked = False
         self._target_asked = False
         self._signalled = True  # a signal came: look at the children

@@ -4,9 +4,9 @@
     python -m treadle.engines.clusters.ray leave STATE_FOLDER    the head of that folder
 
 `treadle down` leaves jobs running, and with them what they need: agents, and the reservation of
-their devices. This removes both. Jobs that still run are killed when the leases of their nodes have
-run out, 15 seconds later: of a cluster it says how many, and asks first, unless it is told -y or
---yes. Of a head of its own it does not ask.
+their devices. This removes both. Jobs that still run are killed within seconds: of
+a cluster it says how many, and asks first, unless it is told -y or --yes. Of a head of its own it
+does not ask. Jobs of a node that cannot be reached go on as --failover says.
 """
 
 import os
@@ -15,12 +15,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import several
-from treadle.engines.agent.node_lease import LEASE_S
+from treadle.engines.agent.node_grant import NodeGrant
 from treadle.engines.clusters.ray.address import (
     check_answers,
     check_token,
@@ -29,6 +29,7 @@ from treadle.engines.clusters.ray.address import (
     surroundings,
 )
 from treadle.engines.clusters.ray.head import had_one, stop
+from treadle.engines.node.fence import LOOK_EVERY_S
 
 ASKED_AT_ONCE = 16  # agents
 
@@ -54,6 +55,7 @@ def leave(address: str, *, yes: bool) -> int:
     try:
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
             _confirm(pool.map(cluster.running_on, found), yes=yes)
+            list(pool.map(cluster.end_on, found))
         for node_id in found | there:
             cluster.forget(node_id)
     finally:
@@ -71,7 +73,7 @@ def _confirm(running: Iterable[dict[str, int]], *, yes: bool) -> None:
         return
     jobs, many = several(len(ranks), "job"), len(ranks) > 1
     said = f"{jobs} with {several(ranks.total(), 'rank')} {'run' if many else 'runs'} there"
-    killed = f"{said} and {'are' if many else 'is'} killed in {LEASE_S:.0f} s"
+    killed = f"{said} and {'are' if many else 'is'} killed in {LOOK_EVERY_S:.0f} s"
     if yes:
         sys.stdout.write(f"{killed}\n")
         return
@@ -110,8 +112,11 @@ def end_head(folder: Path) -> str:
         return "the head was ended before"
     if not ended:
         return "no process of the head was left; its files were removed"
+    with suppress(OSError):
+        for node in (folder / "nodes").iterdir():
+            NodeGrant.revoke(node)
     processes = several(ended, "process", "processes")
-    killed = f"jobs that still run there are killed within {LEASE_S:.0f} s"
+    killed = f"jobs that still run there are killed within {LOOK_EVERY_S:.0f} s"
     return f"the head was ended, {processes} of Ray; {killed}"
 
 

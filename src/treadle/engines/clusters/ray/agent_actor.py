@@ -48,6 +48,10 @@ class AgentActor:
         """Ranks that run here, by job."""
         return await self._on_its_loop(self._host.running())
 
+    async def revoke(self) -> None:
+        """What runs here is killed: Treadle leaves."""
+        await self._on_its_loop(self._host.revoke())
+
     async def ping(self) -> None:
         """Answer, if the loop of the agent runs."""
         await self._on_its_loop(asyncio.sleep(0))

@@ -1,7 +1,7 @@
 """Agents that run and do not answer: Ray is asked to kill them and start them again.
 
 A process that was stopped, or waits for ever, does not end by itself, and Ray says that it is
-alive. Jobs outlive the restart of their agent if the lease of the node has not run out meanwhile;
+alive. Jobs outlive the restart of their agent if the grant of the node has not run out meanwhile;
 if it has, the next agent says that they are over.
 
 An agent that Ray has not started yet is not silent. Neither is one that works for a long time at

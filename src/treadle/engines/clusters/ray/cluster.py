@@ -264,6 +264,13 @@ def running_on(node_id: str) -> dict[str, int]:
     return found
 
 
+def end_on(node_id: str) -> None:
+    """Have what runs there killed, as far as an agent can."""
+    with suppress(RayError, ValueError, AttributeError):
+        agent = ray.get_actor(f"agent-{node_id}", namespace=NAMESPACE)
+        ray.get(agent.revoke.remote(), timeout=OTHERS_WITHIN_S)
+
+
 def process_of(node: RayNode) -> str:
     """The process that is the agent of a node; empty if Ray says that none runs now."""
     try:

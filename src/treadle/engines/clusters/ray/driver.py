@@ -371,7 +371,6 @@ class Driver:
             address=node.address,
             root=settings.root,
             identity=settings.identity,
-            lease_s=settings.lease_s,
             member=node.id,
             rack=node.rack,
             gpu_count=node.gpus,
@@ -448,7 +447,7 @@ def inlined(document: bytes) -> list[bytes]:
 
 
 def _refuse_beside(others: Mapping[str, str]) -> None:
-    """Agents would be ours, and jobs of another Treadle would end with their leases.
+    """Agents would be ours, and jobs of another Treadle would end with their grants.
 
     others: its state folder, by node; empty where none of its jobs runs.
     """

@@ -34,7 +34,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str = ""  # the mark of the only one that will do (same_cluster.py); empty: any will
     otherwise: str = ""  # why no other one will
     options: EngineOptions = msgspec.field(default_factory=EngineOptions)
-    lease_s: float
     look_every_s: float = 1.0  # at the cluster's list of nodes
 
 

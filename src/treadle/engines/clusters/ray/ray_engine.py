@@ -4,10 +4,12 @@ import importlib.util
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.ports import Engine
+from treadle.engines.agent.grants import finite, limit
 from treadle.engines.clusters.ray.address import (
     check_answers,
     check_token,
@@ -22,6 +24,7 @@ from treadle.engines.clusters.ray.head import head
 from treadle.engines.clusters.same_cluster import LastCluster, Wanted
 from treadle.engines.context import EngineContext
 from treadle.engines.fleet.engine import FleetEngine
+from treadle.engines.fleet.machines import Machines
 from treadle.engines.fleet.port import Fencing
 from treadle.files import replace
 
@@ -67,9 +70,10 @@ def ray_fleet(
     if its user can mend that.
     last: the cluster of before; None: it does not matter.
     """
-    fencing = fencing or Fencing()
+    fencing = fencing or Fencing(failover_s=limit(context.options.failover_s))
+    Machines(context.root / "machines.json").expect(fencing.failover_s)
     kept = context.root / "ray" / "epoch"
-    options = context.options
+    options = replace_fields(context.options, failover_s=finite(fencing.failover_s))
     wanted = last.wanted(context.holding, options.lost_cluster) if last else Wanted()
     settings = Settings(
         root=str(context.root),
@@ -81,7 +85,6 @@ def ray_fleet(
         cluster=wanted.mark,
         otherwise=wanted.otherwise,
         options=options,
-        lease_s=fencing.lease_s,
         look_every_s=look_every_s,
     )
 
