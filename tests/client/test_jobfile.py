@@ -42,6 +42,7 @@ tenant: nlp
 priority: high
 guaranteed: false
 resumable: true
+preemptible: false
 time_limit: 1-12:00:00
 memory: 16G
 cpus: 4
@@ -84,6 +85,7 @@ def test_every_field_of_a_file_reaches_the_request(tmp_path: Path) -> None:
         priority=10,
         guaranteed=False,
         resumable=True,
+        preemptible=False,
         time_limit_s=129_600.0,
         memory_gib=16.0,
         cpus=4.0,

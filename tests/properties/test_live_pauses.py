@@ -35,6 +35,7 @@ def jobs(draw: st.DrawFn, place: int) -> JobSpec:
         pauses=draw(st.sampled_from([BOTH, BOTH, BOTH[:1], ()])),
         guaranteed=draw(st.sampled_from([False, False, True])),
         resumable=draw(st.sampled_from([False, False, True])),
+        preemptible=draw(st.sampled_from([True, True, False])),
         priority=draw(st.sampled_from([0, place])),
         device_memory_gib=draw(st.sampled_from([0.0, 20.0, 50.0])),
         exclusive=draw(st.sampled_from([True, True, False])),
@@ -66,6 +67,7 @@ def test_jobs_that_are_paused_go_on_where_they_were_and_end(text: str, case: Liv
     for name in paused:
         assert not specs[name].guaranteed
         assert not specs[name].resumable
-    assert all(specs[name].resumable for name in stopped)
+        assert specs[name].preemptible
+    assert all(specs[name].gives_way for name in stopped)
     assert not run.scheduler.paused
     assert run.ended_at.keys() >= run.started_at.keys()

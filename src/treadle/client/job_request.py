@@ -38,6 +38,7 @@ class JobFields(TypedDict, total=False):
     priority: int | str
     guaranteed: bool
     resumable: bool
+    preemptible: bool
     time_limit: Seconds
     memory: str | float | None  # "16G", or GiB
     cpus: float | str | None

@@ -97,7 +97,7 @@ class JobSpec:
     kind: str = ""  # by which its needs and company are remembered; empty: by its command alone
     trial: bool = False  # it may also be tried on one device, whatever its sizes
     resumable: bool = True  # it can be stopped and go on where it was, or be given another size
-    preemptible: bool = True  # it may be stopped, changed or paused for others
+    preemptible: bool = True  # else what it has is not taken from it for others, nor added to
     pauses: tuple[Pause, ...] = ()  # in traces: how it can be paused; live its attempt says so
     # Of each node that it runs on, all its processes there together; 0: it does not say.
     host_memory_gib: float = 0.0
@@ -137,6 +137,11 @@ class JobSpec:
     @property
     def elastic(self) -> bool:
         return len(self.sizes) > 1
+
+    @property
+    def gives_way(self) -> bool:
+        """It may be stopped for others, and goes on later where it was."""
+        return self.resumable and self.preemptible
 
     def runs_on(self, size: int) -> bool:
         """Whether so many devices may be given to it."""

@@ -91,6 +91,7 @@ def _jobs(draw: st.DrawFn, size_max: int, *, elastic: bool) -> JobSpec:
         tenant=draw(st.sampled_from(TENANTS)),
         guaranteed=draw(_mostly(True, False)),
         resumable=draw(_mostly(True, False)),
+        preemptible=draw(_mostly(True, False)),
         priority=draw(st.integers(0, 2)),
     )
 

@@ -199,7 +199,7 @@ COLUMNS = (
     Column("nodes", "nodes", WORDS, "the only nodes that it may use"),
     Column("resumable", "resumable", FLAG, "it may be stopped, resumed and resized"),
     Column("pauses", "pauses", PAUSES, "how it can be paused, with `--live`"),
-    Column("preemptible", "preemptible", FLAG, "0: nothing is taken from it for others"),
+    Column("preemptible", "preemptible", FLAG, "0: it keeps the devices that it starts on"),
     Column("exclusive", "exclusive", FLAG, "it shares its devices with no other job"),
     Column("trial", "trial", FLAG, "it may also be tried on one device"),
     # Whose it is.

@@ -137,10 +137,16 @@ FIELDS = (
         "--guaranteed/--opportunistic",
         FLAG,
         "",
-        "Whether the job may be preempted (opportunistic) or not.",
+        "Whether it counts against its tenant's quota, or takes what others leave.",
     ),
     Field(
         "--resumable/--not-resumable", FLAG, "", "Whether the job can continue from a checkpoint."
+    ),
+    Field(
+        "--preemptible/--not-preemptible",
+        FLAG,
+        "",
+        "Whether the scheduler may take devices from it for others.",
     ),
     Field(
         "-t --time-limit --time",

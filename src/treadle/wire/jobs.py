@@ -95,8 +95,9 @@ class JobRequest:
     secrets: Mapping[str, str] = field(default_factory=dict)  # given to the job, never shown
     tenant: str = ""
     priority: int = 0  # higher goes first
-    guaranteed: bool = True  # False: it may be preempted for guaranteed jobs
+    guaranteed: bool = True  # False: it counts against no quota, and makes way for those that do
     resumable: bool = False  # it keeps checkpoints, so that it can be stopped and restarted
+    preemptible: bool = True  # False: the scheduler takes no devices from it for others
     time_limit_s: float | None = None  # of running, over all attempts
     memory_gib: float | None = None  # host memory of the whole job on a node; None: no limit
     cpus: float | None = None  # cores of the whole job on a node; None: no limit
@@ -324,6 +325,7 @@ class JobDetail:
     cpus: float | None = None  # cores of the whole job on a node
     gpu_memory_gib: float | None = None  # of each GPU, as its user says
     device_type: str = described("", "Types of device that it may use, as its user says.")
+    preemptible: bool = True
     exclusive: bool = False  # it shares its devices with no other job
     # It failed while it shared its devices, so it runs alone from then on.
     alone_because: str = ""

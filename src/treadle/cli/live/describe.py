@@ -166,6 +166,7 @@ def _asked(detail: JobDetail, recent: JobDetail, *, peak: bool) -> list[tuple[st
     kinds = [
         "guaranteed" if view.guaranteed else "not guaranteed",
         "resumable" if view.resumable else "not resumable",
+        *(() if detail.preemptible else ("not preemptible",)),
         f"priority {view.priority}",
     ]
     limit = "no time limit" if detail.time_limit_s is None else exact_span(detail.time_limit_s)

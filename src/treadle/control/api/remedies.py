@@ -54,7 +54,7 @@ def _higher(context: Context, row: Job, said: Said) -> str:
     rivals += [
         job.spec.priority
         for job in scheduler.jobs.values()
-        if job.phase is Phase.RUNNING and job.spec.resumable
+        if job.phase is Phase.RUNNING and job.spec.gives_way
     ]
     wanted = max([row.spec.priority, *rivals]) + 1
     twin = _after(context, [JobUpdated(replace(row.spec, priority=wanted))], row.id)

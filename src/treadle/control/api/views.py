@@ -198,6 +198,7 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
         cpus=record.cpus,
         gpu_memory_gib=record.gpu_memory_gib,
         device_type=record.device_type,
+        preemptible=record.preemptible,
         exclusive=record.exclusive,
         alone_because=record.alone_because,
         enforced=enforced_limits(context),

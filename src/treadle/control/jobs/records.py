@@ -76,6 +76,7 @@ class JobRecord:
     retries: int = 0
     retry_unknown: bool = False  # also failures that no rule knows
     resumable: bool = False
+    preemptible: bool = True
     code: Code | None = None  # but for its difference, which is kept apart
     diff: str = ""  # its name in code_diffs.py
     nonce: str = ""  # of its submission: ids begin again in another store, nonces never repeat

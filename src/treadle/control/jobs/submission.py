@@ -237,6 +237,7 @@ def _record(
         retries=RETRIES if request.retries is None else request.retries,
         retry_unknown=request.retries is not None,
         resumable=request.resumable,
+        preemptible=request.preemptible,
         code=None if request.code is None else replace(request.code, diff=""),
     )
 
@@ -263,6 +264,7 @@ def _spec(
         command=request.command,
         kind=likeness_of(record).shape,
         resumable=request.resumable,
+        preemptible=request.preemptible,
         host_memory_gib=request.memory_gib or 0.0,
         host_cores=request.cpus or 0.0,
         device_memory_gib=request.gpu_memory_gib or 0.0,

@@ -130,12 +130,12 @@ def movable(job: Job) -> bool:
     """Whether a running job may be stopped or changed.
 
     One that cannot resume would lose its work; one that starts or stops is on its way; one whose
-    training is over ends by itself.
+    training is over ends by itself; of some their users say that they stay as they are.
     """
-    return job.spec.resumable and job.phase is Phase.RUNNING and job.over_at is None
+    return job.spec.gives_way and job.phase is Phase.RUNNING and job.over_at is None
 
 
 def lingers(job: Job, now: float) -> bool:
     """Whether its training ended so long ago that an urgent job need not wait for it."""
-    runs = job.spec.resumable and job.phase is Phase.RUNNING
+    runs = job.spec.gives_way and job.phase is Phase.RUNNING
     return runs and job.over_at is not None and now >= job.over_at + OVER_S

@@ -340,7 +340,7 @@ def _gone_by(job: Job, head: Reservation, belief: PerformanceModel, now: float) 
     room_s = head.by_at - now
     if now >= head.lent_until_at:
         return False
-    if job.spec.resumable and room_s >= WORTH_S:
+    if job.spec.gives_way and room_s >= WORTH_S:
         return True
     return job.remaining_at(now) / belief.alone(job.spec, job.spec.asked) <= room_s
 

@@ -72,7 +72,7 @@ class Entitlements:
 
     def may_have(self, plan: Plan, job: Job, size: int) -> bool:
         """Whether a job may be started with so many devices: it could give back what is lent."""
-        if job.spec.resumable or self._ends_soon(job):
+        if job.spec.gives_way or self._ends_soon(job):
             return True
         if self.tiers.get(job.id) == OWED and size <= self._own(plan, job):
             return True
@@ -97,7 +97,7 @@ class Entitlements:
             held.size
             for job in self._snapshot.jobs.values()
             if self.tiers.get(job.id) == LENT
-            and not job.spec.resumable
+            and not job.spec.gives_way
             and (held := plan.has(job.id)) is not None
         )
 
