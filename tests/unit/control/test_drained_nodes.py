@@ -120,3 +120,22 @@ def test_a_job_that_fits_only_with_drained_nodes_is_queued_and_names_them(tmp_pa
         assert why.change == "treadle nodes undrain c"
 
     play_on(MemoryWorld.of(*FOUR), story, tmp_path)
+
+
+def test_a_job_that_fits_on_no_other_node_stays_where_it_is(tmp_path: Path) -> None:
+    """The other node has a device, and not the memory."""
+    world = MemoryWorld.of(Node("a", 2, "none", 8, 24.0), Node("b", 2, "none", 8, 8.0))
+
+    async def story(here: Bench) -> None:
+        job = await here.runs(devices="1..2", resumable=True, memory_gib=15.0)
+        await here.live.order_node(ME, "a", "drain")
+        await here.settle()
+        await here.settle()
+        row = here.live.context.scheduler.jobs[job]
+        assert here.state(job) is State.RUNNING
+        assert (await here.live.job(job)).job.attempts == 1
+        assert row.allocation is not None
+        assert set(row.allocation.nodes()) == {"a"}
+        assert "a" in dict((await here.live.why(job)).details)["node"]
+
+    play_on(world, story, tmp_path)

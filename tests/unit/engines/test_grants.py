@@ -86,6 +86,27 @@ class Grants(RuleBasedStateMachine):
                 if self.clock(node) >= until + KILLED_S:
                     del node.runs[attempt]
 
+    @rule(seconds=steps_s)
+    def wait_in_contact(self, seconds: float) -> None:
+        """Members are confirmed every few seconds, as long as they are members."""
+        ends = self.now + seconds
+        for node in self.nodes.values():
+            renewed = node.grant.member == str(node.member)
+            if renewed and not node.grant.is_over(self.clock(node)):
+                until = ends * node.rate + node.failover_s
+                node.grant = node.grant._replace(until=until)
+        self.wait(seconds)
+
+    @rule()
+    def catch_up(self) -> None:
+        """The controller hears all that there is, and takes charge of all members."""
+        for name in NODES:
+            self.hear(name)
+            self.ask(name)
+            while self.nodes[name].answers:
+                self.answer(name, twice=False)
+            self.take_charge(name)
+
     @rule(name=nodes)
     def ask(self, name: str) -> None:
         node = self.nodes[name]
@@ -119,6 +140,20 @@ class Grants(RuleBasedStateMachine):
         if node.member is None:
             node.joinings += 1
             node.member = node.joinings
+            node.answers.clear()  # Its agent is another one.
+
+    @rule(name=nodes)
+    def join_and_be_confirmed(self, name: str) -> None:
+        self.join(name)
+        self.ask(name)
+        self.answer(name, twice=True)
+
+    @rule(name=nodes)
+    def leave_and_be_missed(self, name: str) -> None:
+        """With an answer under way, perhaps."""
+        self.ask(name)
+        self.leave(name)
+        self.hear(name)
 
     @rule(name=nodes)
     def reboot(self, name: str) -> None:
@@ -201,6 +236,59 @@ Grants.TestCase.settings = settings(
     max_examples=2000 if THOROUGH else 150, stateful_step_count=60, deadline=None
 )
 TestGrants: Callable[..., object] = Grants.TestCase
+
+
+def one_runs_on_a(failover_s: float = 15.0, *, slow: float = 0.0) -> Grants:
+    """slow: how the clock of the node and that of the controller drift apart, from 0 to 1."""
+    world = Grants()
+    world.begin(rates=[-slow, 0.0, 0.0, slow])
+    world.take_over(failover_s)
+    world.catch_up()
+    world.start("a")
+    world.leave_and_be_missed("a")
+    return world
+
+
+def begins_elsewhere(world: Grants, after_s: float) -> bool:
+    world.wait_in_contact(after_s)
+    if world.on is not None:
+        world.fence()
+    if world.on is None:
+        world.start("b")
+    world.one_attempt_at_a_time()
+    return world.attempts == 2
+
+
+def test_an_answer_that_comes_late_grants_no_more_than_when_it_was_asked_for():
+    world = one_runs_on_a()
+    world.wait(14.0)
+    world.answer("a", twice=False)
+    assert begins_elsewhere(world, 14.0)
+
+
+def test_a_node_that_is_back_is_granted_nothing_before_its_controller_knows():
+    world = one_runs_on_a()
+    world.wait(14.0)
+    world.join_and_be_confirmed("a")
+    assert begins_elsewhere(world, 14.0)
+
+
+def test_the_time_is_counted_by_the_slower_clock():
+    world = one_runs_on_a(50_000.0, slow=1.0)
+    assert not begins_elsewhere(world, 50_004.0)
+    assert begins_elsewhere(world, 60.0)
+
+
+def test_the_longer_failover_is_waited_out_by_a_controller_with_a_shorter_one():
+    world = one_runs_on_a(600.0)
+    world.take_over(15.0)
+    world.catch_up()
+    assert not begins_elsewhere(world, 599.0)
+    assert begins_elsewhere(world, 30.0)
+
+
+def test_never_is_never():
+    assert not begins_elsewhere(one_runs_on_a(grants.limit(None)), 1e9)
 
 
 def test_a_node_of_which_nothing_is_known_is_waited_for_as_by_default():
