@@ -4,8 +4,9 @@ There is no time in which a job is left alone. A resize that stalls a job for 0.
 seconds, a restart of 30 s needs minutes, and stopping a job that is about to end gains nothing.
 
 Changes are split into parts that depend on one another, because one job gets what another leaves.
-A part that starts jobs on free devices costs nothing and is made. Any other is made if it gains at
-least TIMES its cost, in seconds of one job's time:
+A part that starts jobs on free devices costs nothing and is made. One from which no job loses is
+made if it gains what it costs, there and back. Any other is made if it gains at least TIMES its
+cost, in seconds of one job's time:
 
     gain = starts x the least time left of the part's running jobs   (they would wait that long)
          - for each job that is stopped: the shortest new job's run, or its time left if shorter
@@ -29,6 +30,7 @@ from treadle.policies.live.room import asks_host
 from treadle.policies.wrappers.views import Changes
 
 TIMES = 4.0
+BACK_TOO = 2.0  # the way there and the way back
 SOON_S = 1.0  # a part that does not pay is not looked at again sooner
 
 
@@ -39,10 +41,11 @@ class Part(NamedTuple):
     gain_s: float
     cost_s: float
     pays_at: float  # when it will pay if nothing happens; inf: never
+    times: float = TIMES  # how often it is to gain its cost
 
     @property
     def pays(self) -> bool:
-        return self.gain_s >= TIMES * self.cost_s
+        return self.gain_s >= self.times * self.cost_s
 
 
 def left_s(job: Job, belief: PerformanceModel, now: float) -> float:
@@ -154,17 +157,19 @@ class _Weighing:
         runs_s = min((self._run_s(job) for job in begun), default=inf)
         gain_s = len(begun) * min(left_s(job, self._belief, self._now) for job in running)
         rate = 0.0  # by which the gain grows each second, while nothing happens
+        times = TIMES if begun else BACK_TOO
         for name, new in self._after.items():
             job = self._jobs[name]
             if job.allocation is None:
                 continue
             if new is None:
-                gain_s -= self._lost_s(job, runs_s)
+                gained_s, faster = -self._lost_s(job, runs_s), 0.0
             else:
                 gained_s, faster = self._gained_s(job, new, runs_s)
-                gain_s, rate = gain_s + gained_s, rate + faster
-        pays_at = self._pays_at(gain_s, cost_s, rate, running)
-        return Part(self._names, gain_s, cost_s, pays_at)
+            gain_s, rate = gain_s + gained_s, rate + faster
+            times = TIMES if gained_s < 0 else times
+        pays_at = self._pays_at(times * cost_s - gain_s, cost_s, rate, running)
+        return Part(self._names, gain_s, cost_s, pays_at, times)
 
     def _lost_s(self, job: Job, runs_s: float) -> float:
         """By how much a job ends later that is stopped."""
@@ -183,8 +188,7 @@ class _Weighing:
             most_s = min(most_s, runs_s)
         return share * most_s, share if most_s == lasts_s else 0.0
 
-    def _pays_at(self, gain_s: float, cost_s: float, rate: float, running: Sequence[Job]) -> float:
-        short_s = TIMES * cost_s - gain_s
+    def _pays_at(self, short_s: float, cost_s: float, rate: float, running: Sequence[Job]) -> float:
         if short_s <= 0:
             return self._now
         if rate <= 0:

@@ -52,6 +52,13 @@ def test_a_job_is_stopped_only_if_that_gains_four_times_what_it_costs(
     assert (f"{at:g} stop a" in play("srtf+live", [a, b], "1x1")) is stopped
 
 
+def test_a_job_grows_on_free_devices_if_that_gains_twice_what_it_costs() -> None:
+    """`a` gets slower at 100 s, for `b`, which ends at 160 s; a fourth device is worth 2/7."""
+    b = JobSpec("b", 60.0, (1,), submit_at=100.0)
+    told = play("afs+live", [elastic(restart_s=20.0, resize_s=20.0), b], "1x4")
+    assert "240 change a n0:0,1,2,3" in told, "140 s x 2/7 = 2 x 20 s"
+
+
 @pytest.mark.parametrize("text", registry.names())
 @pytest.mark.parametrize("priority", [0, 5])
 def test_a_job_that_cannot_resume_is_never_stopped(text: str, priority: int) -> None:
