@@ -87,7 +87,13 @@ class Run:
             each.mkdir(mode=0o700)
         words = ("--engine", "ray", "--address", cluster.address, "--no-port", "--no-warm")
         self._daemon = Daemon(
-            folder, *words, "--policy", "backfill?share=off", through=cluster.through(HEAD)
+            folder,
+            *words,
+            "--failover",
+            "15s",
+            "--policy",
+            "backfill?share=off",
+            through=cluster.through(HEAD),
         )
         self._outcome = Outcome(plan)
         self._begun = 0.0

@@ -26,7 +26,15 @@ from treadle.wire.machine import EventView
 
 SCRIPT = Path(__file__).with_name("elastic_job.py")
 # A policy that resizes soon, and a placement that takes free devices wherever they are.
-OPTIONS = ("--no-port", "--policy", "afs+live?restart_s=0.05", "--placement", "count")
+OPTIONS = (
+    "--no-port",
+    "--failover",
+    "15s",
+    "--policy",
+    "afs+live?restart_s=0.05",
+    "--placement",
+    "count",
+)
 MORE = 40  # steps after the last change
 LOSSES_APART = 2e-5  # sums in another order (tests/train/checks.py)
 WITHIN_S = 180.0

@@ -121,7 +121,7 @@ def test_a_head_of_its_own(live: Daemon, ray_nodes: RayCluster, tmp_path: Path) 
     )
     said = (
         r"the head was ended, [2-9] processes of Ray; "
-        r"jobs that still run there are killed within 15 s\n"
+        r"jobs that still run there are killed within 5 s\n"
     )
     assert re.fullmatch(said, done.stdout), done
     assert not sockets_of(made.folder)

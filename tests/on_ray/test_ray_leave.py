@@ -145,4 +145,4 @@ def test_jobs_are_named_and_not_killed_by_the_way(capsys: pytest.CaptureFixture[
     with pytest.raises(InvalidInputError, match="2 jobs with 9 ranks run there and are killed in"):
         _confirm([{"1": 4, "2": 1}, {"1": 4}], yes=False)
     _confirm([{"1": 1}], yes=True)
-    assert capsys.readouterr().out == "1 job with 1 rank runs there and is killed in 15 s\n"
+    assert capsys.readouterr().out == "1 job with 1 rank runs there and is killed in 5 s\n"

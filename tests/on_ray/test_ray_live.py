@@ -91,7 +91,9 @@ def site(ray_nodes: RayCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     for name, value in ray_nodes.environment.items():
         monkeypatch.setenv(name, value)
     ray_nodes.give_back_all()
-    with daemon("--engine", "ray", "--address", ray_nodes.address, "--no-port") as found:
+    with daemon(
+        "--engine", "ray", "--address", ray_nodes.address, "--no-port", "--failover", "15s"
+    ) as found:
         yield Site(ray_nodes, found, tmp_path)
 
 
