@@ -137,7 +137,7 @@ class Live(Wrapper):
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.jobs:
-            return Schedule(memory=snapshot.memory)
+            return self._emptied(snapshot)
         facts, aside = self._facts(snapshot), set[JobId]()
         draft = self._draft(facts, aside)
         refused = [*draft.refused]
@@ -148,6 +148,12 @@ class Live(Wrapper):
             draft = self._draft(facts, aside)
             refused += draft.refused
         return self._schedule(facts, draft, refused)
+
+    def _emptied(self, snapshot: Snapshot) -> Schedule:
+        """A policy may begin anew once there are no jobs, so it is told."""
+        before, told = remembered(snapshot.memory), self.inner.decide
+        notes = {k: told(snapshot._replace(memory=v)).memory for k, v in before.policy.items()}
+        return Schedule(memory=before._replace(policy=notes))
 
     def _facts(self, snapshot: Snapshot) -> _Facts:
         """What does not depend on the plan."""

@@ -122,3 +122,14 @@ def test_an_urgent_job_that_comes_while_another_starts_has_its_device_once_it_ru
     assert told.tell(10.0, JobSubmitted(urgent)) == []
     found = told.tell(30.0, JobStarted("low", begun.id, 0.0, 1.0))
     assert [(type(action), action.job) for action in found] == [(Stop, "low"), (Start, "urgent")]
+
+
+def test_a_policy_that_begins_anew_once_there_are_no_jobs_does_so() -> None:
+    """AITurbo gives the first job all devices in a full round, and so the next one."""
+    profile = Profile(size=1, curve=CURVE)
+    a, b = (
+        JobSpec(name, 20.0, (1, 2, 3, 4), asked=1, submit_at=at, profile=profile)
+        for name, at in (("a", 0.0), ("b", 100.0))
+    )
+    begun = [line for line in play("aiturbo+live", [a, b], "1x4") if "start" in line]
+    assert begun == ["0 start a n0:0,1,2,3", "100 start b n0:0,1,2,3"]
