@@ -85,6 +85,7 @@ class DeviceView:
     state: str = "free"
     because: str = ""
     jobs: tuple[str, ...] = ()
+    paused: tuple[str, ...] = ()  # jobs that go on there
     memory_gib: float | None = None
     memory_used_gib: float | None = None
     busy: float | None = None  # share of the last second, 0 to 1

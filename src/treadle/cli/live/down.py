@@ -127,7 +127,7 @@ def _grace(found: Status) -> str:
 
 
 def _jobs(found: Status) -> int:
-    return _under_way(found) + found.waiting + found.held
+    return _under_way(found) + found.waiting + found.held + found.paused
 
 
 def _under_way(found: Status) -> int:
@@ -175,6 +175,6 @@ def _gone(before: Status, mode: str | None) -> str:
     if mode == "cancel":
         return f"{several(jobs, 'job')} ended, and the daemon stopped"
     left = f"{_under_way(before):,} still running, {before.waiting:,} waiting"
-    if before.held:
-        left += f", {before.held:,} held"
+    for count, word in ((before.held, "held"), (before.paused, "paused")):
+        left += f", {count:,} {word}" if count else ""
     return f"the daemon stopped; jobs remain ({left}), and treadle up picks them up again"

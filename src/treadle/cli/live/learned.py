@@ -19,7 +19,6 @@ from treadle.wire.learned import (
     LearnedSharing,
     LearnedSpan,
 )
-from treadle.wire.problems import NotFoundError
 
 NAMED_MAX = 8  # values or arguments in one line
 _COLUMNS = (
@@ -53,15 +52,17 @@ def learned(script: str, user: str, forget: bool, as_json: bool) -> None:
     if as_json:
         echo_json(page)
     elif script and not page.scripts:
-        raise NotFoundError(
-            f"nothing was learned of a script {script!r}", hint="treadle learned lists them"
+        whose = f" of {user}" if user else ""
+        raise click.UsageError(
+            f"nothing was learned of a script {script!r}{whose}; treadle learned lists them"
         )
     elif script:
         click.echo("\n\n".join(_whole(each, here.width) for each in page.scripts))
     elif page.scripts:
         click.echo(_list(page, here))
     else:
-        click.echo("no run has ended yet")
+        whose = f" of {plain(user)}" if user else ""
+        click.echo(f"nothing was learned yet{whose}: no run of a script has ended")
 
 
 def _forget(here: Session, script: str, user: str, *, as_json: bool) -> None:

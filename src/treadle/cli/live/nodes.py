@@ -92,7 +92,10 @@ def _order_node(name: str, order: str, *, as_json: bool) -> None:
         echo_json(node)
         return
     jobs = {job for each in node.devices for job in each.jobs}
+    paused = {job for each in node.devices for job in each.paused}
     runs = f"; {several(len(jobs), 'job')} still on it" if node.drained and jobs else ""
+    if node.drained and paused:
+        runs += f"; {several(len(paused), 'paused job')} would be lost with it"
     state = "drained: it takes no new jobs" if node.drained else "in use"
     click.echo(f"node {plain(node.name)} is {state}{runs}")
 
@@ -175,7 +178,7 @@ def _row(each: DeviceView) -> list[str]:
     return [
         plain(each.name),
         plain(each.state),
-        ",".join(plain(job) for job in each.jobs),
+        ",".join([*map(plain, each.jobs), *(f"{plain(job)} paused" for job in each.paused)]),
         share(each.busy),
         memory,
         plain(each.because) or _foreign(each),

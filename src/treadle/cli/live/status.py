@@ -86,6 +86,7 @@ def jobs_line(found: Status) -> str:
         (found.stopping, "stopping"),
         (found.waiting, "waiting"),
         (found.held, "held"),
+        (found.paused, "paused"),
     ]
     always = ("running", "waiting")
     return ", ".join(f"{count:,} {word}" for count, word in counts if count or word in always)

@@ -175,7 +175,7 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
         found = running
         since = short_span(here.now() - found.since_at)
         head = f"treadle {plain(found.version)} is already running, up {since}, pid {found.pid}"
-        if given:
+        if given or _is_elsewhere(options["state"], found.state_folder):
             note(
                 "the given options were ignored, since it runs already; to use them: treadle down "
                 "(jobs keep running), then treadle up with them; treadle policy switches the policy"
@@ -195,6 +195,13 @@ def up(foreground: bool, as_json: bool, **options: Any) -> int:
 
 def _is_given(value: object) -> bool:
     return value is not None and value is not False and value != ()
+
+
+def _is_elsewhere(folder: Path | None, used: str) -> bool:
+    """Whether a state folder was given, and the daemon has another."""
+    return (
+        bool(folder and used) and Path(str(folder)).expanduser().resolve() != Path(used).resolve()
+    )
 
 
 def _completed(options: dict[str, Any], *, given: bool) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from treadle.control.loop import Rider, check_store, on_disk
 from treadle.core.actions import Stop
 from treadle.core.allocation import Pause
 from treadle.core.events import JobCancelled, JobHeld, JobReleased
+from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.journal.facts import DependenciesDropped
 from treadle.store.rows import Batch, JobFilter
@@ -33,6 +34,7 @@ from treadle.wire.problems import (
 )
 
 ARRAY_MAX = 100_000  # jobs
+_FROZEN = "treadle pause {0} freezes it, and its memory stays where it is"
 _INSTEAD = "treadle hold {0} stops it if it keeps checkpoints"
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
 _ON_DISK = "the store cannot be written now; the cancellation also holds if the daemon restarts"
@@ -202,7 +204,8 @@ class Orders:
         wrong = {record.id: self._why_not_paused(record, how) for record in alive}
         records = [record for record in alive if not wrong[record.id]]
         if not records:
-            raise ConflictError(wrong[alive[0].id], hint=_INSTEAD.format(alive[0].id))
+            instead = _FROZEN if how is Pause.SUSPENDED else _INSTEAD
+            raise ConflictError(wrong[alive[0].id], hint=instead.format(alive[0].id))
         facts = [JobHeld(each.id, USER, self._pauses(each, how), by) for each in records]
         return _Planned(identity, records, facts)
 
@@ -224,6 +227,8 @@ class Orders:
             return f"job {row.id} is {row.phase} and cannot be paused at this moment"
         if row.pauses and how is Pause.SUSPENDED:
             because = record.not_paused or "its driver or its way to use the GPU does not let it"
+            if self._is_on_slots(row):
+                because = "it is on CPU slots, and has no GPU memory"
             return f"the memory of job {row.id} cannot be moved to the host: {because}"
         because = record.not_paused or "its attempt did not say that it can be"
         return f"job {row.id} cannot be paused: {because}"
@@ -244,6 +249,10 @@ class Orders:
         if change.priority is not None and change.priority > row.spec.priority:
             check_priority(who, change.priority)
         return facts_of(self._context, record, row, change)
+
+    def _is_on_slots(self, row: Job) -> bool:
+        nodes = () if row.allocation is None else row.allocation.nodes()
+        return all(node.has_slots for node in self._context.cluster.nodes if node.name in nodes)
 
     def _can_hold(self, record: JobRecord) -> bool:
         row = self._context.row(record.id)

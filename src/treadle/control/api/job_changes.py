@@ -54,8 +54,9 @@ def _check(record: JobRecord, row: Job, change: JobChange) -> None:
     fixed = {"devices": change.devices, "tenant": change.tenant, "time limit": change.time_limit_s}
     for what, value in fixed.items():
         if value is not None and row.phase is not Phase.WAITING:
+            does = "is paused" if row.allocation and row.allocation.paused else "runs"
             raise ConflictError(
-                f"job {record.id} runs, and its {what} can be changed only while it waits",
+                f"job {record.id} {does}, and its {what} can be changed only while it waits",
                 hint=f"treadle cancel {record.id}, then submit it again",
             )
 

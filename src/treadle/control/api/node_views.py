@@ -28,8 +28,19 @@ def node_views(context: Context) -> Sequence[NodeView]:
         str(device): tuple(sorted(own.values()))
         for device, own in scheduler.tenancy.tenants.items()
     }
+    parked: dict[str, tuple[JobId, ...]] = {}
+    for job in scheduler.paused:
+        allocation = scheduler.jobs[job].allocation
+        for device in () if allocation is None else map(str, allocation.devices):
+            parked[device] = (*parked.get(device, ()), job)
     busy = context.learner.seen.busy_now()
-    return tuple(_with(node, held, busy) for node in context.engine.view())
+    nodes = (_with(node, held, busy) for node in context.engine.view())
+    return tuple(_with_paused(node, parked) if parked else node for node in nodes)
+
+
+def _with_paused(node: NodeView, parked: Mapping[str, tuple[JobId, ...]]) -> NodeView:
+    devices = (replace(each, paused=parked.get(each.name, ())) for each in node.devices)
+    return replace(node, devices=tuple(devices))
 
 
 def _with(

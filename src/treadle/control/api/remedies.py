@@ -19,12 +19,13 @@ NAMED_MAX = 3
 
 
 def alternatives(context: Context, row: Job, said: Said) -> tuple[tuple[str, str], ...]:
-    """Fewer devices, a higher priority, and patience; those of them that help."""
-    found = (
-        ("fewer", _fewer(context, row)),
-        ("priority", _higher(context, row, said)),
-        ("patience", _patience(context, row, said)),
-    )
+    """Fewer devices, a higher priority, and patience; those of them that help.
+
+    A paused job goes on where it was, so that only time helps it.
+    """
+    found = [("patience", _patience(context, row, said))]
+    if row.allocation is None:
+        found[:0] = [("fewer", _fewer(context, row)), ("priority", _higher(context, row, said))]
     return tuple((label, text) for label, text in found if text)
 
 

@@ -98,14 +98,17 @@ def with_loss(row: AttemptRow, node: str) -> AttemptRow:
 
 
 def closed(
-    row: AttemptRow, ended: AttemptEnded, failure: FailureView | None, at: float
+    row: AttemptRow, ended: AttemptEnded, failure: FailureView | None, at: float, *, away_s: float
 ) -> AttemptRow:
-    """An attempt that ended; `at` counts where its supervisor could not say when."""
+    """An attempt that ended; `at` counts where its supervisor could not say when.
+
+    away_s: for how long it was paused. What is charged is counted from that much later.
+    """
     ended_at = at if ended.ended_at is None else ended.ended_at
     started_at = row.started_at if row.started_at is not None else ended.started_at
-    ran_s = ended.ran_s or 0.0
-    if started_at is not None and abs(ended_at - started_at - ran_s) > CLOCK_SLACK_S:
-        started_at = ended_at - ran_s  # The wall clock was set meanwhile.
+    there_s = (ended.ran_s or 0.0) + away_s
+    if started_at is not None and abs(ended_at - started_at - there_s) > CLOCK_SLACK_S:
+        started_at = ended_at - there_s  # The wall clock was set meanwhile.
     before = attempt_of(row.body)
     view = AttemptView(
         number=row.number,
@@ -126,7 +129,7 @@ def closed(
     )
     return row._replace(
         busy=ended.busy,
-        started_at=started_at,
+        started_at=None if started_at is None else started_at + away_s,
         ended_at=ended_at,
         failed=failure is not None and not ended.node_lost,
         body=attempt_body(view),

@@ -24,7 +24,7 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
-from treadle.control.jobs.pauses import goes_on, has_paused, held, pause_ordered
+from treadle.control.jobs.pauses import away_at_end, goes_on, has_paused, held, pause_ordered
 from treadle.control.jobs.records import (
     JobRecord,
     note_preemption,
@@ -323,7 +323,8 @@ class Reducer:
         if attempt is not None:
             self._learn(record, fact, attempt.devices)
             self._learner.seen.ended(id_of(attempt), now)
-            row = closed(attempt, fact, view, at)
+            away_s = away_at_end(record, now)
+            row = closed(attempt, fact, view, at, away_s=away_s)
             record.begun = max(record.begun, row.number)
             self._jobs.put_attempt(row)
             self._moves += _moves_of_end(attempt, row, at)
@@ -332,7 +333,7 @@ class Reducer:
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
                 if record.started_at is None or record.starts == 1:
-                    record.started_at = max(row.started_at, record.submitted_at)
+                    record.started_at = max(row.started_at - away_s, record.submitted_at)
                 record.ran_s += ran_s
                 record.device_s += max(0.0, ran_s - record.counted_s) * len(attempt.devices)
         elif fact.attempt:
@@ -341,6 +342,7 @@ class Reducer:
             return
         record.began_s, record.changes, record.running, record.counted_s = None, (), 0, 0.0
         record.lost_s, record.pause, record.paused_s, record.pauses = None, None, None, ()
+        record.away_s = 0.0
         self._learner.end(record.id, now)
         if attempt is not None:
             record.exit, record.how = fact.code, fact.how.shown

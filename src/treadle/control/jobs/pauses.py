@@ -55,8 +55,14 @@ def goes_on(record: JobRecord, fact: JobStarted, now: float) -> float:
     away_s = 0.0 if record.paused_s is None else max(0.0, now - record.paused_s)
     if record.began_s is not None:
         record.began_s += away_s
+    record.away_s += away_s
     record.pause, record.paused_s, record.not_paused = None, None, fact.refused
     return away_s
+
+
+def away_at_end(record: JobRecord, now: float) -> float:
+    """For how long the attempt that ends now was paused, in all."""
+    return record.away_s + (0.0 if record.paused_s is None else max(0.0, now - record.paused_s))
 
 
 def held(record: JobRecord, fact: JobHeld | JobReleased) -> None:

@@ -111,6 +111,7 @@ class JobRecord:
     pauses: tuple[Pause, ...] = ()  # how the newest attempt can be paused
     pause: PauseView | None = None  # it is paused, or about to be
     paused_s: float | None = None  # since when, by the run's own clock: it ran until then
+    away_s: float = 0.0  # for how long the newest attempt was paused before that
     not_paused: str = ""  # why it could not be paused when that was last tried
     held_by: str = ""  # who put it on hold last; empty: not known
     lost_s: float | None = None  # when a node of it was lost: it counts as having run until then
