@@ -1,15 +1,21 @@
 """Jobs that people pause and resume, as the daemon keeps and shows them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.unit.control.memory import ME, OTHER, Bench, play, play_on
+from treadle.control.jobs.attempts import closed
+from treadle.control.jobs.records import attempt_body, attempt_of
 from treadle.core.allocation import Pause
+from treadle.core.attempt import How
 from treadle.core.cluster import Node
+from treadle.core.events import AttemptEnded
 from treadle.engines.memory_world import MemoryWorld
+from treadle.store.rows import AttemptRow
 from treadle.wire.job_orders import JobsOrder, Verb
-from treadle.wire.jobs import State
+from treadle.wire.jobs import AttemptView, State
 from treadle.wire.problems import ConflictError, NotAllowedError
 
 
@@ -34,6 +40,9 @@ def test_a_paused_job_leaves_its_device_and_goes_on_where_it_was(tmp_path: Path)
         assert (why.code, why.numbers["by"], why.numbers["jobs"]) == ("paused", ME.user, (other,))
         assert why.change == f"treadle resume {job}"
         assert here.live.status().paused == 1
+        (device,) = here.live.nodes()[0].devices
+        assert (device.jobs, device.paused) == ((other,), (job,))
+        assert (await here.live.why(job, verbose=True)).alternatives == ()
         (view,) = await here.live.resume(ME, job)
         assert view.state is State.PAUSED
         here.memory.finish(other)
@@ -142,3 +151,21 @@ def test_a_paused_job_is_paused_after_a_restart_of_the_daemon(tmp_path: Path) ->
 
     play_on(world, before, tmp_path)
     play_on(world, after, tmp_path)
+
+
+def test_an_attempt_that_was_paused_began_when_it_began() -> None:
+    """It ran from 100 to 110 s and from 125 to 130 s; charged is what it ran."""
+    row = AttemptRow(
+        *("1", 1, 0, "ada", "", ("here:0",)),
+        started_at=100.0,
+        ended_at=None,
+        busy=None,
+        failed=False,
+        body=attempt_body(AttemptView(number=1, devices=("here:0",), started_at=100.0)),
+    )
+    ended = AttemptEnded("1", 0, 1, How.EXITED, code=0, ran_s=15.0, ended_at=130.0)
+    done = closed(row, ended, None, 131.0, away_s=15.0)
+    assert attempt_of(done.body).started_at == 100.0
+    assert (done.started_at, done.ended_at) == (115.0, 130.0)
+    set_back = closed(row, replace(ended, ended_at=40.0), None, 41.0, away_s=15.0)
+    assert attempt_of(set_back.body).started_at == 10.0
