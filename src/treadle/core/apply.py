@@ -7,7 +7,7 @@ asking the policy is the scheduler's task.
 from collections.abc import Callable, Iterable, Mapping
 
 from treadle.core import events as facts
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.events import Event, Report
 from treadle.core.job import CHECKPOINTS, ONE_NODE, Job
 from treadle.core.lifecycle import TRANSITIONS, Phase
@@ -64,7 +64,10 @@ def _blocked(state: SchedulerState, event: facts.JobHeld, now: float) -> None:
             job = state.rows[job.id] = job._replace(waited_s=job.waited_at(now), since_at=now)
         state.enqueue(job, now)
     elif job.allocation is not None and job.id not in state.paused:
-        state.must_stop.append(job.id)
+        if event.how and job.phase is Phase.STARTING:
+            state.rows[job.id] = job._replace(pause_as=event.how)
+        else:
+            state.must_stop.append(job.id)
     state.stale = True
 
 
@@ -82,6 +85,8 @@ def _released(state: SchedulerState, event: facts.JobReleased, now: float) -> No
         # It was put on hold and released at once: nothing else stops it.
         state.must_stop = [name for name in state.must_stop if name != job.id]
         state.must_pause.pop(job.id, None)
+    if job.pause_as is not None:
+        job = state.rows[job.id] = job._replace(pause_as=None)
     if job.phase is Phase.WAITING or job.phase is Phase.PAUSED:
         job = state.rows[job.id] = job._replace(since_at=now)  # It could not start before.
         state.enqueue(job, now)
@@ -137,8 +142,26 @@ def _started(state: SchedulerState, event: facts.JobStarted, now: float) -> None
         job = job.kept(event.kept_on)
     phase = TRANSITIONS[job.phase, "JobStarted"]
     job = job.started(phase, event.iterations_done, event.iterations_per_s, now)
-    state.rows[event.job] = job
+    state.rows[event.job] = job = _as_was_asked(state, job)
     state.ranking.put(job, now)
+
+
+def _as_was_asked(state: SchedulerState, job: Job) -> Job:
+    """It runs, and may have to be paused now; the rule of hold if it cannot be so."""
+    how = job.pause_as
+    if how is None:
+        return job
+    if job.id not in state.blocked:
+        return job._replace(pause_as=None)
+    how = how if how in job.pauses else Pause.FROZEN
+    if how in job.pauses:
+        state.must_pause[job.id] = how
+    elif job.spec.resumable:
+        state.must_stop.append(job.id)
+    else:
+        del state.blocked[job.id]
+    state.stale = True
+    return job._replace(pause_as=None)
 
 
 def _as_before(state: SchedulerState, job: Job, before: Allocation, now: float) -> Job:

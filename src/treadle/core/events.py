@@ -27,7 +27,10 @@ class JobCancelled:
 
 @value
 class JobHeld:
-    """The job is blocked until every reason is gone; if it runs, it is paused or stopped."""
+    """The job is blocked until every reason is gone; if it runs, it is paused or stopped.
+
+    One that is starting is paused once it runs.
+    """
 
     job: JobId
     reason: str

@@ -187,6 +187,7 @@ class Job(NamedTuple):
     pauses: tuple[Pause, ...] = ()  # how the present attempt can be paused, as it announced
     # Only in what policies see, to whom a paused job waits: where it can go on, and nowhere else.
     parked: Allocation | None = None
+    pause_as: Pause | None = None  # it is starting, and is paused so once it runs
 
     @property
     def id(self) -> JobId:
@@ -271,7 +272,7 @@ class Job(NamedTuple):
             *(spec, sequence, phase, submitted_at, now, allocation, done, speed, now),
             *(held_s, service_s, action, action, now, last_wait_s, starts + 1),
             *(failures, ready_at, avoid, None, waited_s + last_wait_s, only_on, only_because),
-            *((), 0.0, self.kept_on, (), None),
+            *((), 0.0, self.kept_on, (), None, None),
         )
         return tuple.__new__(Job, row)
 

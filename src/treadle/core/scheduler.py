@@ -190,7 +190,7 @@ class Scheduler(SchedulerState):
 
     def _check_not_held(self, changes: Mapping[JobId, Allocation | None]) -> None:
         for identity in self.blocked.keys() & changes.keys() if self.blocked else ():
-            if changes[identity] is not None:
+            if changes[identity] is not None and not self._computes(self.rows[identity]):
                 raise PolicyError(f"job {identity} is on hold and cannot be scheduled")
 
     def _check_devices(self, actions: Iterable[Action]) -> None:

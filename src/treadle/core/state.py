@@ -119,7 +119,8 @@ class SchedulerState:
                 if job.allocation.paused:
                     self.paused[job.id] = None
             self.rank(job, now)
-            held = self.holds(job.id) and (blocked and job.id not in self.paused)
+            ends = blocked and job.id not in self.paused and job.pause_as is None
+            held = self.holds(job.id) and ends
             if held or (job.allocation is not None and job.phase is Phase.CANCELLING):
                 self.must_stop.append(job.id)  # The order to stop may not have been stored.
         self.stale = True

@@ -122,6 +122,21 @@ def test_pausing_many_pauses_those_that_can_be_and_holds_those_that_wait(tmp_pat
     play(story, tmp_path, devices=1)
 
 
+def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(tmp_path: Path) -> None:
+    async def story(here: Bench) -> None:
+        here.memory.hang("1")
+        job = await here.submit("forever")
+        await here.reached(job, State.STARTING)
+        await here.live.pause(ME, job)
+        here.memory.release(job)
+        await here.reached(job, State.PAUSED)
+        await here.live.resume(ME, job)
+        await here.reached(job, State.RUNNING)
+        assert (await here.live.job(job)).job.attempts == 1
+
+    play(story, tmp_path, devices=1)
+
+
 def test_a_paused_job_ends_if_it_is_cancelled(tmp_path: Path) -> None:
     async def story(here: Bench) -> None:
         job = await here.runs()

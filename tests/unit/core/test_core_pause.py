@@ -114,6 +114,40 @@ def test_a_hold_that_pauses_never_stops_a_job_that_cannot_be_paused() -> None:
     assert story.tell(11.0, JobHeld("a", "user")) == [Stop(1, "a")]
 
 
+@pytest.mark.parametrize(
+    ("pauses", "resumable", "order"),
+    [
+        (BOTH, False, Change(1, "a", on(0).as_paused(Pause.SUSPENDED))),
+        ((Pause.FROZEN,), True, Change(1, "a", FROZEN)),
+        ((), True, Stop(1, "a")),
+        ((), False, None),
+    ],
+)
+def test_a_job_that_is_starting_is_paused_once_it_runs(
+    pauses: tuple[Pause, ...], resumable: bool, order: Change | Stop | None
+) -> None:
+    """It may turn out then that it cannot be: it is stopped if it loses nothing, else it runs."""
+    story = Story(Told(Schedule({"a": on(0)})), "1x2")
+    story.tell(0.0, JobSubmitted(replace(job("a"), resumable=resumable)))
+    assert story.tell(1.0, JobHeld("a", "user", Pause.SUSPENDED)) == []
+    other = Scheduler(Told(), Cluster.grid(1, 2))
+    other.restore([story.scheduler.kept("a")], {}, story.scheduler.counters, 1.0)
+    for scheduler in (story.scheduler, other):
+        orders = scheduler.step([JobStarted("a", 0, 0.0, 1.0, pauses=pauses)], 2.0)
+        assert orders == ([] if order is None else [order])
+        assert ("a" in scheduler.blocked) == (order is not None)
+        check(scheduler)
+
+
+def test_a_pause_of_a_job_that_is_starting_can_be_taken_back() -> None:
+    story = Story(Told(Schedule({"a": on(0)})), "1x2")
+    story.tell(0.0, JobSubmitted(job("a")))
+    story.tell(1.0, JobHeld("a", "user", Pause.FROZEN))
+    assert story.tell(2.0, JobReleased("a", "user")) == []
+    assert story.tell(3.0, JobStarted("a", 0, 0.0, 1.0, pauses=BOTH)) == []
+    assert story.phases() == "a:running"
+
+
 def test_a_paused_job_that_is_held_stays_paused() -> None:
     story = paused()
     assert story.tell(12.0, JobHeld("a", "user")) == []

@@ -206,14 +206,18 @@ class Orders:
         if not records:
             instead = _FROZEN if how is Pause.SUSPENDED else _INSTEAD
             raise ConflictError(wrong[alive[0].id], hint=instead.format(alive[0].id))
-        facts = [JobHeld(each.id, USER, self._pauses(each, how), by) for each in records]
+        facts = [JobHeld(each.id, USER, self._pauses(each, how, once=True), by) for each in records]
         return _Planned(identity, records, facts)
 
-    def _pauses(self, record: JobRecord, how: Pause) -> Pause | None:
-        """How a job is paused that runs; None if it does not, or cannot be."""
+    def _pauses(self, record: JobRecord, how: Pause, *, once: bool = False) -> Pause | None:
+        """How a job is paused that runs; None if it does not, or cannot be.
+
+        once: also one that is starting, once it runs.
+        """
         row = self._context.row(record.id)
-        runs = row is not None and row.phase is Phase.RUNNING
-        return how if runs and row is not None and how in row.pauses else None
+        if row is None or (once and row.phase is Phase.STARTING):
+            return None if row is None else how
+        return how if row.phase is Phase.RUNNING and how in row.pauses else None
 
     def _why_not_paused(self, record: JobRecord, how: Pause) -> str:
         row = self._context.row(record.id)
@@ -221,8 +225,8 @@ class Orders:
             return ""
         if row.phase is Phase.RUNNING and how in row.pauses:
             return ""
-        if row.phase is Phase.STARTING and row.attempt == row.action:
-            return ""  # It has not begun, and loses nothing.
+        if row.phase is Phase.STARTING:
+            return ""  # Once it runs.
         if row.phase is not Phase.RUNNING:
             return f"job {row.id} is {row.phase} and cannot be paused at this moment"
         if row.pauses and how is Pause.SUSPENDED:

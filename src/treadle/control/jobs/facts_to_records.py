@@ -275,7 +275,8 @@ class Reducer:
         profiles, job = self._learner.profiles, self._scheduler.jobs.get(record.id)
         devices = () if job is None or job.allocation is None else job.allocation.devices
         tenants = self._scheduler.tenancy.tenants
-        beside = {other for device in devices for other in tenants[device].values()} - {record.id}
+        there = (tenants.get(device, {}) for device in devices)  # None, if it is paused at once.
+        beside = {other for each in there for other in each.values()} - {record.id}
         for other in beside:
             profiles.forget(other)
         if beside or record.resizes:
