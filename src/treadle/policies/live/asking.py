@@ -207,6 +207,12 @@ class Asking:
         found.sort(key=lambda job: job.size if self._plan.may_pause(job) else 0)
         return [job.id for job in found]
 
+    def lower(self, level: Level) -> list[JobId]:
+        """All that may make way for a level."""
+        return [
+            name for each in self._levels if each > level for name in self._who_may_make_way(each)
+        ]
+
     def _free_in(self, pool: Pool) -> int:
         free = self._plan.room.free
         if pool.cluster is self._snapshot.cluster:

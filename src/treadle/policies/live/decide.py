@@ -218,7 +218,8 @@ class Live(Wrapper):
             self._joining.part(plan)
         refused: tuple[Part, ...] = ()
         for level in sorted({*sight.levels, *parking.levels(level_of)}):
-            parking.go_on(plan, level, level_of)
+            if parking.jobs:
+                parking.go_on(plan, level, level_of, asking.lower(level))
             settled = plan.changes.copy()
             asking.ask(level)
             if owed is not None and level[0] == OWED:
@@ -254,7 +255,7 @@ class Live(Wrapper):
             *facts.parking.until(now),
             *(part.pays_at for part in left.values()),
         )
-        return Schedule(changes, until, memory, for_whom, _in_the_way(plan, eligible, level_of))
+        return Schedule(changes, until, memory, for_whom, _in_the_way(plan, facts))
 
     def _taken_back(
         self, plan: Plan, settled: Mapping[JobId, Allocation | None]
@@ -308,10 +309,11 @@ def _outranked(eligible: Eligibility, level_of: LevelOf) -> Set[JobId]:
     return {job.id for job in eligible.waiting if first is not None and level_of(job) > first}
 
 
-def _in_the_way(plan: Plan, eligible: Eligibility, level_of: LevelOf) -> frozenset[JobId]:
+def _in_the_way(plan: Plan, facts: _Facts) -> frozenset[JobId]:
     """Jobs that start just now, and make way for one of a higher level once they run."""
+    eligible, level_of = facts.eligible, facts.level_of
     starting = [job for job in eligible.holding if job.phase is Phase.STARTING]
-    waiting = eligible.waiting if starting else ()
+    waiting = (*eligible.waiting, *facts.parking.jobs) if starting else ()
     levels = (level_of(job) for job in waiting if plan.has(job.id) is None)
     first = min(levels, default=None)
     late = (job.id for job in starting if first is not None and level_of(job) > first)

@@ -1,7 +1,7 @@
 """Paused jobs in a decision: each waits for its own devices, and what it keeps is not free.
 
 No policy sees them. One that may go on does so before anything of its level or a lower one starts
-on its devices.
+on its devices; what runs there of a lower level makes way for it as for a job that starts.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple, Self
 from treadle.core.cluster import Device
 from treadle.core.company import needed_gib
 from treadle.core.errors import InvalidInputError
-from treadle.core.job import Job
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
@@ -58,15 +58,20 @@ class Parking(NamedTuple):
         """When those are tried again that could not go on."""
         return [job.ready_at for job in self.jobs if job.ready_at > now]
 
-    def go_on(self, plan: Plan, level: Level, level_of: LevelOf) -> None:
-        """Let those of a level go on whose devices are free."""
+    def go_on(
+        self, plan: Plan, level: Level, level_of: LevelOf, lower: Sequence[JobId] = ()
+    ) -> None:
+        """Let those of a level go on whose devices are free, or come free if others make way.
+
+        lower: running jobs that make way for this level.
+        """
         now = plan.snapshot.now
         for job in self.jobs:
             held = job.parked
             if held is None or level_of(job) != level or job.ready_at > now:
                 continue
-            if plan.has(job.id) is None and plan.room.takes_back(job, held):
-                plan.give(job, held.as_paused(None))
+            if plan.has(job.id) is None:
+                plan.go_on(job, held, lower)
 
 
 def who_may_pause(pause: str) -> Callable[[Job], bool]:

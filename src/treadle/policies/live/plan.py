@@ -90,6 +90,17 @@ class Plan:
             return held is not None
         return self.room.way_to_pause(job, held, starter) is not None
 
+    def go_on(self, job: Job, held: Allocation, lower: Sequence[JobId]) -> None:
+        """Let a paused job go on where it was, if all others there are gone or make way."""
+        self.room.unpark(job, held)
+        gone = self._make_way(held.devices, lower, job.id)
+        if self.room.takes_back(job, held):
+            self.give(job, held.as_paused(None))
+        else:
+            for other, own in reversed(gone):
+                self._stays(other, own)
+            self.room.park(job, held)
+
     def _wake(self, job: Job) -> None:
         """It is not to be paused after all."""
         how = self.paused.pop(job.id, None)

@@ -137,7 +137,7 @@ class Room:
     # -- paused jobs ------------------------------------------------------------------------------
 
     def takes_back(self, job: Job, held: Allocation) -> bool:
-        """Whether a paused job may go on where it was; its share is counted then as others' are."""
+        """Whether a paused job, which is parked no more, may go on where it was."""
         free = self.free.knows(held.devices) and self.free.holds(held.devices)
         if not free or not self.quota(job, held.size):
             return False
@@ -145,10 +145,7 @@ class Room:
             return False
         if any(self._cores[name] < job.spec.host_cores - _ROUNDING for name in held.nodes()):
             return False
-        if held.paused is Pause.SUSPENDED and not self._kept_leaves(job, held.devices):
-            return False
-        self.unpark(job, held)
-        return True
+        return held.paused is Pause.FROZEN or self._kept_leaves(job, held.devices)
 
     def way_to_pause(self, job: Job, held: Allocation, starter: Job) -> Pause | None:
         """How a running job can be paused so that another one has room there."""

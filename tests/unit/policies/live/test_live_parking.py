@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
-from treadle.core.actions import Change, Start
+from treadle.core.actions import Change, Start, Stop
 from treadle.core.allocation import Pause
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
@@ -78,6 +78,54 @@ def test_a_job_of_higher_priority_goes_before_it() -> None:
     story.tell(20.0, JobReleased("a", "user"), Submitted(urgent))
     here = story.scheduler.jobs["f0"]
     assert [each.job for each in story.tell(30.0, JobFinished("f0", here.action))] == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "way"),
+    [
+        ({"resumable": True}, Stop),
+        ({"guaranteed": False}, Change),
+        ({}, None),
+        ({"resumable": True, "preemptible": False}, None),
+        ({"resumable": True, "priority": 5}, None),
+    ],
+)
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_lower_job_makes_way_for_a_paused_one_that_goes_on(
+    text: str, changed: dict[str, bool], way: type | None
+) -> None:
+    """1. a of priority 5 is paused on both devices. 2. Two others run there. 3. a is resumed."""
+    story = Story(f"{text}+live?share=off", "1x2")
+    both = replace(rigid("a"), sizes=(2,), asked=2, priority=5)
+    story.tell(0.0, Submitted(both))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=BOTH))
+    story.tell(10.0, JobHeld("a", "user", Pause.FROZEN))
+    story.tell(11.0, JobPaused("a", 1, Pause.FROZEN))
+    others = [replace(rigid("f0"), resumable=True), replace(rigid("f1"), **changed)]  # type: ignore[arg-type]
+    story.tell(12.0, *map(Submitted, others))
+    for name in ("f0", "f1"):
+        row = story.scheduler.jobs[name]
+        story.tell(13.0, JobStarted(name, row.action, 0.0, 1.0, pauses=BOTH))
+    orders = story.tell(20.0, JobReleased("a", "user"))
+    found = {each.job: type(each) for each in orders}
+    assert found == ({} if way is None else {"f0": Stop, "f1": way, "a": Change})
+    if way is not None:
+        assert [
+            set(each.after) for each in orders if isinstance(each, Change) and each.job == "a"
+        ] == [{"f0", "f1"}]
+
+
+def test_one_that_starts_there_makes_way_once_it_runs() -> None:
+    story = paused("backfill", devices=1)
+    story.scheduler.rows["a"] = story.scheduler.rows["a"]._replace(
+        spec=replace(story.scheduler.rows["a"].spec, priority=5)
+    )
+    here = story.scheduler.jobs["f0"]
+    story.tell(14.0, JobFinished("f0", here.action))
+    (order,) = story.tell(15.0, Submitted(replace(rigid("b"), resumable=True)))
+    assert story.tell(16.0, JobReleased("a", "user")) == []
+    orders = story.tell(17.0, JobStarted("b", order.id, 0.0, 1.0))
+    assert [each.job for each in orders] == ["b", "a"]
 
 
 def test_one_that_could_not_go_on_is_tried_again_by_itself() -> None:
