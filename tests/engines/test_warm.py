@@ -6,10 +6,12 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, tell
+from tests.engines.bench import Story, on, tell
 from tests.engines.warm import WarmStory
 
-from treadle.core.actions import Stop
+from treadle.core.actions import Change, Stop
+from treadle.core.allocation import Pause
+from treadle.core.events import JobPaused
 
 SEEN = """
 import json, os, signal, sys, threading, multiprocessing, random, logging
@@ -425,6 +427,24 @@ def test_a_failed_rank_stops_the_others(tmp_path: Path) -> None:
         bench.write("a.py", code)
         ran = await bench.run("python", "a.py", ranks=2)
         assert (ran.status["warm"], ran.code, ran.status["first"]) == (2, 3, 1)
+
+    _tell(tmp_path, story)
+
+
+def test_a_rank_that_is_killed_while_it_is_paused_ends_its_job(tmp_path: Path) -> None:
+    """Its keeper stands still with it, and tells nobody."""
+    code = "import os, time\nprint(os.getpid(), flush=True)\nwhile True: time.sleep(0.01)"
+
+    async def story(bench: WarmStory) -> None:
+        bench.write("a.py", code)
+        job = await bench.start("python", "a.py")
+        said = await bench.bench.until(lambda: bench.bench.log(job))
+        await bench.bench.order(Change(9, job, on(0).as_paused(Pause.FROZEN)))
+        facts = bench.bench.jobs.facts
+        await bench.bench.until(lambda: any(isinstance(fact, JobPaused) for fact in facts))
+        os.kill(int(said), signal.SIGKILL)
+        ran = await bench.end_of(job)
+        assert (ran.warm, ran.code, ran.status["codes"]) == (True, 137, [137])
 
     _tell(tmp_path, story)
 

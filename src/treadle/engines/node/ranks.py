@@ -34,6 +34,7 @@ class Rank:
         self.mask = mask
         self.code: int | None = None  # as shells write it, once it ended
         self.channel: int | None = None  # on which its end is heard of; None: it is our child
+        self.handle = -1  # pidfd of one that is not
 
     def ended_now(self) -> bool:
         """Whether it has ended since the last call; it stays a zombie until the attempt ends."""
@@ -45,6 +46,9 @@ class Rank:
         killed = found.si_code != os.CLD_EXITED
         self.code = found.si_status + 128 if killed else found.si_status
         return True
+
+    def look(self) -> None:
+        """Its handle says that it has ended."""
 
     def signal(self, number: int) -> None:
         with suppress(PermissionError):

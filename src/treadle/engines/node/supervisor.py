@@ -49,9 +49,8 @@ from treadle.engines.node.supervisor_files import (
     over_its_memory,
     tell,
 )
-from treadle.engines.node.warm_rank import WarmRank
+from treadle.engines.node.warm_rank import KILLED, WarmRank, handles
 
-KILLED = 128 + signal.SIGKILL
 FAILED = 1
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
@@ -339,6 +338,7 @@ class Attempt:
         lines = () if talk is None else tuple(talk.descriptors())
         helper = self._pausing.helper
         lines += () if helper is None else (helper,)
+        lines += handles(self.ranks) if self._pausing.paused else ()
         for line in lines:
             self._poll.register(line, select.POLLIN)
         found = self._poll.poll(None if seconds is None else ceil(seconds * 1000))
@@ -356,7 +356,9 @@ class Attempt:
 
     def _hear_ranks(self, ready: int) -> None:
         for rank in self.ranks:
-            if rank.channel == ready:
+            if rank.handle == ready:
+                rank.look()
+            if ready in (rank.channel, rank.handle):
                 self._signalled = True
             if rank.output == ready:
                 rank.drain()
@@ -441,10 +443,8 @@ class Attempt:
 
     def _reap(self, pid: int) -> None:
         rank = next((rank for rank in self.ranks if rank.pid == pid), None)
-        if rank is not None and rank.code is None:
-            rank.ended_now()
-            if rank.code is None:
-                return
+        if rank is not None and rank.code is None and not rank.ended_now():
+            return
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
 

@@ -15,12 +15,13 @@ import select
 import signal
 import socket
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from treadle.engines.node.output_capture import Log, Mask
+from treadle.engines.node.processes import stat_of
 from treadle.engines.node.ranks import Rank
 from treadle.engines.node.scope import Scope
 
@@ -30,6 +31,7 @@ MESSAGES_MAX = 16  # read in one go
 CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 SCM_CREDENTIALS = 2
 KILLED = 128 + signal.SIGKILL
+_STATUS = 49  # its place among the fields of /proc/PID/stat after the name
 
 
 class Refused(Exception):  # noqa: N818  # It is an answer, not an error.
@@ -67,9 +69,16 @@ class WarmRank(Rank):
             self.channel = None
         elif word == b"rank" and sender is not None:
             self.pid = sender
+            with suppress(OSError):
+                self.handle = os.pidfd_open(sender) if self.handle < 0 else self.handle
         elif word == b"ended" and rest.isdigit() and self.code is None:
             self.code = min(255, int(rest))
         return True
+
+    def look(self) -> None:
+        """It has ended while it was paused: its keeper stands still too, and tells nothing."""
+        if self.code is None:
+            self.code = _code_of(self.pid)
 
     def signal(self, number: int) -> None:
         with suppress(OSError):
@@ -84,6 +93,9 @@ class WarmRank(Rank):
         """Nothing of it is alive."""
         self.keeper.close()
         self.channel = None
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
 
 
 class Keeper:
@@ -184,6 +196,22 @@ def _document(order: Mapping[str, Any], extra: Mapping[str, Any]) -> int:
     with os.fdopen(os.dup(file), "wb") as writer:
         writer.write(json.dumps(content).encode())
     return file
+
+
+def handles(ranks: Iterable[Rank]) -> tuple[int, ...]:
+    """To be polled while they are paused."""
+    return tuple(rank.handle for rank in ranks if rank.handle >= 0 and rank.code is None)
+
+
+def _code_of(pid: int) -> int:
+    """How a zombie ended. Where that may not be seen: what is frozen ends by SIGKILL alone."""
+    with suppress(OSError, IndexError, ValueError):
+        fields = stat_of(pid)
+        status = 0 if fields is None else int(fields[_STATUS])
+        if status or os.geteuid() in _users_of(pid):
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+    return KILLED
 
 
 def _users_of(pid: int) -> set[int]:
