@@ -6,7 +6,9 @@ STAMP := $(VENV)/.installed
 # Half of all the tests wait for processes, so two workers on each core.
 WORKERS = $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
-.PHONY: demo test test-fast test-thorough mutants check bench figures replications league hooks ci clean
+.PHONY: install demo test test-fast test-thorough mutants check bench figures replications league hooks ci clean
+
+install: $(STAMP)
 
 demo: $(STAMP)
 	$(BIN)/treadle demo
@@ -68,6 +70,7 @@ clean:
 	rm -rf $(VENV) build dist
 
 $(STAMP): pyproject.toml
+	@echo "setting up $(VENV): a few minutes, most of it downloads"
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	$(BIN)/python -m compileall -q src
