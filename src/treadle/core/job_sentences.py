@@ -98,6 +98,8 @@ def _goes_on(n: Numbers) -> list[Line]:
         lines.append(("memory", f"{gib_text(n.number('memory_gib'))}, {there}"))
     if n.all("jobs"):
         lines.append(("in use", f"by {n.jobs('jobs')}"))
+    if n.text("closed"):
+        lines.append(("closed", n.text("closed")))
     return [*lines, ("because", n.text("stuck"))] if n.text("stuck") else lines
 
 

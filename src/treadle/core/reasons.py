@@ -70,10 +70,11 @@ CODES: Mapping[str, tuple[str, ...]] = {
     "preempted": ("for_job", "since_s"),
     "patience": ("overtakes", "most", "in_s"),  # when devices will be reserved for it
     # by: a user, or for_job; how: frozen or suspended; its memory is memory_gib; jobs: that have
-    # its devices now; stuck: why it could not go on; resumed: its user wants it to
+    # its devices now; stuck: why it could not go on; resumed: its user wants it to;
+    # closed: a device of it takes no work, and why
     "paused": (
         *("by", "for_job", "since_s", "how", "memory_gib", "devices", "jobs", "stuck"),
-        "resumed",
+        *("resumed", "closed"),
     ),
     "pausing": ("by", "for_job", "how"),
     # A job that holds devices.

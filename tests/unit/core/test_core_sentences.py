@@ -110,6 +110,7 @@ SAMPLES: dict[str, list[dict[str, Number]]] = {
             "devices": ("n0:0",),
             "jobs": ("4",),
             "resumed": True,
+            "closed": "vm:2: it is avoided by an admin",
         },
     ],
     "pausing": [

@@ -239,4 +239,6 @@ def complete_jobs(
 
 job_argument = click.argument("job", shell_complete=complete_jobs)
 jobs_argument = click.argument("jobs", nargs=-1, required=True, shell_complete=complete_jobs)
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked.")
+yes_option = click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is asked."
+)

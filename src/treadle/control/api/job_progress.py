@@ -12,6 +12,7 @@ from typing import NamedTuple
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
 from treadle.control.jobs import JobRecord, most_of_a_type, question_about, records, worked_s
+from treadle.control.jobs.pauses import ran_until
 from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
@@ -289,9 +290,7 @@ def held_s(context: Context, record: JobRecord) -> float:
     """For how long its newest attempt has run so far."""
     if record.began_s is None:
         return 0.0
-    until_s = record.paused_s if record.lost_s is None else record.lost_s
-    until_s = context.clock.now() if until_s is None else until_s
-    return max(0.0, until_s - record.began_s)
+    return ran_until(record, context.clock.now() if record.lost_s is None else record.lost_s)
 
 
 def _ranged(low_s: float, high_s: float, because: str, limit_s: float | None) -> Estimate:

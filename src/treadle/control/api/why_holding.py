@@ -1,7 +1,10 @@
 """Why a job that holds devices, or releases them, stands where it does."""
 
+from collections.abc import Sequence
+
 from treadle.control.api.context import Context
 from treadle.control.jobs import USER, JobRecord, attempt_of
+from treadle.core.cluster import Device
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Number, Reason, because
@@ -59,7 +62,14 @@ def _paused(context: Context, record: JobRecord, row: Job) -> Reason:
         devices=pause.devices,
         jobs=jobs,
         stuck=pause.stuck,
+        closed=_closed(context, row.allocation.devices),
     )
+
+
+def _closed(context: Context, devices: Sequence[Device]) -> str:
+    """Why the first of them is closed that is; empty: none."""
+    why = context.scheduler.closed
+    return next((f"{device}: {why[device]}" for device in devices if device in why), "")
 
 
 def _by(context: Context, row: Job) -> str:

@@ -23,6 +23,7 @@ from treadle.control.jobs.company_faults import (
     to_blame,
 )
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
+from treadle.control.jobs.pauses import away_at_end, ran_until
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
@@ -245,7 +246,7 @@ class EndCompletion:
         known_at = self._wall() - (self._clock.now() - record.lost_s)
         return replace(
             ended,
-            ran_s=max(ended.ran_s or 0.0, record.lost_s - record.began_s),
+            ran_s=max(ended.ran_s or 0.0, ran_until(record, record.lost_s)),
             ended_at=max(ended.ended_at or 0.0, known_at),
         )
 
@@ -255,16 +256,17 @@ class EndCompletion:
         """How long the attempt ran.
 
         Where its supervisor was killed and could not say, the wall clock is asked, which may have
-        been set meanwhile; the run's own clock bounds the answer.
+        been set meanwhile; the run's own clock bounds the answer. Pauses are no part of it.
         """
         if ended.ran_s is not None:
             return ended.ran_s
         started_at = ended.started_at or (row.started_at if row else None)
         if started_at is None or record.began_s is None or not newest:
             return 0.0
-        most_s = max(0.0, self._clock.now() - record.began_s)
+        now = self._clock.now()
         ended_at = self._wall() if ended.ended_at is None else ended.ended_at
-        return min(most_s, max(0.0, ended_at - started_at))
+        there_s = ended_at - started_at - away_at_end(record, now)
+        return min(ran_until(record, now), max(0.0, there_s))
 
     async def _judged(self, ended: AttemptEnded, row: AttemptRow | None) -> RuleVerdict | None:
         """Why it failed, by its output; None if that is not asked."""

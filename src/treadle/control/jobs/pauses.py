@@ -65,6 +65,13 @@ def away_at_end(record: JobRecord, now: float) -> float:
     return record.away_s + (0.0 if record.paused_s is None else max(0.0, now - record.paused_s))
 
 
+def ran_until(record: JobRecord, until_s: float) -> float:
+    """For how long the newest attempt has run, by the run's own clock."""
+    assert record.began_s is not None, "it has begun"
+    paused_s = until_s if record.paused_s is None else record.paused_s
+    return max(0.0, min(until_s, paused_s) - record.began_s)
+
+
 def held(record: JobRecord, fact: JobHeld | JobReleased) -> None:
     """Somebody put it on hold; a paused job stays paused then."""
     if isinstance(fact, JobReleased):

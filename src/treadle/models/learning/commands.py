@@ -14,7 +14,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import NamedTuple
@@ -105,9 +105,10 @@ def is_path(value: str) -> bool:
 
 
 def _parsed(words: list[str], depth: int) -> Command:
-    while words and (variable := _VARIABLE.fullmatch(words[0])):
-        rest = _parsed(words[1:], depth)
-        return _with(rest, [(f"${variable[1]}", variable[2])])
+    if given := list(takewhile(_VARIABLE.fullmatch, words)):
+        variables = [word.partition("=") for word in given]
+        rest = _parsed(words[len(given) :], depth)
+        return _with(rest, [(f"${name}", value) for name, _, value in variables])
     if not words:
         return Command("", "", ())
     name = PurePosixPath(words[0]).name
