@@ -98,6 +98,22 @@ def test_a_node_that_has_no_contact_can_be_forgotten(tmp_path):
     tell(tmp_path, story)
 
 
+def test_a_node_that_was_lost_takes_work_as_soon_as_it_has_joined_again(tmp_path):
+    """How it stood before it was lost is over: an order in that moment is carried out."""
+
+    async def story(bench: FleetStory) -> None:
+        await both_run(bench)
+        bench.world.cut("n1")
+        await bench.engine.order_node("n1", NodeOrder.FORGET)
+        await bench.ended("one", 0)
+        bench.world.mend("n1")
+        await bench.until(lambda: bench.count(NodeJoined, "") == 1)
+        await bench.order(Start(5, "one", ONE))
+        assert (await bench.started("one", 5)).action == 5
+
+    tell(tmp_path, story)
+
+
 def test_a_controller_with_a_shorter_failover_waits_out_the_longer_one(tmp_path):
     async def story(bench: FleetStory) -> None:
         await both_run(bench)

@@ -138,6 +138,7 @@ class Membership:
             return
         if node is not None:
             self._tell(NodeJoined(node))
+            self._engine.silent.joined(client.name)
         client.begin()
 
     def _leave(self, left: Left) -> None:

@@ -8,7 +8,7 @@ What runs on a silent node may run on, and is not touched: time proves nothing a
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from math import inf
 
 from treadle.core.cluster import Device
@@ -64,12 +64,18 @@ class SilentNodes:
         doubted = client is not None and bool(client.doubt)
         if client is not None and client.is_silent:
             return  # It was asked long ago.
-        causes = (SILENT,) if doubted else AWAY
+        self._open(name, (SILENT,) if doubted else AWAY)
+        if doubted:
+            self._close_unconfirmed(name)
+
+    def joined(self, name: str) -> None:
+        """It was lost, and is a new one: how the old one stood is over."""
+        self._open(name, AWAY)
+
+    def _open(self, name: str, causes: Container[str]) -> None:
         shut = [device for device, why in self._closed.items() if why.cause in causes]
         if own := [device for device in shut if device.node == name]:
             self._tell(DeviceOpened(own[0], tuple(own[1:])))
-        if doubted:
-            self._close_unconfirmed(name)
 
     def are_among(self, names: Iterable[str]) -> bool:
         """Whether a node of these is closed: the scheduler gives it nothing more."""
