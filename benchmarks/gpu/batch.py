@@ -131,7 +131,7 @@ class Batch(NamedTuple):
     def mean_s(self) -> float:
         """From a job's submission to its end."""
         times = [(view.ended_at or inf) - view.submitted_at for view in self.views.values()]
-        return sum(times) / len(times)
+        return sum(times) / max(1, len(times))
 
 
 def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:

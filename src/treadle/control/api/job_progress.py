@@ -11,8 +11,14 @@ from typing import NamedTuple
 
 from treadle.control.api.context import Context
 from treadle.control.api.queue_order import sharers
-from treadle.control.jobs import JobRecord, most_of_a_type, question_about, records, worked_s
-from treadle.control.jobs.pauses import ran_until
+from treadle.control.jobs import (
+    JobRecord,
+    most_of_a_type,
+    question_about,
+    ran_until,
+    records,
+    worked_s,
+)
 from treadle.control.learning import CLOSE, Expectation
 from treadle.core.attempt import LastProgress
 from treadle.core.job import Job, JobSpec
