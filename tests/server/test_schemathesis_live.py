@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from tests.waiting import until
 from treadle.client import Client
 from treadle.wire.jobs import JobRequest
 from treadle.wire.machine import Role, TokenRequest
+from treadle.wire.problems import UnavailableError
 
 VARIED, PLAIN = (30, 5) if THOROUGH else (3, 2)  # requests of an operation in each mode
 CASES_MIN = 1000 if THOROUGH else 150
@@ -41,14 +43,22 @@ def client() -> Iterator[Client]:
         with Client(f"unix:{path}", timeout_s=60) as found, daemon:
             try:
                 until(lambda: _answers(found))
-                for device in found.nodes()[0].devices:
-                    found.order_device(device.name, "avoid")
+                until(lambda: _is_avoided(found))
                 until(lambda: found.status().free == 0)
                 yield found
                 found.shut_down("cancel")
                 daemon.wait(60)
             finally:
                 daemon.kill()
+
+
+def _is_avoided(client: Client) -> bool:
+    """A daemon that has just begun may not have asked its machines yet."""
+    with suppress(UnavailableError):
+        for device in client.nodes()[0].devices:
+            client.order_device(device.name, "avoid")
+        return True
+    return False
 
 
 def test_the_real_controller_answers_everything_without_an_error_of_ours(client: Client):

@@ -187,7 +187,8 @@ def test_a_job_that_stands_still_promises_no_end(
         waiting = await here.submit("forever")
         await here.settle()
         start = await here.start(waiting)
-        assert (start.latest_s is None) == (end.high_s is None)
+        # Where an end is known, a few draws of it may still be much later.
+        assert end.high_s is not None or start.latest_s is None
 
     play(story, tmp_path, devices=1)
 

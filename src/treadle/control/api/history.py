@@ -215,6 +215,7 @@ def sentence(kind: str, job: str, body: Mapping[str, object]) -> str:
     facts["holder"] = _HOLDERS.get(str(body.get("reason")), f"({body.get('reason')})")
     facts["whom"] = f" for job {body['for_job']}" if body.get("for_job") else ""
     facts["by"] = f" by {body['by']}" if body.get("by") else ""
+    facts["who"] = body.get("by")
     why = body.get("why") or body.get("refused")
     facts["because"] = f": {why}" if why else ""
     facts |= _named(body)
@@ -236,6 +237,8 @@ def _reads_as(kind: str, body: Mapping[str, object]) -> str:
     allocation = body.get("allocation")
     if kind == "Change" and isinstance(allocation, dict) and allocation.get("paused"):
         return "Pause"
+    if kind == "JobHeld" and body.get("by"):
+        return "PauseAsked" if body.get("how") else "HoldAsked"
     special = _SPECIAL.get(kind)
     return special[1] if special and body.get(special[0]) else kind
 
@@ -275,6 +278,8 @@ _SENTENCES = {
     "JobSubmitted": "{owner} submitted job {job} for {sizes}",
     "JobCancelled": "job {job} was cancelled{by}",
     "JobHeld": "job {job} is held {holder}",
+    "HoldAsked": "{who} holds job {job}",
+    "PauseAsked": "{who} pauses job {job}",
     "JobReleased": "job {job} is no longer held {holder}",
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",
     "JobsLearned": "more is known of {number} like {first}",
