@@ -9,7 +9,7 @@ of a run that nothing disturbed, to the digit.
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -38,14 +38,12 @@ class OnGpu(Run):
             f'echo "start {words}" >> {self.lines}; {training} || exit; '
             f'echo "end {words}" >> {self.lines}'
         )
-        return JobRequest(
-            name=name,
+        return replace(
+            super().request(name),
             command=("/bin/bash", "-c", body),
+            devices="1",
             env=DETERMINISTIC,
-            ranks="device",
             retries=0,
-            grace_s=1.0,
-            workdir="/",
             exclusive=True,  # Else it is a client of MPS, whose memory cannot be moved.
         )
 

@@ -137,7 +137,7 @@ FIELDS = (
         "--guaranteed/--opportunistic",
         FLAG,
         "",
-        "Whether it counts against its tenant's quota, or takes what others leave.",
+        "Whether it has a share of its tenant's quota, or takes what is idle and may be paused.",
     ),
     Field(
         "--resumable/--not-resumable", FLAG, "", "Whether the job can continue from a checkpoint."

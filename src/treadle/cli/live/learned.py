@@ -61,8 +61,8 @@ def learned(script: str, user: str, forget: bool, as_json: bool) -> None:
     elif page.scripts:
         click.echo(_list(page, here))
     else:
-        whose = f" of {plain(user)}" if user else ""
-        click.echo(f"nothing was learned yet{whose}: no run of a script has ended")
+        of_them = f"nothing was learned of scripts of {plain(user)}"
+        click.echo(of_them if user else "no run has ended yet")
 
 
 def _forget(here: Session, script: str, user: str, *, as_json: bool) -> None:

@@ -95,7 +95,7 @@ def _order_node(name: str, order: str, *, as_json: bool) -> None:
     paused = {job for each in node.devices for job in each.paused}
     runs = f"; {several(len(jobs), 'job')} still on it" if node.drained and jobs else ""
     if node.drained and paused:
-        runs += f"; {several(len(paused), 'paused job')} would be lost with it"
+        runs += f"; {several(len(paused), 'paused job')} on it, lost if it is switched off"
     state = "drained: it takes no new jobs" if node.drained else "in use"
     click.echo(f"node {plain(node.name)} is {state}{runs}")
 

@@ -199,9 +199,9 @@ def _is_given(value: object) -> bool:
 
 def _is_elsewhere(folder: Path | None, used: str) -> bool:
     """Whether a state folder was given, and the daemon has another."""
-    return (
-        bool(folder and used) and Path(str(folder)).expanduser().resolve() != Path(used).resolve()
-    )
+    if folder is None or not used:
+        return False
+    return folder.expanduser().resolve() != Path(used).resolve()
 
 
 def _completed(options: dict[str, Any], *, given: bool) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from treadle.core.job import JobId
 from treadle.core.machine import DeviceView, NodeView
 from treadle.wire.problems import UnknownNameError
 
+_Jobs = Mapping[str, tuple[JobId, ...]]  # by device
+
 
 def node_views(context: Context) -> Sequence[NodeView]:
     """Those that the engine has, with the jobs that hold devices or have not released them.
@@ -34,25 +36,19 @@ def node_views(context: Context) -> Sequence[NodeView]:
         for device in () if allocation is None else map(str, allocation.devices):
             parked[device] = (*parked.get(device, ()), job)
     busy = context.learner.seen.busy_now()
-    nodes = (_with(node, held, busy) for node in context.engine.view())
-    return tuple(_with_paused(node, parked) if parked else node for node in nodes)
+    return tuple(_with(node, held, parked, busy) for node in context.engine.view())
 
 
-def _with_paused(node: NodeView, parked: Mapping[str, tuple[JobId, ...]]) -> NodeView:
-    devices = (replace(each, paused=parked.get(each.name, ())) for each in node.devices)
-    return replace(node, devices=tuple(devices))
-
-
-def _with(
-    node: NodeView, held: Mapping[str, tuple[JobId, ...]], busy: Mapping[JobId, float]
-) -> NodeView:
-    devices = tuple(_seen(each, held, busy) for each in node.devices)
+def _with(node: NodeView, held: _Jobs, parked: _Jobs, busy: Mapping[JobId, float]) -> NodeView:
+    devices = tuple(_seen(each, held, parked, busy) for each in node.devices)
     return node if devices == node.devices else replace(node, devices=devices)
 
 
 def _seen(
-    device: DeviceView, held: Mapping[str, tuple[JobId, ...]], busy: Mapping[JobId, float]
+    device: DeviceView, held: _Jobs, parked: _Jobs, busy: Mapping[JobId, float]
 ) -> DeviceView:
+    if device.name in parked:
+        device = replace(device, paused=parked[device.name])
     if device.state == "free" and device.name in held:
         device = replace(device, state="held", jobs=held[device.name])
     if device.busy is None and len(device.jobs) == 1 and device.jobs[0] in busy:
