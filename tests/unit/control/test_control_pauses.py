@@ -42,6 +42,9 @@ def test_a_paused_job_leaves_its_device_and_goes_on_where_it_was(tmp_path: Path)
         assert here.live.status().paused == 1
         (device,) = here.live.nodes()[0].devices
         assert (device.jobs, device.paused) == ((other,), (job,))
+        (device,) = (await here.live.order_node(ME, "here", "drain")).devices
+        assert (device.jobs, device.paused) == ((other,), (job,))
+        await here.live.order_node(ME, "here", "undrain")
         assert (await here.live.why(job, verbose=True)).alternatives == ()
         (view,) = await here.live.resume(ME, job)
         assert view.state is State.PAUSED

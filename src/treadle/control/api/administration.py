@@ -11,7 +11,7 @@ import msgspec
 from treadle.control.api.commands import Commands
 from treadle.control.api.context import Context
 from treadle.control.api.history import History
-from treadle.control.api.node_views import device_called
+from treadle.control.api.node_views import device_called, node_views
 from treadle.control.api.queries import Queries
 from treadle.control.jobs import LOST_NODES, LostNode
 from treadle.control.loop import Resting, on_disk, wall
@@ -82,7 +82,7 @@ class Administration:
             await engine.order_node(name, NodeOrder(order))
         note = Noted("nodes", f"{who.user} ordered {order} for node {name}")
         await on_disk(self._context.commit.note(Batch(), note), self._context.condition)
-        return next(node for node in engine.view() if node.name == name)
+        return next(node for node in node_views(self._context) if node.name == name)
 
     async def _forget(self, who: Who, name: str) -> NodeView:
         """Give up a node that has no contact; as it was."""
