@@ -4,11 +4,12 @@ A user keeps jobs coming and sends a request again, with its key, when the daemo
 user also pauses what runs, and lets it go on.
 Every job writes a line when a rank starts and another when it ends. Afterwards: every acknowledged
 job has ended as what happened to it, every start is of an attempt on record, no process is left
-and no device is held.
+and no device is held. Prints one JSON object, and exits with 1 if anything is wrong.
 
     python -m tests.control.kills 200 1
 """
 
+import json
 import random
 import shutil
 import signal
@@ -16,16 +17,17 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.control.daemons import Daemon
 from treadle.client.errors import NoAnswerError, UnreachableError
 from treadle.engines.node import attempt_folders, processes
 from treadle.engines.node.environment import TAG
+from treadle.engines.node.pause_files import NEVER, read_reached, read_wanted
 from treadle.engines.node.processes import ProcessId
 from treadle.wire.job_orders import Verb
 from treadle.wire.jobs import JobDetail, JobRequest, JobView, State
@@ -37,7 +39,6 @@ OPTIONS = ("--policy", "backfill")  # of the daemon
 SETTLE_S = 240.0
 ABLAZE = 0.7  # so often something runs when it is struck, however slow the machine is
 KILLED = 128 + signal.SIGKILL
-PAUSED, RESUMED = 0.5, 0.6  # so often the user does that to a job when looking
 _PAUSED = (State.PAUSED, State.HELD)  # one that has not begun is held
 # What is killed, and how often.
 WEIGHTS = {"daemon": 2, "fork server": 3, "supervisor": 4, "rank": 4}
@@ -51,6 +52,15 @@ class Target(NamedTuple):
     attempt: int = 0
 
 
+class Seen(NamedTuple):
+    """An attempt whose supervisor wrote down who it is."""
+
+    job: str
+    attempt: int
+    supervisor: ProcessId
+    folder: str
+
+
 @dataclass
 class Run:
     """One daemon after another over the same folder, and what was done to them."""
@@ -59,6 +69,8 @@ class Run:
     draw: random.Random
     devices: int = DEVICES
     at_once: int = AT_ONCE
+    paused: float = 0.5  # so often the user does that to a job that runs when looking
+    resumed: float = 0.6
     submitted: dict[str, str] = field(default_factory=dict)  # name -> id, as acknowledged
     kills: Counter[str] = field(default_factory=Counter)
     # What was killed of an attempt; it may have ended a moment before.
@@ -67,6 +79,8 @@ class Run:
     number: int = 0
     ends: Counter[str] = field(default_factory=Counter)  # attempts by how they ended
     pauses: Counter[Verb] = field(default_factory=Counter)  # orders that were acknowledged
+    # What an attempt was doing when something was killed: once for each attempt and each strike.
+    struck: Counter[str] = field(default_factory=Counter)
 
     @property
     def lines(self) -> Path:
@@ -105,15 +119,18 @@ class Run:
     def meddle(self) -> None:
         """Pause some of what runs, and let some of what is paused go on."""
         for view in self._left():
-            if view.state is State.RUNNING and self.draw.random() < PAUSED:
+            if self.may_pause(view) and self.draw.random() < self.paused:
                 self._order(Verb.PAUSE, view.id)
-            elif view.state in _PAUSED and self.draw.random() < RESUMED:
+            elif view.state in _PAUSED and self.draw.random() < self.resumed:
                 self._order(Verb.RESUME, view.id)
 
     def _order(self, verb: Verb, job: str) -> None:
         with suppress(UnreachableError, NoAnswerError, RequestError):  # Or it ended, or starts.
             (self.pause if verb is Verb.PAUSE else self.daemon.client.resume)(job)
             self.pauses[verb] += 1
+
+    def may_pause(self, view: JobView) -> bool:
+        return view.state is State.RUNNING
 
     def pause(self, job: str) -> None:
         self.daemon.client.pause(job)
@@ -123,20 +140,22 @@ class Run:
             return self.daemon.client.job_page(limit=1000).jobs
         return ()
 
-    def wait_for_attempts(self) -> None:
-        """Until something runs."""
+    def wait(self) -> None:
+        """Until the next strike: for a moment, and mostly until something runs."""
+        time.sleep(self.draw.uniform(0.0, 0.3))
+        if self.draw.random() < ABLAZE:
+            _until(self._runs, "nothing runs")
 
-        def runs() -> bool:
-            self.keep_busy()
-            self.meddle()
-            return bool(self._supervisors(live=True))
-
-        _until(runs, "nothing runs")
+    def _runs(self) -> bool:
+        self.keep_busy()
+        self.meddle()
+        return bool(self._supervisors(live=True))
 
     # -- the killer -----------------------------------------------------------------------------
 
     def strike(self) -> None:
         """Kill one to three things in the same moment."""
+        self.struck.update(self._doing())
         for target in self._aim(self.draw.choice((1, 1, 2, 3))):
             self.kills[target.kind] += 1
             if target.job:
@@ -150,6 +169,17 @@ class Run:
 
     def alive(self) -> bool:
         return processes.start_of(self.daemon.pid) is not None
+
+    def _doing(self) -> list[str]:
+        """What each attempt does: it runs, is paused, or is on its way from one to the other."""
+        found = []
+        for one in self._supervisors(live=True):
+            reached = read_reached(one.folder) or NEVER
+            wanted = read_wanted(one.folder) or reached
+            under_way = wanted["action"] > reached["action"]
+            course = (reached, wanted) if under_way else (reached,)
+            found.append(" to ".join(state["how"] or "running" for state in course))
+        return found
 
     def _aim(self, count: int) -> list[Target]:
         there = self._targets()
@@ -174,14 +204,13 @@ class Run:
             if b"fork_server.py" in _command(child.pid):
                 self.servers.add(child)
                 there["fork server"].append(Target("fork server", child))
-        for job, attempt, supervisor in self._supervisors(live=True):
+        for job, attempt, supervisor, _ in self._supervisors(live=True):
             there["supervisor"].append(Target("supervisor", supervisor, job, attempt))
             for rank in children(supervisor.pid):
                 there["rank"].append(Target("rank", rank, job, attempt))
         return there
 
-    def _supervisors(self, *, live: bool) -> list[tuple[str, int, ProcessId]]:
-        """The supervisors that wrote down who they are."""
+    def _supervisors(self, *, live: bool) -> list[Seen]:
         places = attempt_folders.AttemptFolders(self.daemon.state)
         if live:
             there = places.live()
@@ -191,9 +220,10 @@ class Run:
         found = []
         for identity in there:
             job, attempt, _ = identity
-            seen = attempt_folders.read_supervisor(places.path(*identity))
+            folder = places.path(*identity)
+            seen = attempt_folders.read_supervisor(folder)
             if seen is not None and processes.start_of(seen.process.pid) == seen.process.start:
-                found.append((job, attempt, seen.process))
+                found.append(Seen(job, attempt, seen.process, str(folder)))
         return found
 
     # -- the judge ------------------------------------------------------------------------------
@@ -211,6 +241,7 @@ class Run:
 
         _until(all_ended, "jobs are left")
         _until(lambda: not self._supervisors(live=False), "supervisors are left")
+        _until(lambda: client.status().free == self.devices, "devices are held")
         return [client.job(identity) for identity in self.submitted.values()]
 
     def judge(self, details: list[JobDetail]) -> list[str]:
@@ -266,8 +297,8 @@ class Run:
     def _judge_machine(self) -> list[str]:
         wrong = []
         status = self.daemon.client.status()
-        if status.free != self.devices or status.running or status.stopping:
-            wrong.append(f"devices are held: {status}")
+        if status.running or status.stopping:
+            wrong.append(f"jobs are left: {status}")
         wrong += [
             f"{device.name} is {device.state}: {device.because}"
             for device in self.daemon.client.nodes()[0].devices
@@ -311,52 +342,53 @@ def _until(true: Callable[[], bool], otherwise: str) -> None:
         time.sleep(0.05)
 
 
-def run(
-    kills: int, seed: int, kind: type[Run] = Run, slots: Sequence[str] = SLOTS
-) -> tuple[Run, list[str]]:
+def struck(run: Run, kills: int) -> list[str]:
     """Kill so often, then let everything end; what is wrong."""
-    folder = Path(tempfile.mkdtemp(prefix="treadle-"))
-    made = kind(Daemon(folder, *slots, *OPTIONS), random.Random(seed))
-    made.lines.touch()
-    kept = True
+    folder = run.daemon.state.parent
+    run.lines.touch()
+    wrong = ["it did not come to its end"]
     try:
-        made.daemon.start()
-        while made.kills.total() < kills:
-            made.keep_busy()
-            time.sleep(made.draw.uniform(0.0, 0.3))
-            if made.draw.random() < ABLAZE:
-                made.wait_for_attempts()
-            made.meddle()
-            made.strike()
-        wrong = made.judge(made.settle())
-        kept = bool(wrong)
-        return made, wrong
+        run.daemon.start()
+        while run.kills.total() < kills:
+            run.keep_busy()
+            run.wait()
+            run.meddle()
+            run.strike()
+            sys.stderr.write(f"{run.kills.total()} of {kills} kills, {dict(run.struck)}\n")
+        wrong = run.judge(run.settle())
+    except AssertionError as error:
+        wrong = [str(error)]
     finally:
-        made.daemon.stop()
-        if kept:
+        run.daemon.stop()
+        if wrong:
             sys.stderr.write(f"kept for a look: {folder}\n")
         else:
             shutil.rmtree(folder)
+    return wrong
 
 
-def main() -> int:
-    return report(run, int(sys.argv[1]), int(sys.argv[2]))
+def begun(seed: int, kind: type[Run] = Run, *words: str) -> Run:
+    """words: of `treadle up`."""
+    folder = Path(tempfile.mkdtemp(prefix="treadle-"))
+    return kind(Daemon(folder, *words, *OPTIONS), random.Random(seed))
 
 
-def report(run: Callable[[int, int], tuple[Run, list[str]]], kills: int, seed: int) -> int:
-    """Print what is wrong, and how much was done."""
+def report(run: Run, kills: int) -> int:
+    """Print what was done and what is wrong; the exit code."""
     begun_s = time.monotonic()
-    made, wrong = run(kills, seed)
-    for sentence in wrong:
-        sys.stdout.write(f"{sentence}\n")
-    ends = ", ".join(f"{count} {state}" for state, count in sorted(made.ends.items()))
-    did = f"{made.kills.total()} kills {dict(made.kills)}, {made.pauses.total()} pauses and resumes"
-    sys.stdout.write(
-        f"{did} with seed {seed}: {len(made.submitted)} jobs (attempts: {ends}), {len(wrong)} "
-        f"faults, in {time.monotonic() - begun_s:.0f} s\n"
-    )
+    wrong = struck(run, kills)
+    found: dict[str, Any] = {
+        "kills": dict(run.kills),
+        "struck": dict(run.struck),
+        "pauses": dict(run.pauses),
+        "jobs": len(run.submitted),
+        "attempts": dict(run.ends),
+        "seconds": round(time.monotonic() - begun_s, 1),
+        "faults": wrong,
+    }
+    sys.stdout.write(json.dumps(found, indent=1) + "\n")
     return int(bool(wrong))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report(begun(int(sys.argv[2]), Run, *SLOTS), int(sys.argv[1])))

@@ -3,7 +3,7 @@
 The run of 200 kills is `python -m tests.control.kills 200 1`.
 """
 
-from tests.control.kills import run
+from tests.control.kills import SLOTS, Run, begun, struck
 from tests.shared import THOROUGH
 from treadle.wire.job_orders import Verb
 
@@ -11,8 +11,9 @@ KILLS, SEED = (40 if THOROUGH else 10), 7
 
 
 def test_random_kills_lose_nothing_run_nothing_twice_and_leave_nothing_behind() -> None:
-    made, wrong = run(KILLS, SEED)
+    run = begun(SEED, Run, *SLOTS)
+    wrong = struck(run, KILLS)
     assert not wrong, "\n".join(wrong)
-    assert set(made.kills) == {"daemon", "fork server", "supervisor", "rank"}
-    assert len(made.submitted) >= KILLS / 2
-    assert min(made.pauses[verb] for verb in (Verb.PAUSE, Verb.RESUME)) >= KILLS / 2
+    assert set(run.kills) == {"daemon", "fork server", "supervisor", "rank"}
+    assert len(run.submitted) >= KILLS / 2
+    assert min(run.pauses[verb] for verb in (Verb.PAUSE, Verb.RESUME)) >= KILLS / 2
