@@ -16,11 +16,11 @@ The rise is a share of the higher of both speeds, so that two equal jobs gain no
 What lasted so far is expected to last as long again, and at least twice what the change costs.
 """
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
-from treadle.core.allocation import Allocation
+from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
@@ -67,9 +67,11 @@ def parts(
     belief: PerformanceModel,
     urgent: Set[JobId],
     unknown_s: float,
+    paused: Mapping[JobId, Pause],
 ) -> list[Part]:
     """Of the changes those of these jobs, in parts. With an urgent job one is made at any cost.
 
+    paused: of the jobs that are stopped, those that are paused instead.
     unknown_s: what a restart is assumed to cost a job of which it was not measured.
     """
     found = []
@@ -81,7 +83,7 @@ def parts(
         elif again_at > snapshot.now:  # It was tried a moment ago, and could not be done.
             found.append(Part(part, 0.0, inf, again_at))
         else:
-            found.append(_Weighing(snapshot, changes, belief, part, unknown_s).part())
+            found.append(_Weighing(snapshot, changes, belief, part, unknown_s, paused).part())
     return found
 
 
@@ -126,9 +128,10 @@ class _Weighing:
         belief: PerformanceModel,
         names: Sequence[JobId],
         unknown_s: float,
+        paused: Mapping[JobId, Pause],
     ) -> None:
         self._jobs, self._now, self._belief = snapshot.jobs, snapshot.now, belief
-        self._unknown_s = unknown_s
+        self._unknown_s, self._paused = unknown_s, paused
         self._names = tuple(names)
         touched = {
             device
@@ -153,7 +156,7 @@ class _Weighing:
         jobs = [self._jobs[name] for name in self._names]
         running = [job for job in jobs if job.allocation is not None]
         begun = [job for job in jobs if job.allocation is None]
-        cost_s = sum(change_s(job, self._after[job.id], self._unknown_s) for job in running)
+        cost_s = sum(self._change_s(job) for job in running)
         runs_s = min((self._run_s(job) for job in begun), default=inf)
         gain_s = len(begun) * min(left_s(job, self._belief, self._now) for job in running)
         rate = 0.0  # by which the gain grows each second, while nothing happens
@@ -170,6 +173,12 @@ class _Weighing:
             times = TIMES if gained_s < 0 else times
         pays_at = self._pays_at(times * cost_s - gain_s, cost_s, rate, running)
         return Part(self._names, gain_s, cost_s, pays_at, times)
+
+    def _change_s(self, job: Job) -> float:
+        new, how = self._after[job.id], self._paused.get(job.id)
+        if how is not None and job.allocation is not None:
+            new = job.allocation.as_paused(how)
+        return change_s(job, new, self._unknown_s)
 
     def _lost_s(self, job: Job, runs_s: float) -> float:
         """By how much a job ends later that is stopped."""

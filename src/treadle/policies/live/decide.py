@@ -25,7 +25,13 @@ from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
-from treadle.policies.live.parking import Parking, leave_what_is_kept, who_may_pause
+from treadle.policies.live.parking import (
+    Company,
+    Parking,
+    freeze_those_soon_back,
+    leave_what_is_kept,
+    who_may_pause,
+)
 from treadle.policies.live.patience import (
     Patience,
     Patient,
@@ -108,7 +114,11 @@ def live(
     given = parse_quotas("live", quotas)
     joining = Joining.of(belief, tries=tries) if share else None
     may_pause = who_may_pause(pause)
-    return Live(inner, placement, belief, given, joining, may_pause, restart_s=restart_s)
+    return Live(
+        *(inner, placement, belief, given, joining, may_pause),
+        freezes=pause != "off",
+        restart_s=restart_s,
+    )
 
 
 class Live(Wrapper):
@@ -123,10 +133,11 @@ class Live(Wrapper):
         joining: Joining | None,
         may_pause: Callable[[Job], bool],
         *,
+        freezes: bool,
         restart_s: float,
     ) -> None:
         super().__init__(inner)
-        self._may_pause = may_pause
+        self._may_pause, self._freezes = may_pause, freezes
         self._restart_s = restart_s
         self.placement, self.belief, self.given = placement.in_parts(), belief, given
         self._sizes = any_size if inner.resizes else fast_enough(belief)
@@ -159,7 +170,8 @@ class Live(Wrapper):
         """What does not depend on the plan."""
         before, owed = remembered(snapshot.memory), self.entitlements(snapshot)
         level_of = by_priority if owed is None else owed.level_of
-        parking = Parking.of(snapshot, self.belief)
+        company = Company(self.belief, snapshot.now, self._restart_s)
+        parking = Parking.of(snapshot, company, before.for_whom)
         snapshot = parking.hidden_in(snapshot)
 
         # 1 Who may run now, who may be moved, and whose patience is over.
@@ -224,7 +236,7 @@ class Live(Wrapper):
             asking.ask(level)
             if owed is not None and level[0] == OWED:
                 owed.enforce(plan, eligible.waiting, eligible.fixed)
-            refused += self._taken_back(plan, settled)
+            refused += self._taken_back(plan, settled, parking.company)
             asking.go_on(level)
 
         patience = Patience(reserved=tuple(reserved), turns=reserving.turns)
@@ -252,13 +264,13 @@ class Live(Wrapper):
             _after_refusals(asking.until, draft.refused, now),
             *(eligible.until, look_again_at(reserved, now), facts.next_at),
             *facts.in_turn.values(),
-            *facts.parking.until(now),
+            *facts.parking.until(plan),
             *(part.pays_at for part in left.values()),
         )
         return Schedule(changes, until, memory, for_whom, _in_the_way(plan, facts))
 
     def _taken_back(
-        self, plan: Plan, settled: Mapping[JobId, Allocation | None]
+        self, plan: Plan, settled: Mapping[JobId, Allocation | None], company: Company
     ) -> tuple[Part, ...]:
         """Take back what one level changed and does not pay."""
         names = [
@@ -266,8 +278,11 @@ class Live(Wrapper):
             for name, new in plan.changes.items()
             if name not in settled or settled[name] != new
         ]
+        if self._freezes:
+            freeze_those_soon_back(plan, names, company)
         weighed = parts(
-            plan.snapshot, plan.changes, names, self.belief, plan.urgent, self._restart_s
+            *(plan.snapshot, plan.changes, names, self.belief, plan.urgent, self._restart_s),
+            paused=plan.paused,
         )
         refused = tuple(part for part in weighed if not part.pays)
         for part in refused:

@@ -53,6 +53,7 @@ class Plan:
         # Those that cannot resume and are paused where others are stopped, and how.
         self.may_pause: Callable[[Job], bool] = lambda _: False
         self.paused: dict[JobId, Pause] = {}
+        self.given_up: dict[JobId, None] = {}  # paused jobs that are stopped
         self._moved: set[Device] = set()  # devices that were given otherwise than chosen
 
     def has(self, name: JobId) -> Allocation | None:
@@ -76,12 +77,28 @@ class Plan:
         if held is not None and self.may_pause(job):
             how = self.room.way_to_pause(job, held, self.snapshot.jobs[for_whom])
             assert how is not None, "it cannot make way so"
-            self.room.park(job, held.as_paused(how))
-            self.paused[job.id] = how
+            self.pause(job, held, how)
         self._let_go(job)
         self.changes[job.id] = None
         if for_whom:
             self.for_whom[job.id] = for_whom
+
+    def pause(self, job: Job, held: Allocation, how: Pause) -> None:
+        """It keeps what a paused job keeps, and lets go of the rest."""
+        self.room.park(job, held.as_paused(how))
+        self.paused[job.id] = how
+
+    def give_up(self, job: Job, held: Allocation) -> None:
+        """Stop a paused job, so that it may start elsewhere."""
+        self.room.unpark(job, held)
+        self.given_up[job.id] = None
+
+    def on(self, devices: Iterable[Device]) -> list[JobId]:
+        """The jobs that are to compute on any of these devices."""
+        wanted, tenants = set(devices), self.snapshot.tenants
+        names = [name for device in devices for name in tenants.get(device, {}).values()]
+        found = dict.fromkeys([*names, *self.changes])
+        return [n for n in found if (new := self.has(n)) and not wanted.isdisjoint(new.devices)]
 
     def can_stop(self, job: Job, starter: Job) -> bool:
         """Whether it can make way for another job: one that is paused may keep too much."""
@@ -150,7 +167,8 @@ class Plan:
         """The changes, those that only release devices first."""
         rows = self.snapshot.jobs
         real = {name: new for name, new in self.changes.items() if new != rows[name].allocation}
-        found = dict(sorted(real.items(), key=lambda each: each[1] is not None))
+        found: dict[JobId, Allocation | None] = dict.fromkeys(self.given_up)
+        found |= sorted(real.items(), key=lambda each: each[1] is not None)
         for name, how in self.paused.items():
             held = rows[name].allocation
             found[name] = None if held is None else held.as_paused(how)

@@ -154,6 +154,17 @@ class Room:
             return Pause.FROZEN
         return Pause.SUSPENDED if Pause.SUSPENDED in job.pauses else None
 
+    def leaves(self, job: Job, held: Allocation, others: Sequence[Job]) -> bool:
+        """Whether a frozen job that has let go leaves its nodes and these others enough."""
+        needs_gib, keeps_gib = sum(needed_gib(each.spec) for each in others), needed_gib(job.spec)
+        for device in held.devices:
+            size_gib = self._sizes.get(device.node, 0.0)
+            known = keeps_gib and all(needed_gib(each.spec) for each in others)
+            if size_gib and not (known and keeps_gib + needs_gib <= self.device_gib(device)):
+                return False
+        hosts = held.nodes()
+        return all(self._memory.get(each, inf) >= job.spec.host_memory_gib for each in hosts)
+
     def _both_fit(self, device: Device, job: Job, starter: Job) -> bool:
         """Whether what the one keeps of a device's memory leaves enough for the other."""
         size_gib, keeps_gib = self._sizes.get(device.node, 0.0), needed_gib(job.spec)

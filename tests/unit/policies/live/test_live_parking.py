@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.stories import Story
-from treadle.core.actions import Change, Start, Stop
+from treadle.core.actions import Action, Change, Start, Stop
 from treadle.core.allocation import Pause
 from treadle.core.cluster import Cluster, Node
 from treadle.core.errors import InvalidInputError
@@ -289,3 +289,59 @@ def test_a_job_is_frozen_where_both_fit_else_suspended(
 def test_a_wrong_word_is_refused() -> None:
     with pytest.raises(InvalidInputError):
         policy("fifo+live?pause=some")
+
+
+def urgent_beside(length_s: float, how: tuple[Pause, ...] = BOTH) -> tuple[Story, list[Action]]:
+    """A job that keeps checkpoints runs on the one device when an urgent one comes, at 10 s."""
+    story = Story("backfill+live?restart_s=30", "1x1")
+    story.tell(0.0, Submitted(job("a", length_s=5000.0)))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=how))
+    return story, story.tell(10.0, Submitted(replace(job("b", length_s=length_s), priority=1)))
+
+
+@pytest.mark.parametrize(
+    ("length_s", "how", "freezes"),
+    [(29.0, BOTH, True), (31.0, BOTH, False), (29.0, (), False), (29.0, BOTH[1:], False)],
+)
+def test_a_job_with_checkpoints_is_frozen_for_one_that_takes_less_than_its_restart(
+    length_s: float, how: tuple[Pause, ...], *, freezes: bool
+) -> None:
+    _, (first, second) = urgent_beside(length_s, how)
+    assert isinstance(first, Change if freezes else Stop)
+    assert (first.job, second.job, type(second)) == ("a", "b", Start)
+
+
+def frozen(length_s: float) -> Story:
+    """The same once b runs there, which was expected to take so long."""
+    story, (pause, start) = urgent_beside(length_s)
+    story.tell(10.1, JobPaused("a", pause.id, Pause.FROZEN))
+    story.tell(10.2, JobStarted("b", start.id, 0.0, 1.0))
+    assert story.scheduler.jobs["a"].phase is Phase.PAUSED
+    return story
+
+
+def test_a_job_that_was_frozen_for_a_moment_goes_on() -> None:
+    story = frozen(29.0)
+    (order,) = story.tell(39.2, JobFinished("b", story.scheduler.jobs["b"].action))
+    assert isinstance(order, Change)
+
+
+def test_a_job_that_was_frozen_for_a_moment_is_stopped_once_that_has_passed_twice() -> None:
+    story = frozen(29.0)
+    assert story.scheduler.wake_at == 70.0
+    assert story.tell(70.0) == []
+    assert story.scheduler.wake_at == pytest.approx(70.1)
+    (order,) = story.tell(70.2)
+    assert (type(order), order.job) == (Stop, "a")
+
+
+def test_nothing_starts_beside_it_that_would_keep_it_waiting() -> None:
+    story = Story("backfill+live?restart_s=30&share=off", "1x2")
+    story.tell(0.0, Submitted(replace(job("a", length_s=5000.0), sizes=(2,), asked=2)))
+    story.tell(0.0, JobStarted("a", 0, 0.0, 1.0, pauses=BOTH))
+    pause, start = story.tell(10.0, Submitted(replace(job("b", length_s=20.0), priority=1)))
+    story.tell(10.1, JobPaused("a", pause.id, Pause.FROZEN))
+    story.tell(10.2, JobStarted("b", start.id, 0.0, 1.0))
+    assert story.tell(11.0, Submitted(job("long", length_s=300.0))) == []
+    (order,) = story.tell(12.0, Submitted(job("short", length_s=15.0)))
+    assert (type(order), order.job) == (Start, "short")
