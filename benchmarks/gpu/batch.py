@@ -1,15 +1,21 @@
-"""Twelve unmodified training jobs of seven kinds through one GPU, under several policies.
+"""Unmodified training jobs of several kinds through one GPU, under several policies.
 
-    python benchmarks/gpu/batch.py [--policies fifo?share=off,afs,muri-l] [--scale 1] [--json FILE]
+    python benchmarks/gpu/batch.py [--policies fifo?share=off,weave-l] [--days 2] [--json FILE]
+    python benchmarks/gpu/batch.py --jobs benchmarks/gpu/jobs/rush.json
     python benchmarks/gpu/batch.py --devices 1 --jobs FILE  # CPU slots and other jobs: a dry run
 
-Real processes, a real daemon in a temporary folder, the GPU of this machine. The jobs and their
-arrivals over two minutes are in jobs/twelve.json (both times `--scale`); two are too large to
-share. One daemon runs all policies in turn, so that what the first run shows of each kind alone is
-known to the next: jobs that were not seen alone do not share. The report has, for each policy, the
-time from the first submission to the last end, jobs that died of memory, energy a job, and the
-predicted sums of groups beside the measured ones. Speeds are measured from the steps that jobs
-print, apart from what the daemon says.
+Real processes, a real daemon in a temporary folder, the GPU of this machine. Each policy begins
+with an empty folder and gets the batch once a day; on its second day it has seen each job. The
+first policy is what the others are compared with, and has one day.
+
+jobs/twelve.json has twelve jobs that arrive over two minutes; two need 90 GiB each. Its last job
+comes after 120 s and takes 8 s alone, so no policy is done sooner: below that `--arrivals 0.5` lets
+all come in half the time. `--scale` shortens both arrivals and jobs.
+
+The report has, for each day: the time from the first submission to the last end, the mean time from
+submission to end, jobs that died of GPU memory, energy a job, for how long a job got less than
+half of its speed alone done, and the predicted sums of groups beside the measured ones. Speeds
+are measured from the steps that jobs print, apart from what the daemon says.
 """
 
 import argparse
@@ -17,6 +23,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,9 +43,10 @@ from treadle.wire.jobs import JobRequest, JobView, State
 Report = dict[str, Any]
 
 JOBS = Path(__file__).with_name("jobs")
-POLICIES = "fifo?share=off,afs,muri-l"
+POLICIES = "fifo?share=off,weave-l"
 LOOK_S = 0.25  # how often
 SPELL_MIN_S = 8.0  # a group is compared if it stayed together for so long
+MEMORY = "gpu memory"  # what a job needs more of that ran out of it
 GAP_S = 2.0  # after a change of company, before speeds are compared
 
 
@@ -53,10 +61,11 @@ class Spell(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--policies", default=POLICIES)
+    parser.add_argument("--days", type=int, default=2, help="of all policies but the first")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on steps and arrivals")
+    parser.add_argument("--arrivals", type=float, default=1.0, help="factor on arrivals alone")
     parser.add_argument("--shuffle", type=int, help="seed: the jobs arrive in another order")
     parser.add_argument("--json", type=Path, help="where the report is kept")
-    parser.add_argument("--state", type=Path, help="where what was learned is kept")
     parser.add_argument("--jobs", type=Path, default=JOBS / "twelve.json", help="scripts beside it")
     parser.add_argument("--devices", type=int, help="CPU slots instead of GPUs")
     options = parser.parse_args()
@@ -67,24 +76,27 @@ def main() -> int:
         for one in report.values():
             alone |= {kind: tuple(both) for kind, both in one["alone"].items()}
     options.jobs = options.jobs.resolve()
-    with daemon(options.state, options.devices) as client:
-        for policy in options.policies.split(","):
+    for policy in options.policies.split(","):
+        days = 1 if policy == next(iter(report), policy) else options.days
+        with daemon(options.devices) as client:
             client.set_policy(policy)
-            found = batch(client, options.jobs, scale=options.scale, seed=options.shuffle)
-            report[policy] = measured(lines_of(client), found, alone)
-            print(json.dumps({policy: report[policy]}, indent=1), flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(report, indent=1))
+            for day in range(1, days + 1):
+                found = batch(client, options)
+                name = policy if days == 1 else f"{policy}, day {day}"
+                report[name] = measured(lines_of(client), found, alone)
+                print(json.dumps({name: report[name]}, indent=1), flush=True)
+                if options.json:
+                    options.json.write_text(json.dumps(report, indent=1))
     summary(report)
     return 0
 
 
 @contextmanager
-def daemon(state: Path | None, slots: int | None) -> Iterator[Client]:
+def daemon(slots: int | None) -> Iterator[Client]:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("it was told to end"))
     with tempfile.TemporaryDirectory(prefix="treadle-gpu-", ignore_cleanup_errors=True) as folder:
         socket = f"{folder}/s"
-        words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state"]
-        words.append(str(state or folder))
+        words = [sys.executable, "-m", "treadle", "up", "--foreground", "--state", folder]
         words += [] if slots is None else ["--devices", str(slots)]
         environment = {**os.environ, "TREADLE_SOCKET": socket}
         log = Path(folder, "daemon.log")
@@ -115,7 +127,8 @@ def answers(client: Client) -> bool:
     return True
 
 
-Points = dict[str, list[tuple[float, float]]]  # by job: when, and at which step
+Moments = list[tuple[float, float]]  # when, and at which step
+Points = dict[str, Moments]  # by job
 
 
 class Batch(NamedTuple):
@@ -134,13 +147,14 @@ class Batch(NamedTuple):
         return sum(times) / max(1, len(times))
 
 
-def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Batch:
+def batch(client: Client, options: argparse.Namespace) -> Batch:
     """Submit the jobs when their time has come, and look at all of them until they have ended."""
     begun = time.monotonic()
+    scale, listed = options.scale, options.jobs
     jobs = json.loads(listed.read_text())
-    moments = [one["at_s"] * scale for one in jobs]
-    if seed is not None:
-        random.Random(seed).shuffle(jobs)
+    moments = [one["at_s"] * scale * options.arrivals for one in jobs]
+    if options.shuffle is not None:
+        random.Random(options.shuffle).shuffle(jobs)
     left = list(zip(moments, jobs, strict=True))
     kinds: dict[str, str] = {}
     views: dict[str, JobView] = {}
@@ -151,10 +165,10 @@ def batch(client: Client, listed: Path, *, scale: float, seed: int | None) -> Ba
             kinds[client.submit(request(one, listed.parent, scale)).id] = one["kind"]
         for job in kinds.keys() - views.keys():
             view = client.job(job).job
+            if view.progress is not None:
+                note(points.setdefault(job, []), view.ended_at or time.time(), view.progress.step)
             if view.state.ended:
                 views[job] = view
-            elif view.progress is not None:
-                note(points.setdefault(job, []), time.time(), view.progress.step)
         time.sleep(LOOK_S)
     mps = shutil.which(PROGRAM) is not None
     return Batch(kinds, time.monotonic() - begun, views, points, mps)
@@ -173,7 +187,7 @@ def request(one: dict[str, Any], folder: Path, scale: float) -> JobRequest:
     )
 
 
-def note(points: list[tuple[float, float]], at: float, step: float) -> None:
+def note(points: Moments, at: float, step: float) -> None:
     """The job is at this step; what was known before is no news."""
     if not points or step > points[-1][1]:
         points.append((at, step))
@@ -197,8 +211,8 @@ def lines_of(client: Client) -> list[Line]:
 def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, float]]) -> Report:
     """What the journal says of these jobs; `alone` is added to."""
     kinds = found.kinds
-    ended = [line for line in lines if line["kind"] == "AttemptEnded"]
-    ends = {line["job"]: line for line in ended if line["job"] in kinds}
+    ended = [line for line in lines if line["kind"] == "AttemptEnded" and line["job"] in kinds]
+    ends = {line["job"]: line for line in ended}
     points = found.points
     groups = []
     for spell in spells(lines, kinds):
@@ -224,19 +238,29 @@ def measured(lines: list[Line], found: Batch, alone: dict[str, tuple[float, floa
                 "error": round(sum(predicted) / sum(relative) - 1.0, 3),
             }
         )
+    jobs = {
+        job: job_report(kinds[job], end, points.get(job, []), alone.get(kinds[job]))
+        for job, end in ends.items()
+    }
+    energies = [one["energy_j"] for one in jobs.values() if one["energy_j"] is not None]
     return {
         "took_s": round(found.took_s, 1),
         "mean_s": round(found.mean_s, 1),
         "mps": found.mps,
         "not_succeeded": sum(view.state is not State.SUCCEEDED for view in found.views.values()),
+        "memory_deaths": sum((one.get("verdict") or {}).get("more") == MEMORY for one in ended),
+        "energy_j": round(sum(energies) / len(energies)) if energies else None,
+        "slowest": max(jobs.values(), key=lambda one: one["slow_s"] or 0.0, default=None),
         "alone": {name: [round(one, 3) for one in both] for name, both in alone.items()},
         "groups": groups,
-        "jobs": {job: job_report(kinds[job], end) for job, end in ends.items()},
+        "jobs": jobs,
     }
 
 
-def job_report(kind: str, end: Line) -> Report:
+def job_report(kind: str, end: Line, points: Moments, alone: tuple[float, float] | None) -> Report:
     seen = end.get("seen") or {}
+    alone_per_s, _ = alone or (None, None)
+    per_s = speed_in(points, 0.0, inf)
     return {
         "kind": kind,
         "ran_s": round(end["ran_s"], 1),
@@ -244,7 +268,24 @@ def job_report(kind: str, end: Line) -> Report:
         "peak_gib": seen.get("device_memory_peak_gib"),
         "alone_s": seen.get("alone_s"),
         "shared_s": seen.get("shared_s"),
+        # Of its speed alone from its first step on, and for how long it got less than half done.
+        "kept": round(per_s / alone_per_s, 3) if alone_per_s and per_s else None,
+        "slow_s": round(slow_s(points, alone_per_s / 2), 1) if alone_per_s and per_s else None,
     }
+
+
+def slow_s(points: Moments, per_s: float) -> float:
+    """The longest time over which fewer steps than that were made."""
+    behind = [(at, step - per_s * (at - points[0][0])) for at, step in points]
+    return max(
+        (
+            to - at
+            for place, (at, ahead) in enumerate(behind)
+            for to, then in behind[place + 1 :]
+            if then < ahead
+        ),
+        default=0.0,
+    )
 
 
 def spells(lines: list[Line], jobs: dict[str, str]) -> Iterator[Spell]:
@@ -281,16 +322,32 @@ def speed_in(points: Sequence[tuple[float, float]], from_s: float, to_s: float) 
 
 
 def summary(report: Report) -> None:
-    first = next(iter(report.values()))["took_s"]
-    for policy, one in report.items():
-        errors = [abs(group["error"]) for group in one["groups"]]
-        mean = f"{sum(errors) / len(errors):.1%} over {len(errors)}" if errors else "no groups"
-        energies = [job["energy_j"] for job in one["jobs"].values() if job["energy_j"] is not None]
-        joules = f"{sum(energies) / len(energies):,.0f} J a job" if energies else "no energy"
-        print(
-            f"{policy:16} {one['took_s']:7.1f} s  {one['took_s'] / first:5.2f} of the first  "
-            f"{one['not_succeeded']} not succeeded  error of sums {mean}  {joules}"
+    """Each day beside the first, which the others are compared with."""
+    first = next(iter(report.values()))
+    rows = [("", "all done", "", "mean", "", "energy a job", "", "failed", "of memory", "slow", "")]
+    for name, one in report.items():
+        slowest = one["slowest"] or {"slow_s": None, "kind": ""}
+        slow = "" if slowest["slow_s"] is None else f"{slowest['slow_s']:.0f} s"
+        rows.append(
+            (
+                *(name, f"{one['took_s']:.1f} s", beside(one, first, "took_s")),
+                *(f"{one['mean_s']:.1f} s", beside(one, first, "mean_s")),
+                "" if one["energy_j"] is None else f"{one['energy_j']:,} J",
+                beside(one, first, "energy_j"),
+                *(f"{one['not_succeeded']}", f"{one['memory_deaths']}", slow, slowest["kind"]),
+            )
         )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(word.ljust(width) for word, width in zip(row, widths, strict=True)))
+    errors = [abs(group["error"]) for one in report.values() for group in one["groups"]]
+    if errors:
+        mean = sum(errors) / len(errors)
+        print(f"predicted sums of {len(errors)} groups are {mean:.1%} off")
+
+
+def beside(one: Report, first: Report, what: str) -> str:
+    return f"{one[what] / first[what]:.3f}" if one[what] and first[what] else ""
 
 
 if __name__ == "__main__":

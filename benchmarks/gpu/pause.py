@@ -54,7 +54,7 @@ def main() -> int:
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     report: Report = {"pauses": [], "neighbour": {}, "behind": []}
     try:
-        with daemon(None, options.devices) as client:
+        with daemon(options.devices) as client:
             bench = Bench(client, options.width, options.devices is not None)
             for gib in map(float, options.gib.split(",")):
                 print(f"pauses of {gib:g} GiB", file=sys.stderr, flush=True)

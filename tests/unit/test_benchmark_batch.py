@@ -2,7 +2,7 @@
 
 import benchmarks.gpu.batch as benchmark
 import pytest
-from benchmarks.gpu.batch import Batch, Line, note, spells, summary
+from benchmarks.gpu.batch import Batch, Line, note, slow_s, spells, summary
 
 from treadle.models.company.predictor import predict
 
@@ -67,7 +67,23 @@ def test_predicted_sums_stand_beside_measured_ones(capsys: pytest.CaptureFixture
     assert group["predicted"] == pytest.approx(predicted, abs=1e-3)
     assert group["error"] == pytest.approx(sum(predicted) / 1.55 - 1.0, abs=1e-3)
     assert [job["energy_j"] for job in report["jobs"].values()] == [300.0, None, None]
-    summary({"fifo": {**report, "took_s": 242.0, "groups": []}, "afs": report})
-    out = capsys.readouterr().out.splitlines()
-    assert "1.00 of the first  0 not succeeded  error of sums no groups  300 J a job" in out[0]
-    assert f"0.50 of the first  0 not succeeded  error of sums {abs(group['error']):.1%}" in out[1]
+    assert report["energy_j"] == 300
+    assert [job["kept"] for job in report["jobs"].values()] == [1.0, 0.8, 0.87]
+    first = {**report, "took_s": 242.0, "energy_j": 400, "groups": []}
+    summary({"fifo": first, "afs": report})
+    fifo, afs = capsys.readouterr().out.splitlines()[1:3]
+    assert " ".join(fifo.split()) == "fifo 242.0 s 1.000 0.0 s 400 J 1.000 0 0 0 s light"
+    assert " ".join(afs.split()) == "afs 121.0 s 0.500 0.0 s 300 J 0.750 0 0 0 s light"
+
+
+def test_how_long_a_job_got_less_than_half_done() -> None:
+    half = run((0, 20, 10.0), (20, 60, 4.0), (60, 100, 10.0))
+    assert slow_s(half, 5.0) == pytest.approx(47.0, abs=1.0)  # 40 s at 4, and 8 s at 10 around it
+    assert slow_s(half, 4.0) == 0.0
+    assert slow_s([], 5.0) == 0.0
+
+
+def test_attempts_that_died_of_gpu_memory_are_counted() -> None:
+    died = event(9.0, "AttemptEnded", "1", ran_s=3.0, verdict={"more": "gpu memory"})
+    report = benchmark.measured([died, *LINES], Batch(KINDS, 121.0, {}, POINTS, mps=False), {})
+    assert report["memory_deaths"] == 1
