@@ -270,9 +270,11 @@ class Commands:
 
     def _here(self, request: JobRequest) -> frozenset[str]:
         """The nodes to which a job is bound because its shell runs on the daemon's machine."""
+        if not request.here:
+            return frozenset()
         own = frozenset(node.name for node in self._context.engine.view() if node.here)
         names = own & self._context.cluster.names
-        if not request.here or names == self._context.cluster.names:
+        if names == self._context.cluster.names:
             return frozenset()
         if not names:
             raise InvalidRequestError(

@@ -139,6 +139,7 @@ def _owner(name: str) -> str:
     return f"\\{part}" if part.startswith(_OF_NO_OWNER) else part
 
 
+@lru_cache(maxsize=4096)
 def with_sizes(kinds: Sequence[Kind], size: int) -> tuple[Kind, ...]:
     """The kinds, and before each that is far from the job the part of it with as many devices."""
     found: list[Kind] = []
