@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.control.learning.learned_lengths import history_of
 from treadle.core.attempt import LastProgress
 from treadle.core.sighting import Load, Sighting
 from treadle.models.learning.expectation import remaining
-from treadle.models.learning.kind_history import RUNS_MAX
+from treadle.models.learning.kind_history import RUNS_MAX, History
 from treadle.models.learning.kinds import Source, by_command
 from treadle.models.learning.knowledge import Knowledge
 from treadle.models.learning.outcome import Outcome
@@ -72,7 +71,7 @@ def test_what_was_stored_and_read_back_learns_on_as_if_it_had_never_stopped(
 ) -> None:
     first = teach(Knowledge(), outcomes)
     stored = [(kind, msgspec.json.encode(history)) for kind, history in first.changes()]
-    second = Knowledge((kind, history_of(body)) for kind, body in stored)
+    second = Knowledge((kind, msgspec.json.decode(body, type=History)) for kind, body in stored)
     assert answers(teach(second, later)) == answers(teach(first, later))
 
 

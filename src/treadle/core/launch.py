@@ -19,7 +19,7 @@ class AttemptId(NamedTuple):
 
     job: JobId
     number: int  # from 1
-    nonce: str = ""  # empty only for attempts that were ordered before there were nonces
+    nonce: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Encode events and actions as JSON lines and decode them, with the same types as the core.
 
 A line is an object with `at` (seconds), `kind` (the class name), `line` (its number in the file
-from 1, so that a lost line is detected; format 1 had none) and the fields of the class. JSON has no
-infinity, so an infinite number is written as null.
+from 1, so that a lost line is detected) and the fields of the class. JSON has no infinity, so an
+infinite number is written as null.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ from treadle.journal import facts
 from treadle.journal.facts import RecordFact
 
 FORMAT = 2
-FORMATS = (1, FORMAT)  # what can be read
 LINE_MAX = 16 * 2**20  # bytes; a job of a million devices stays below
 
 
@@ -128,8 +127,6 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "Change": ("beside", "for_job"),
     "Stop": ("for_job",),
 }
-# Fields of earlier versions that say nothing any more.
-_GONE: Mapping[str, tuple[str, ...]] = {"JobStarted": ("fallback",), "NodeDrained": ("bound",)}
 _LEFT_OUT_OF_SPEC = ("host_memory_gib", "host_cores", "ousted_by", "nodes", "pauses")
 _LEFT_OUT_OF_PROFILE = ("cores",)
 _encoder = msgspec.json.Encoder()
@@ -177,8 +174,6 @@ def decode(text: bytes, *, number: int = 0) -> tuple[float, Line]:
         kind = _KINDS.get(str(fields.pop("kind", None)))
         if kind is None:
             raise InvalidInputError(f"expected a kind among {', '.join(_KINDS)}")
-        for gone in _GONE.get(kind.__name__, ()):
-            fields.pop(gone, None)
         unknown = fields.keys() - {known.name for known in dataclass_fields(kind)}
         if unknown:
             raise InvalidInputError(f"{kind.__name__} has no field {min(unknown)!r}")

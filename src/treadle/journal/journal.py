@@ -13,7 +13,7 @@ from treadle.core.ports import Policy
 from treadle.core.retry import RetryRule, fixed
 from treadle.core.scheduler import Scheduler
 from treadle.journal.codec import (
-    FORMATS,
+    FORMAT,
     LINE_MAX,
     Decided,
     Noted,
@@ -103,10 +103,9 @@ def _read(name: str, file: BinaryIO) -> Journal:
         raise InvalidInputError(f"{error}; is it a journal?") from None
     if not isinstance(opened, Opened):
         raise InvalidInputError(f"{name} line 1: expected the kind Opened; is it a journal?")
-    if opened.format not in FORMATS:
+    if opened.format != FORMAT:
         raise InvalidInputError(
-            f"{name} line 1: a journal of format {opened.format}; expected one of "
-            f"{', '.join(map(str, FORMATS))}, which is what this version reads"
+            f"{name} line 1: a journal of format {opened.format}; this version reads {FORMAT}"
         )
     steps: list[Step] = []
     cut_off = False

@@ -1,4 +1,4 @@
-"""Upgrade the tables to the revision that this Treadle knows, in the open transaction.
+"""Make the tables, or upgrade them to the revision that this Treadle knows.
 
 Alembic is imported only if there is something to do: importing it takes longer than opening the
 store.
@@ -7,7 +7,7 @@ store.
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import Connection, Inspector, inspect, text
+from sqlalchemy import Column, Connection, Inspector, MetaData, String, Table, inspect, text
 
 from treadle.store.errors import StoreError
 from treadle.store.schema import REVISION, REVISION_TABLE, metadata
@@ -19,18 +19,18 @@ def migrate(connection: Connection, name: str, *, set_aside: Callable[[str], Non
     """Upgrade the store; refuse one that is newer, and another program's database."""
     found = revision_of(connection)
     if found == REVISION:
-        return
+        return None
     if found is None:
         _refuse_foreign_tables(inspect(connection), name)
-    elif not _known(found):
+        return _make(connection)
+    if not _known(found):
         raise StoreError(
             f"the store {name} was written by a newer Treadle (revision {found}, this one knows "
             f"{REVISION}); install that Treadle or name another store",
             retryable=False,
         )
-    else:
-        set_aside(REVISION)
-    upgrade(connection, REVISION)
+    set_aside(REVISION)
+    return upgrade(connection, REVISION)
 
 
 def revision_of(connection: Connection) -> str | None:
@@ -45,6 +45,16 @@ def upgrade(connection: Connection, revision: str, *, scripts: Path = SCRIPTS) -
     from treadle.store.upgrade import run  # noqa: PLC0415  It loads alembic.
 
     run(connection, revision, scripts=scripts)
+
+
+def _make(connection: Connection) -> None:
+    """The tables of the schema, and their revision as alembic keeps it."""
+    revision = Table(
+        REVISION_TABLE, MetaData(), Column("version_num", String(32), primary_key=True)
+    )
+    metadata.create_all(connection)
+    revision.create(connection)
+    connection.execute(revision.insert().values(version_num=REVISION))
 
 
 def _known(revision: str) -> bool:

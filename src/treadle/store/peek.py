@@ -7,7 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, func, literal, select, text
+from sqlalchemy import Connection, Engine, NullPool, create_engine, func, select, text
 from sqlalchemy.exc import DBAPIError
 
 from treadle.core.errors import InvalidInputError
@@ -20,7 +20,6 @@ from treadle.store.migrate import revision_of
 
 WAIT_S = 5
 CHECKED_BYTES_MAX = 256 * 2**20  # a larger file is not read as a whole: that would take long
-NONCES_SINCE = "0003"  # the revision that gave attempts a nonce
 
 
 class Peeked(NamedTuple):
@@ -57,8 +56,8 @@ def _look(connection: Connection, revision: str, path: Path | None) -> Peeked:
     unfinished = connection.execute(
         select(func.count()).select_from(jobs).where(jobs.c.ended_at.is_(None))
     ).scalar_one()
-    nonce = attempts.c.nonce if revision >= NONCES_SINCE else literal("")
-    query = select(attempts.c.job, attempts.c.number, nonce).where(attempts.c.ended_at.is_(None))
+    ids = attempts.c.job, attempts.c.number, attempts.c.nonce
+    query = select(*ids).where(attempts.c.ended_at.is_(None))
     return Peeked(
         revision,
         settings.get(identity.KEY, ""),

@@ -164,13 +164,6 @@ def test_a_restarted_controller_goes_on_with_what_was_seen() -> None:
     assert after.energy_j == 4000.0 + 6000.0, "the engine of this test counts on"
 
 
-def test_a_history_of_an_earlier_version_has_no_more_than_its_points() -> None:
-    seen = Sightings()
-    watched(seen, 4)
-    (found,) = seen.running()
-    assert so_far_in(packed(found[1].points())) is None
-
-
 def ended(progress: LastProgress, seen: Sighting | None) -> AttemptEnded:
     return AttemptEnded(
         "a", 1, 1, How.EXITED, 0, started_at=0.0, ran_s=100.0, progress=progress, seen=seen

@@ -152,16 +152,10 @@ def test_any_line_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert refusal(path).startswith(f"run.jsonl line {len(lines) + 1}: it was written as line 1; ")
 
 
-def test_journals_of_the_first_format_have_no_numbers_and_are_read(tmp_path: Path) -> None:
+def test_journals_of_another_format_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    finished = encode(1.0, JobFinished("a", 0)) + b"\n"
-    path.write_bytes(encode(0.0, replace(OPENED, format=1)) + b"\n" + finished)
-    assert read(path).steps == [Step(1.0, [JobFinished("a", 0)])]
-    path.write_bytes(encode(0.0, replace(OPENED, format=3)) + b"\n" + finished)
-    assert refusal(path) == (
-        "run.jsonl line 1: a journal of format 3; expected one of 1, 2, "
-        "which is what this version reads"
-    )
+    path.write_bytes(encode(0.0, replace(OPENED, format=3)) + b"\n")
+    assert refusal(path) == ("run.jsonl line 1: a journal of format 3; this version reads 2")
 
 
 def test_a_bad_line_is_named_by_its_number(tmp_path: Path) -> None:

@@ -115,8 +115,7 @@ def _users(owner: str) -> tuple[str, ...]:
     return by_command(owner, "", ("x",)).kinds[2:3]
 
 
-def test_kinds_of_plain_names_are_those_of_stored_rows() -> None:
-    """What earlier versions learned of users and everything stays known."""
+def test_kinds_of_plain_names() -> None:
     found = by_command("ann", "hub/bert", TRAIN, folder="/a", env={"LR": "1"})
     assert found.kinds[1:] == ("ann/hub|bert/train.py", "ann/", "*")
 

@@ -24,7 +24,6 @@ STORE_VARIABLE = "TREADLE_STORE"
 WAIT_MAX_S = 60.0
 REFUSED = 2  # exit code
 LOG_BYTES_MAX = 10 << 20
-_GONE = ("--copy-limit",)  # of earlier versions
 _NOT_KEPT = ("--state", "--policy", "--placement", "--lost-cluster")  # options of one start
 
 
@@ -87,7 +86,7 @@ def start_as_last(here: Session) -> Status:
     folder = last_state(state_folder(), socket)
     note_last_state(folder)
     last = recall(folder or state_folder())
-    words = [*_without(last.words, "--socket", *_GONE), "--socket", str(socket)]
+    words = [*_without(last.words, "--socket"), "--socket", str(socket)]
     words += [] if folder is None else ["--state", str(folder)]
     store = os.environ.get(STORE_VARIABLE) or last.store
     return start_daemon(here, words, state=folder, store=store)

@@ -185,7 +185,7 @@ class Retention:
     # -- measuring ------------------------------------------------------------------------------
 
     async def _measure_all(self, found: _Sum) -> None:
-        """Jobs that ended while no daemon ran, or before there was retention."""
+        """Also of jobs that ended while no daemon ran."""
         await self._look()
         after: tuple[int, int] | None = None
         while True:

@@ -52,6 +52,4 @@ def is_job_token(key: bytes, token: str, job: str, nonce: str) -> bool:
 
 
 def _mark(key: bytes, job: str, nonce: str) -> str:
-    # Jobs that were submitted before there were nonces keep the token that they have.
-    about = f"{job} {nonce}" if nonce else job
-    return hmac.new(key, about.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(key, f"{job} {nonce}".encode(), hashlib.sha256).hexdigest()

@@ -18,7 +18,7 @@ from treadle.core.job import Profile
 from treadle.models.learning.commands import NO_VARIABLES
 from treadle.models.learning.expectation import Expectation as Learned
 from treadle.models.learning.kind_history import History
-from treadle.models.learning.kinds import Kind, Likeness, Source, by_command, outdated
+from treadle.models.learning.kinds import Kind, Likeness, Source, by_command
 from treadle.models.learning.knowledge import KINDS_MAX, PRIOR_RUNS, SURE, Knowledge
 from treadle.models.learning.outcome import Outcome
 from treadle.models.lengths.distribution import Lengths
@@ -265,17 +265,12 @@ def _limited(question: Question, learned: Learned) -> Lengths:
 def _readable(rows: Iterable[ProfileRow]) -> Iterator[tuple[Kind, History]]:
     """What was stored; a row that cannot be read is forgotten: the daemon starts without it."""
     for row in rows:
-        if not row.body or outdated(row.key):
+        if not row.body:
             continue  # Forgotten.
         try:
-            yield row.key, history_of(row.body)
+            yield row.key, msgspec.json.decode(row.body, type=History)
         except msgspec.MsgspecError as error:
             logger.warning("a lesson about %s cannot be read and is forgotten: %s", row.key, error)
-
-
-def history_of(body: bytes) -> History:
-    """A stored row. What older versions wrote of commands is left out."""
-    return msgspec.json.decode(body, type=History)
 
 
 @lru_cache(maxsize=4096)  # Members of an array have one command: 50 microseconds each otherwise.

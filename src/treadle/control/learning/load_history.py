@@ -156,7 +156,6 @@ class SoFar(msgspec.Struct, kw_only=True):
 class _Body(msgspec.Struct, array_like=True):
     """A stored history: the numbers of a point in the order of its fields."""
 
-    names: tuple[str, ...]
     points: list[tuple[float, float, list[float | None], list[float | None], bool]]
     so_far: SoFar | None = None  # only while the attempt runs
 
@@ -164,23 +163,17 @@ class _Body(msgspec.Struct, array_like=True):
 def packed(points: Iterable[Point], so_far: SoFar | None = None) -> bytes:
     """Points as the store keeps them."""
     rows = [(p.at, p.span_s, list(p.mean), list(p.most), p.alone) for p in points]
-    return zlib.compress(msgspec.json.encode(_Body(Load._fields, rows, so_far)), 6)
+    return zlib.compress(msgspec.json.encode(_Body(rows, so_far)), 6)
 
 
 def so_far_in(body: bytes) -> SoFar | None:
-    """What else was stored of an attempt that ran; None in rows of earlier versions."""
+    """What else was stored of an attempt that ran."""
     return msgspec.json.decode(zlib.decompress(body), type=_Body).so_far
 
 
 def unpacked(body: bytes) -> tuple[Point, ...]:
-    """Also of an earlier version, which may have had fewer fields."""
     found = msgspec.json.decode(zlib.decompress(body), type=_Body)
-
-    def load(values: list[float | None]) -> Load:
-        by_name = dict(zip(found.names, values, strict=True))
-        return Load(**{name: by_name.get(name) for name in Load._fields})
-
     return tuple(
-        Point(at, span_s, load(mean), load(most), alone)
+        Point(at, span_s, Load(*mean), Load(*most), alone)
         for at, span_s, mean, most, alone in found.points
     )

@@ -168,11 +168,6 @@ def of_commands(kind: Kind) -> bool:
     return kind.partition("/")[2].partition("/")[2].startswith(_FILE)
 
 
-def outdated(kind: Kind) -> bool:
-    """Whether an older version stored it, and nothing asks for it any more."""
-    return kind.partition("/")[2].partition("/")[2].startswith(("=", "^", _MODEL))
-
-
 def owner_of(kind: Kind) -> str:
     """Whose jobs are of this kind, escaped; empty: of no single owner."""
     if kind.startswith(_OF_NO_OWNER):
