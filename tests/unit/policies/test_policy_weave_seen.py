@@ -59,14 +59,30 @@ def test_a_short_job_among_many_long_ones_takes_a_place_at_once(name: str) -> No
 def test_what_is_new_is_found_by_devices_and_jobs() -> None:
     one, two, three = (devices(number) for number in range(3))
     slow, fast = (Curve((), {1: rate}, (1,), 1.0) for rate in (1.0, 2.0))
-    seen = Seen({one: [Mark("a", 0, 0, slow)], two: [Mark("b", 0, 0, slow)]}, {"c": slow}, 0)
     same = {one: [Mark("a", 0, 0, slow)], two: [Mark("b", 0, 0, slow)]}
+    seen = Seen(same, {}, {"c": slow}, 0)
     assert not seen.news(same, {"c": slow})
     assert seen.news(same, {"c": slow}, "a pair was measured") == News(changes=1)
     others = {one: [Mark("a", 1, 0, slow)], three: [Mark("d", 0, 0, slow)]}
     assert seen.news(others, {"c": slow, "e": slow}) == News({three}, {one}, {"e"}, 4)
     learned = {one: [Mark("a", 0, 0, fast)], two: [Mark("b", 0, 0, slow)]}
     assert seen.news(learned, {"c": fast}) == News(softer={one}, came={"c"}, changes=2)
+
+
+def test_what_was_planned_and_not_made_is_not_new() -> None:
+    one, two, three = (devices(number) for number in range(3))
+    slow = Curve((), {1: 1.0}, (1,), 1.0)
+    a, b, c = (Mark(name, 0, 0, slow) for name in "abc")
+    found = {one: [a], two: [b]}
+    seen = Seen({one: [b], two: [a], three: [c]}, found, {"c": slow}, 0)
+    assert not seen.news(found, {"c": slow})
+    assert not seen.news({one: [b], two: [a], three: [c]}, {})
+    assert seen.news({one: [a], three: [b]}, {"c": slow}) == News({three}, changes=1)
+    older = {one: [a._replace(settled=1)], two: [b]}
+    assert seen.news(older, {"c": slow}) == News(softer={one}, changes=1)
+    joined = Seen({one: [a, b]}, {one: [a]}, {}, 0)
+    assert not joined.news({one: [a]}, {"b": slow}).changed
+    assert joined.news({one: [a]}, {}).changed == {one}, "b began, and ended"
 
 
 @pytest.mark.parametrize(("changes", "far"), [(-1, True), (0, False), (24, False), (25, True)])

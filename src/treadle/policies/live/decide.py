@@ -150,7 +150,7 @@ class Live(Wrapper):
         if not snapshot.jobs:
             return self._emptied(snapshot)
         facts, aside = self._facts(snapshot), set[JobId]()
-        draft = self._draft(facts, aside)
+        draft = first = self._draft(facts, aside)
         refused = [*draft.refused]
         for _ in range(ROUNDS_MAX - 1):
             if draft.in_vain <= aside:
@@ -158,7 +158,7 @@ class Live(Wrapper):
             aside |= draft.in_vain
             draft = self._draft(facts, aside)
             refused += draft.refused
-        return self._schedule(facts, draft, refused)
+        return self._schedule(facts, draft, refused, first.asking)
 
     def _emptied(self, snapshot: Snapshot) -> Schedule:
         """A policy may begin anew once there are no jobs, so it is told."""
@@ -242,8 +242,13 @@ class Live(Wrapper):
         patience = Patience(reserved=tuple(reserved), turns=reserving.turns)
         return _Draft(plan, asking, patience, refused, asking.in_vain(refused))
 
-    def _schedule(self, facts: _Facts, draft: _Draft, refused: Iterable[Part]) -> Schedule:
-        """What is made of the last round. refused: in any round."""
+    def _schedule(
+        self, facts: _Facts, draft: _Draft, refused: Iterable[Part], first: Asking
+    ) -> Schedule:
+        """What is made of the last round.
+
+        refused: in any round. first: of the rounds, where the policy saw all; it is remembered.
+        """
         plan, asking, reserved = draft.plan, draft.asking, draft.patience.reserved
         eligible, level_of, now = facts.eligible, facts.level_of, facts.snapshot.now
 
@@ -257,7 +262,7 @@ class Live(Wrapper):
         changes, for_whom = plan.made(), plan.stopped_for()
         left = {part.jobs: part for part in refused if changes.keys().isdisjoint(part.jobs)}
         memory = Decision(
-            *(asking.notes, asking.quiet, patience, eligible.hidden, tuple(left.values())),
+            *(first.notes, first.quiet, patience, eligible.hidden, tuple(left.values())),
             for_whom=_still(facts.before.for_whom, plan) | for_whom,
         )
         until = min(

@@ -2,14 +2,17 @@
 
 A policy sees only jobs that could start now and running jobs that could be stopped or changed. A
 waiting job that backs off after a failure, or asks for host memory that no node has left, is kept
-out of its sight, with the reason.
+out of its sight, with the reason. So is one behind as many jobs of its kind as the hosts have room
+for.
 """
 
-from collections.abc import Callable, Collection
+from bisect import bisect, insort
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from math import inf
 
-from treadle.core.job import Job, JobId
+from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Snapshot
@@ -32,6 +35,7 @@ class Eligibility:
     holding: list[Job]  # the last in the policy's order first
     waiting: list[Job]  # in the policy's order
     hidden: dict[JobId, Reason] = field(default_factory=dict)  # waiting jobs
+    behind: set[JobId] = field(default_factory=set)  # jobs for which those before leave no room
     fixed: dict[JobId, None] = field(default_factory=dict)  # running jobs that stay as they are
     until: float = inf
 
@@ -51,7 +55,8 @@ class Eligibility:
 
     def in_sight(self) -> list[Job]:
         """Waiting jobs that may start now."""
-        return [job for job in self.waiting if job.id not in self.hidden]
+        out_of_sight = self.hidden.keys() | self.behind
+        return [job for job in self.waiting if job.id not in out_of_sight]
 
     def _back_off(self, now: float) -> None:
         """Hide jobs that failed a moment ago, unless one of lower priority would pass them."""
@@ -76,8 +81,12 @@ class Eligibility:
             level = level_of(job)
             if level not in hosts:
                 hosts[level] = _Hosts(snapshot, self._without_lower(level, level_of))
-            if not hosts[level].fit(job):
+            needs = self.room.needs(job)
+            assert needs is not None, "it asks for something"
+            if not hosts[level].fit(job.spec, needs):
                 stuck[job.id] = _NO_HOST
+            elif not in_order and hosts[level].are_full(job.spec, needs):
+                self.behind.add(job.id)
         self.hidden |= stuck
         if in_order and stuck:
             self._hold_up(stuck, level_of)
@@ -111,19 +120,33 @@ class _Hosts:
         self._room, self._counts = room, snapshot.cluster.counts
         self._memory_gib, self._cores = room.most_left()
         self._known: dict[tuple[Needs, int], bool] = {}
+        self._asked = defaultdict[Hashable, list[float]](list)  # memory, by jobs of each kind
+        self._full_gib: dict[Hashable, float] = {}  # for jobs of the kind that ask so much
 
-    def fit(self, job: Job) -> bool:
+    def fit(self, spec: JobSpec, needs: Needs) -> bool:
         """Whether nodes with what it needs could hold its least devices, were they free."""
-        spec = job.spec
         if spec.host_memory_gib > self._memory_gib or spec.host_cores > self._cores:
             return False
-        needs, size = self._room.needs(job), spec.sizes[0]
-        assert needs is not None, "it asks for something"
+        size = spec.sizes[0]
         known = self._known.get((needs, size))
         if known is None:
             sums = (sum(self._counts[name] for name in nodes) for nodes in self._room.hosts(needs))
             known = self._known[needs, size] = any(count >= size for count in sums)
         return known
+
+    def are_full(self, spec: JobSpec, needs: Needs) -> bool:
+        """Whether jobs of its kind before it that ask no more could take all that it could have."""
+        whose = (spec.tenant, spec.guaranteed, spec.resumable, spec.exclusive)
+        kind = (needs._replace(memory_gib=0.0), spec.sizes, spec.plans, whose)
+        asked_gib = needs.memory_gib
+        if asked_gib >= self._full_gib.get(kind, inf):
+            return True
+        before = self._asked[kind]
+        if bisect(before, asked_gib) >= self._room.times(needs):
+            self._full_gib[kind] = asked_gib
+            return True
+        insort(before, asked_gib)
+        return False
 
 
 def movable(job: Job) -> bool:

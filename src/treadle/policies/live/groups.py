@@ -11,7 +11,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from treadle.core.cluster import Cluster, Device
+from treadle.core.cluster import Device
 from treadle.core.company import (
     CORES_SLACK,
     CROWD_MAX,
@@ -19,10 +19,11 @@ from treadle.core.company import (
     needed_cores,
     needed_gib,
 )
+from treadle.core.device_types import Nodes
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.companions import GROUP_MAX, SharingBelief
-from treadle.policies.base.suited import places, within
+from treadle.policies.base.suited import within
 from treadle.policies.live.eligibility import Level
 from treadle.policies.wrappers.views import Changes
 
@@ -54,11 +55,6 @@ class Group(NamedTuple):
     def jobs(self) -> list[JobId]:
         return [member.id for member in self.members.values()]
 
-    def suits(self, job: Job, cluster: Cluster) -> bool:
-        """Whether the job may use these devices."""
-        where = places(job, cluster)
-        return where == (cluster.names,) or within(where, [device.node for device in self.devices])
-
 
 class _Alike(NamedTuple):
     """What groups have in common that a job gains as much by joining."""
@@ -78,7 +74,6 @@ class Cores:
     """
 
     def __init__(self, snapshot: Snapshot, changes: Changes) -> None:
-        self.cluster = snapshot.cluster
         self._all = {node.name: node.cores for node in snapshot.cluster.nodes}
         self._used: dict[str, float] = {}
         self._by: dict[str, set[tuple[Device, ...]]] = {}  # the devices of the jobs there
@@ -120,8 +115,11 @@ class Hosts:
         for group in groups:
             self._add(group)
 
-    def best(self, job: Job) -> Group | None:
-        """The group that gains most by the job, if any may be joined by it."""
+    def best(self, job: Job, where: Sequence[Nodes] | None = None) -> Group | None:
+        """The group that gains most by the job, if any may be joined by it.
+
+        where: sets of nodes, within one of which it must be.
+        """
         gains = [
             (gain, alike)
             for alike in self._alike
@@ -134,7 +132,7 @@ class Hosts:
             found = [
                 group
                 for _, alike in equals
-                if (group := self._first(job, self._alike[alike])) is not None
+                if (group := self._first(job, where, self._alike[alike])) is not None
             ]
             if found:
                 return min(found, key=lambda group: (len(group.members), group.place))
@@ -173,10 +171,14 @@ class Hosts:
         kind = (self._belief.kind(spec), needed_gib(spec), spec.exclusive)
         return self._numbers.setdefault(kind, len(self._numbers))
 
-    def _first(self, job: Job, groups: Iterable[Group]) -> Group | None:
-        suffice, cluster = self._cores.suffice, self._cores.cluster
-        found = (group for group in groups if group.suits(job, cluster))
-        return next((group for group in found if suffice(job.spec, group.devices)), None)
+    def _first(
+        self, job: Job, where: Sequence[Nodes] | None, groups: Iterable[Group]
+    ) -> Group | None:
+        for group in groups:
+            inside = where is None or within(where, [device.node for device in group.devices])
+            if inside and self._cores.suffice(job.spec, group.devices):
+                return group
+        return None
 
     def _gain(self, job: Job, alike: _Alike) -> float:
         """What such a group gets done more with the job; 0 if it may not join."""

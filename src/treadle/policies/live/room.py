@@ -17,6 +17,7 @@ from treadle.core.device_types import Nodes
 from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobSpec
 from treadle.core.snapshot import Snapshot
+from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.suited import places
 
@@ -88,6 +89,11 @@ class Room:
 
     def needs(self, job: Job) -> Needs | None:
         return needs_of(job, self._cluster, self._now)
+
+    def where(self, job: Job) -> Sequence[Nodes] | None:
+        """Sets of nodes, within one of which it may be; None: it may be on all of them."""
+        needs = self.needs(job)
+        return None if needs is None else self.hosts(needs)
 
     def place(self, job: Job, size: int) -> tuple[Device, ...] | None:
         """So many free devices that the job may have, or None."""
@@ -222,6 +228,18 @@ class Room:
             if left >= memory and self._cores[name] >= cores
         )
         return [both for nodes in needs.places if (both := nodes & enough)]
+
+    def times(self, needs: Needs) -> int:
+        """For how many jobs with such needs the nodes have memory and cores left, at the most."""
+        total = 0
+        for name in Nodes().union(*self.hosts(needs)):
+            most = float(GROUP_MAX * self._cluster.counts[name])
+            if needs.memory_gib:
+                most = min(most, self._memory[name] / needs.memory_gib)
+            if needs.cores:
+                most = min(most, self._cores[name] / needs.cores)
+            total += int(most + _ROUNDING)
+        return total
 
     def left_on(self, node: str) -> tuple[float, float]:
         """Host memory and cores that are left on a node."""

@@ -74,7 +74,7 @@ class Joining:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
         for job, assumed in able:
-            group = hosts.best(assumed)
+            group = hosts.best(assumed, plan.room.where(job))
             if group is not None and plan.room.allows(job, group.devices):
                 # One is tried at a time: what the others keep is to say what it needs.
                 turn = hosts.join(assumed, group, last=assumed is not job)
@@ -83,7 +83,8 @@ class Joining:
     def _able(self, plan: Plan, eligible: Eligibility) -> Iterator[tuple[Job, Job]]:
         """Jobs that may share, each also as it is assumed to be if nothing is known of it."""
         for job in eligible.waiting:
-            if (why := eligible.hidden.get(job.id)) is not None and why.code == "host":
+            why = eligible.hidden.get(job.id)
+            if job.id in eligible.behind or (why is not None and why.code == "host"):
                 continue  # Beside others it needs as much of a node.
             ready = job.ready_at <= plan.snapshot.now and not job.avoid
             waits = ready and plan.has(job.id) is None and DATA_PARALLEL in job.spec.plans

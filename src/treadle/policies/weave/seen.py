@@ -33,9 +33,10 @@ class Mark(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """The jobs of a decision, as it left them."""
+    """The jobs of a decision, as it found them and as it left them."""
 
     groups: Mapping[Devices, Sequence[Mark]] = {}
+    found: Mapping[Devices, Sequence[Mark]] = {}  # not all that it chose may have been made
     waiting: Mapping[JobId, Curve] = {}  # those that it looked at
     changes: int = -1  # since all was laid out anew; -1: it never was
     sharing: Hashable = None  # the state of what is believed of jobs on the same devices
@@ -47,14 +48,16 @@ class Seen(NamedTuple):
         sharing: Hashable = None,
     ) -> "News":
         """What is new about these."""
+        there = {mark.job for marks in groups.values() for mark in marks} | waiting.keys()
         changed, softer = set[Devices](), set[Devices]()
         for devices, marks in groups.items():
-            before = self.groups.get(devices, ())
+            before, jobs = self.groups.get(devices, ()), _jobs(marks)
+            if _jobs(before) != jobs and there.issuperset(_jobs(before)):
+                before = self.found.get(devices, ())  # What was chosen was not made.
             if before != marks:
-                same = [mark.job for mark in before] == [mark.job for mark in marks]
-                (softer if same else changed).add(devices)
+                (softer if _jobs(before) == jobs else changed).add(devices)
         came = {job for job, curve in waiting.items() if self.waiting.get(job) != curve}
-        gone = sum([devices not in groups for devices in self.groups])
+        gone = sum([there.isdisjoint(_jobs(marks)) for marks in self.groups.values()])
         others = gone + (sharing != self.sharing)
         return News(changed, softer, came, len(changed) + len(softer) + len(came) + others)
 
@@ -125,6 +128,10 @@ def by_devices(
         if len(marks) > 1:
             marks.sort(key=_job)
     return found
+
+
+def _jobs(marks: Sequence[Mark]) -> list[JobId]:
+    return [mark.job for mark in marks]
 
 
 def _job(mark: Mark) -> JobId:

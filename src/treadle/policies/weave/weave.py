@@ -198,7 +198,7 @@ class Weave(Sharing):
         looks = {name: self._look(holding[name], own, snapshot) for name, own in held.items()}
         groups = by_devices(held, looks)
         if not queue and self._all_have_the_best(snapshot, holding.values()):
-            return Schedule(memory=memory._replace(seen=Seen(groups, {}, 0)))
+            return Schedule(memory=memory._replace(seen=Seen(groups, {}, {}, 0)))
         waiting = self._first(snapshot, most)
         sharing = getattr(self._belief, "revision", None)
         curves = {job.spec.id: self.curves.of(job.spec, most) for _, job in waiting}
@@ -215,15 +215,20 @@ class Weave(Sharing):
         allocations = place(snapshot, self._near, layouts.wanted(layout), layouts.each_alone())
         allocations = self._plans.named(snapshot.jobs, allocations)
         changes = Schedule.whole(snapshot, allocations).changes
+        planned = groups
         if changes:
             for name in changes:
                 looks.pop(name, None)
             for name, new in allocations.items():
                 if name in changes:
                     looks[name] = self._look(snapshot.jobs[name], new, snapshot, changed=True)
-            groups = by_devices(allocations, looks)
-        left = {one.job.spec.id: one.curve for one in jobs if one.job.spec.id not in looks}
-        seen = Seen(groups, left, 0 if anew else seen.changes + news.changes, sharing)
+            planned = by_devices(allocations, looks)
+        left = {
+            one.job.spec.id: one.curve
+            for one in jobs
+            if not one.held or one.job.spec.id not in looks
+        }
+        seen = Seen(planned, groups, left, 0 if anew else seen.changes + news.changes, sharing)
         until = self._next_look_at(snapshot, looks.values()) if queue else inf
         return Schedule(changes, until, memory._replace(seen=seen))
 

@@ -26,12 +26,14 @@ Group = tuple[str, int]  # a type and a priority
 
 
 class Counted(Wrapper):
-    """A policy whose decisions are counted."""
+    """A policy whose decisions are counted, and the waiting jobs that it saw in the last."""
 
     asked = 0
+    shown = 0
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         self.asked += 1
+        self.shown = len(snapshot.ranking.queue)
         return self.inner.decide(snapshot)
 
 
@@ -100,6 +102,21 @@ def test_jobs_that_fit_nowhere_cost_little(name: str) -> None:
     ]
     assert world.policy.asked <= 1
     assert sorted(took_s)[5] < STEP_S
+
+
+def test_of_jobs_that_ask_for_host_memory_a_policy_sees_as_many_as_there_is_room_for() -> None:
+    world = World("backfill", Cluster(tuple(Node(f"n{n}", 8, memory_gib=1000.0) for n in range(4))))
+    first = [JobSpec("all of n0", 1e6, (8,), resumable=False)]
+    first += [JobSpec(f"r{n}", 1e6, resumable=False, host_memory_gib=900.0) for n in range(3)]
+    world.step(0.0, *map(JobSubmitted, first))
+    asked = [400.0 + n for n in range(100)] + [300.0, 400.0, 300.0]
+    waiting = [JobSpec(f"w{n}", 1e5, host_memory_gib=gib) for n, gib in enumerate(asked)]
+    world.step(1.0, *map(JobSubmitted, waiting))
+    assert world.policy.shown == 4, "two of 400 GiB, two of 300"
+    ended = world.scheduler.jobs["all of n0"]
+    world.step(2.0, JobFinished("all of n0", ended.action))
+    rows = world.scheduler.jobs.values()
+    assert [row.id for row in rows if row.allocation][-2:] == ["w0", "w1"]
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "las", "weave-l"])
