@@ -1,6 +1,6 @@
 """A league from its plan to its cells: what is cached is read, the rest is run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,6 +15,7 @@ from treadle.league.source_digest import source_digest
 from treadle.league.standings import ALL, BLIND, KNOWN, LEARNED, Played
 from treadle.league.workload_list import LeagueWorkload
 from treadle.policies import registry
+from treadle.sim.experiment import policy_text
 from treadle.sim.settings import Settings
 from treadle.traces.workload import Workload
 
@@ -134,11 +135,15 @@ class _Keys:
         return cell_key(self._jobs[drawn], cell.settings, priced, self._source(cell))
 
     def _source(self, cell: Cell) -> str:
-        names = [part.partition("?")[0] for part in registry.parts(cell.policy)]
-        key = "+".join(names)
+        starts = modules_of(cell.settings, self._files)
+        key = "+".join(starts)
         if key not in self._sources:
-            policy, *wrappers = names
-            starts = [self._files.get(policy) or registry.factory(policy).__module__]
-            starts += [registry.factory(name, registry.WRAPPER).__module__ for name in wrappers]
             self._sources[key] = source_digest("treadle.league.cell", *starts)
         return self._sources[key]
+
+
+def modules_of(settings: Settings, files: Mapping[str, str]) -> list[str]:
+    """Where a run's policy is written, and all that is around it. files: of policies by name."""
+    policy, *wrappers = [part.partition("?")[0] for part in registry.parts(policy_text(settings))]
+    first = files.get(policy) or registry.factory(policy).__module__
+    return [first, *(registry.factory(one, registry.WRAPPER).__module__ for one in wrappers)]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.league.test_standings import FIGURES
 from treadle.league.processes import Outcome
+from treadle.league.competition import modules_of
 from treadle.league.result_cache import ResultCache, cell_key
 from treadle.league.source_digest import source_digest
 from treadle.sim.settings import Settings
@@ -59,3 +60,9 @@ def test_a_digest_follows_imports_and_changes_with_a_file(tmp_path: Path) -> Non
     # A policy is imported by name, so it is no part of another one's source.
     policies = [f"treadle.policies.simple.{name}" for name in ("orders", "themis")]
     assert len({plain, *(source_digest("treadle.league.cell", one) for one in policies)}) == 3
+
+
+def test_what_is_around_a_policy_live_is_part_of_its_source() -> None:
+    around = modules_of(Settings(policy="afs?packed=on", live=True), {})
+    assert around == ["treadle.policies.afs.afs", "treadle.policies.live.decide"]
+    assert modules_of(Settings(policy="mine"), {"mine": "mine.py"}) == ["mine.py"]
