@@ -24,9 +24,10 @@ from treadle.models.catalogue import MURI, muri_profile
 from treadle.models.plans.planned import offering, standard
 from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
+from treadle.models.sizes.ladders import Ladder
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.afs.afs import Ladder, shares
+from treadle.policies.afs.afs import shares
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy as make_policy
 

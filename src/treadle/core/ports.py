@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
@@ -115,6 +115,15 @@ class InterleavingModel(PerformanceModel, Protocol):
 
     def efficiency(self, specs: Sequence[JobSpec]) -> float:
         """How well a group uses what it is given: what a matching of jobs maximises."""
+        ...
+
+
+@runtime_checkable
+class Revisable(Protocol):
+    """A belief in which a job's profile is not all that counts, and which may change."""
+
+    def basis(self, spec: JobSpec) -> Hashable:
+        """What is believed of a job rests on this: equal while it is."""
         ...
 
 

@@ -11,11 +11,11 @@ from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.models.plans.belief import PlanBelief, believed, misjudged_types
 from treadle.models.plans.planned import PlannedModel, offering, standard
+from treadle.models.plans.sensitivity import Curves
 from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
-from treadle.policies.rubick.curves import Curves
 
 TRUTH = standard()
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policies.base.hull import Point, upper_hull
+from treadle.models.sizes.hull import Point, upper_hull
 
 POINTS = [(1, 1.0), (2, 2.0), (3, 2.5), (4, 4.0), (8, 5.0)]
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policies.afs.afs import Ladder, shares
+from treadle.models.sizes.ladders import Ladder
+from treadle.policies.afs.afs import shares
 
 
 def ladder(alpha: float, cap: int) -> Ladder:

@@ -5,7 +5,7 @@ from treadle.core.lifecycle import Phase
 from treadle.models.learning.belief import Learned
 from treadle.models.noisy import Noisy
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs.afs import Ladders
+from treadle.models.sizes.ladders import Ladders
 
 PROFILE = Profile(model="resnet", serial=0.2)
 

@@ -9,7 +9,7 @@ from tests.unit.stories import play
 from treadle.core.job import JobSpec
 from treadle.core.ports import Policy
 from treadle.models.scaling import ScalingModel
-from treadle.policies.afs.afs import Ladder
+from treadle.models.sizes.ladders import Ladder
 from treadle.policies.base.placement import placement
 from treadle.policies.simple.altruistic import Altruistic, fair_shares
 from treadle.testing.builders import job

@@ -11,7 +11,8 @@ from treadle.core.cluster import Device
 from treadle.core.events import JobFinished, JobSubmitted
 from treadle.core.ports import Policy
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.base.packing import is_legal, legal, pack
+from treadle.models.sizes.ladders import is_legal, legal
+from treadle.policies.base.packing import pack
 from treadle.testing.builders import job
 
 

@@ -16,11 +16,12 @@ from treadle.core.events import (
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
+from treadle.models.plans.layouts import layouts
 from treadle.models.plans.planned import offering, standard
+from treadle.models.plans.sensitivity import Curves, _steps
 from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
-from treadle.policies.rubick.curves import Curves, _steps
-from treadle.policies.rubick.holdings import Holdings, layouts
+from treadle.policies.rubick.holdings import Holdings
 from treadle.testing.builders import job, policy
 
 PLANNER = standard()

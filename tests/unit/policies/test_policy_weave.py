@@ -15,12 +15,12 @@ from treadle.core.scheduler import Scheduler
 from treadle.models.company.belief import CompanyBelief, kind_of
 from treadle.models.forecasts import Forecast, Forecasting
 from treadle.models.scaling import ScalingModel
+from treadle.models.sizes.work import Curve, curve
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
 from treadle.policies.weave.candidate import Candidate
-from treadle.policies.weave.curve import Curve, curve
 from treadle.policies.weave.sharing import SharedSpeeds
 from treadle.policies.weave.worth import Worths
 

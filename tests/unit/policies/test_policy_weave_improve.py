@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.unit.policies.weave_world import COMPUTES, LOADS, waiting
 from treadle.core.job import JobSpec
 from treadle.models.scaling import ScalingModel
+from treadle.models.sizes.work import Curve
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.weave.candidate import Candidate, Sized
-from treadle.policies.weave.curve import Curve
 from treadle.policies.weave.improve import Search
 from treadle.policies.weave.sharing import Group, SharedSpeeds
 from treadle.policies.weave.values import Values

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.policies.weave_world import COMPUTES, LOADS, World, submitted
 from treadle.core.cluster import Device
 from treadle.core.events import JobFinished, JobSubmitted
-from treadle.policies.weave.curve import Curve
+from treadle.models.sizes.work import Curve
 from treadle.policies.weave.seen import Devices, Mark, News, Seen
 
 NAMES = pytest.mark.parametrize("name", ["weave", "weave-l"])

@@ -14,6 +14,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import JobSpec
 from treadle.core.plan import Plan
 from treadle.models.plans.iteration_time import ModelFacts, ModelType, Shape
+from treadle.models.plans.layouts import counted, shape
 from treadle.models.plans.memory import Memory, Room, memory
 
 KEPT_MAX = 65_536  # cached answers of one planner; then the cache is cleared
@@ -35,10 +36,7 @@ class Candidate:
 
 def shape_of(allocation: Allocation) -> Shape:
     """How many devices an allocation has on each of its nodes, largest first."""
-    counts: dict[str, int] = {}
-    for device in allocation.devices:
-        counts[device.node] = counts.get(device.node, 0) + 1
-    return tuple(sorted(counts.values(), reverse=True))
+    return shape(counted(allocation.devices))
 
 
 def dense(size: int, node: int = 8) -> Shape:

@@ -19,90 +19,18 @@ Jobs climb a ladder of sizes they offer. A step may take several devices, so gai
 each; a job that holds nothing gains everything by its first step and is always the longer one.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from treadle.core.job import Job, JobSpec, Profile
+from treadle.core.job import Job
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
-from treadle.policies.base.packing import legal, pack
+from treadle.models.sizes.ladders import Ladder, Ladders
+from treadle.policies.base.packing import pack
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
-
-_REMEMBERED_MAX = 100_000  # ladders
-
-
-@dataclass(frozen=True, slots=True)
-class Ladder:
-    """The sizes a job can use, each faster than the one before, and what every step gains."""
-
-    sizes: tuple[int, ...]
-    speeds: tuple[float, ...]
-    # Gain of the step after holding sizes[r], for each device it takes: relative to the old speed
-    # if the job is the shorter of two, relative to the new one if it is the longer.
-    gain_if_shorter: tuple[float, ...]
-    gain_if_longer: tuple[float, ...]
-
-    @classmethod
-    def of(cls, sizes: Sequence[int], speeds: Sequence[float]) -> "Ladder":
-        rungs: list[tuple[int, float]] = []
-        for size, speed in zip(sizes, speeds, strict=True):
-            if speed > 0 and (not rungs or speed > rungs[-1][1]):
-                rungs.append((size, speed))  # A size that is no faster than a smaller one is none.
-        shorter, longer = [], []
-        for (size, speed), (next_size, next_speed) in pairwise(rungs):
-            step, gain = next_size - size, next_speed - speed
-            shorter.append(gain / (speed * step))
-            longer.append(gain / (next_speed * step))
-        return cls(
-            tuple(size for size, _ in rungs),
-            tuple(speed for _, speed in rungs),
-            tuple(shorter),
-            tuple(longer),
-        )
-
-
-@runtime_checkable
-class Revisable(Protocol):
-    """A belief in which a job's profile is not all that counts, and which may change."""
-
-    def basis(self, spec: JobSpec) -> Hashable:
-        """What is believed of a job rests on this: equal while it is."""
-        ...
-
-
-class Ladders:
-    """The ladder of each job as a model believes it; jobs alike share one."""
-
-    def __init__(self, belief: PerformanceModel) -> None:
-        self._belief = belief
-        self._revisable = belief if isinstance(belief, Revisable) else None
-        # By the profile's identity; the profile is kept so that its identity stays its own. Where
-        # the belief says what it rests on, by that.
-        self._known: dict[tuple[Hashable, tuple[int, ...], int], tuple[Profile, Ladder]] = {}
-
-    @property
-    def may_change(self) -> bool:
-        return self._revisable is not None
-
-    def of(self, job: Job, node: int = 1) -> Ladder:
-        """The job's ladder, of counts that tile nodes of that many devices."""
-        spec, revisable = job.spec, self._revisable
-        basis = id(spec.profile) if revisable is None else revisable.basis(spec)
-        key = (basis, spec.sizes, node)
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _REMEMBERED_MAX:
-                self._known.clear()
-            sizes = spec.sizes if node == 1 else legal(spec.sizes, node)
-            speeds = [self._belief.alone(spec, size) for size in sizes]
-            known = self._known[key] = (spec.profile, Ladder.of(sizes, speeds))
-        return known[1]
 
 
 def shares(ladders: Sequence[Ladder], work: Sequence[float], devices: int) -> list[int]:

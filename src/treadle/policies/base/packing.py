@@ -8,7 +8,6 @@ and 3 can leave a last one out, which then waits.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 from treadle.core.allocation import Allocation
 from treadle.core.free import FreeDevices
@@ -17,17 +16,6 @@ from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Consolidate
 
 _PLACEMENT = Consolidate()  # whole nodes, then the fullest node that has room for the rest
-
-
-def is_legal(count: int, node: int) -> bool:
-    """Whether so many devices tile nodes of that many."""
-    return count % node == 0 if count >= node else node % count == 0
-
-
-@cache
-def legal(sizes: tuple[int, ...], node: int) -> tuple[int, ...]:
-    """The legal ones of a job's sizes; all of them if none is, so that rigid jobs still run."""
-    return tuple(size for size in sizes if is_legal(size, node)) or sizes
 
 
 def pack(snapshot: Snapshot, sizes: Mapping[JobId, int]) -> dict[JobId, Allocation]:

@@ -14,11 +14,12 @@ from treadle.core.allocation import Allocation
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.core.waiting_by_kind import Line
+from treadle.models.plans.layouts import NOTHING, Counts, layouts, shape
+from treadle.models.plans.sensitivity import ENOUGH, Curve
 from treadle.policies.base.costs import Restarts
 from treadle.policies.base.in_turn import InTurn
 from treadle.policies.base.quotas import Left
-from treadle.policies.rubick.curves import ENOUGH, Curve
-from treadle.policies.rubick.holdings import NOTHING, Counts, Holdings, layouts, less, shape
+from treadle.policies.rubick.holdings import Holdings, less
 from treadle.policies.rubick.kinds import Kind, Kinds, Rules
 
 # What the jobs that devices are taken from could give: at least so many, and so many times the size

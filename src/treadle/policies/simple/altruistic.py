@@ -21,7 +21,8 @@ from math import inf
 
 from treadle.core.job import Job
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
-from treadle.policies.afs.afs import Climbing, Ladder
+from treadle.models.sizes.ladders import Ladder
+from treadle.policies.afs.afs import Climbing
 from treadle.policies.base.shares import hand_out
 
 _HAIR_S = 1e-3  # No job is late, or early, by what is only rounding.

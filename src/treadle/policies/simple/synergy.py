@@ -13,9 +13,9 @@ from treadle.core.job import Job
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.plans.sensitivity import Curves
 from treadle.policies.base.ordered import Ordered
 from treadle.policies.base.placement import Placement
-from treadle.policies.rubick.curves import Curves
 from treadle.policies.rubick.hosts import Hosts
 from treadle.policies.rubick.kinds import RESTART_S
 from treadle.policies.simple.orders import arrival

@@ -17,10 +17,9 @@ from math import floor, inf
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
-from treadle.core.ports import PerformanceModel
+from treadle.core.ports import PerformanceModel, Revisable
 from treadle.core.snapshot import KEEP, Schedule, Snapshot
 from treadle.core.waiting_by_kind import Waiting
-from treadle.policies.afs.afs import Revisable
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Bid, Sharing, hand_out
 

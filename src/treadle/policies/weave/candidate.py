@@ -4,7 +4,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from treadle.core.job import Job
-from treadle.policies.weave.curve import Curve
+from treadle.models.sizes.work import Curve
 
 
 class Sized(NamedTuple):

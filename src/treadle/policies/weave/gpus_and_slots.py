@@ -19,9 +19,9 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Ranker, Ranking
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.sizes.work import Alone, Curve
 from treadle.models.workers import is_cpu_only, takes_slots
 from treadle.policies.base.placement import Count, Placement
-from treadle.policies.weave.curve import Alone, Curve
 from treadle.policies.weave.places import WithinRacks
 from treadle.policies.weave.worth import Worths
 from treadle.policies.wrappers.views import let_go

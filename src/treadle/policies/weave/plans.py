@@ -14,10 +14,10 @@ from treadle.core.cluster import Cluster
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
-from treadle.policies.weave.curve import Alone
+from treadle.models.sizes.work import Alone
 
 if TYPE_CHECKING:
-    from treadle.policies.rubick.curves import Curves
+    from treadle.models.plans.sensitivity import Curves
 
 
 class Plans:
@@ -69,7 +69,7 @@ class Plans:
         if spec.plans[0] == DATA_PARALLEL:
             return None
         if self._made is None:
-            from treadle.policies.rubick.curves import Curves  # noqa: PLC0415  # most runs need none
+            from treadle.models.plans.sensitivity import Curves  # noqa: PLC0415  # most runs need none
 
             self._made = Curves(self._belief)
         self._made.on(self._cluster)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
-from treadle.policies.weave.curve import Curve
+from treadle.models.sizes.work import Curve
 
 Devices = tuple[Device, ...]
 

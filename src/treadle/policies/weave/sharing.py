@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
-from treadle.core.ports import InterleavingModel
-from treadle.policies.afs.afs import Revisable
+from treadle.core.ports import InterleavingModel, Revisable
 from treadle.policies.base.companions import Doubting, SharingBelief
 from treadle.policies.weave.candidate import Candidate, Sized
 

@@ -29,12 +29,12 @@ from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.models.forecasts import forecaster
+from treadle.models.sizes.work import Alone, Curve, Curves
 from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.base.costs import RESTART_S, resize_s, restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.candidate import Candidate
-from treadle.policies.weave.curve import Alone, Curve, Curves
 from treadle.policies.weave.fold import Folding
 from treadle.policies.weave.gpus_and_slots import LOOK, GpusAndSlots, parts_of, speeds_on
 from treadle.policies.weave.layout import Layout, Layouts
