@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.league.test_standings import FIGURES
-from treadle.league.processes import Outcome
 from treadle.league.competition import modules_of
+from treadle.league.processes import Outcome
 from treadle.league.result_cache import ResultCache, cell_key
 from treadle.league.source_digest import source_digest
 from treadle.sim.settings import Settings
