@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from tests.control.living import ME, bash, ended, living, until
+from tests.telling import told_by
 from tests.waiting import at_rest
 from treadle.control.api import LiveService
 from treadle.core.cluster import Node
@@ -39,6 +40,9 @@ def told(story: Story, root: Path, **settings: object) -> None:
 def in_memory(story: Story, root: Path, *, slots: int = 4, **settings: object) -> None:
     """The same on an engine in memory, whose jobs can sleep, print, fail and end."""
     told(story, root, engine=memory(slots), **settings)
+
+
+telling, telling_in_memory = told_by(told), told_by(in_memory)
 
 
 def memory(slots: int) -> EngineFactory:

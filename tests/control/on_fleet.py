@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.control.asking import end_all
 from tests.control.living import living, text_of
 from tests.engines.fleet_world import FleetWorld, WorldFleet
+from tests.telling import told_by
 from treadle.control.api import LiveService
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.registry import EngineContext
@@ -38,6 +39,9 @@ def on_fleet(
             await world.clear_away()
 
     asyncio.run(asyncio.wait_for(whole(), 120))
+
+
+telling_on_fleet = told_by(on_fleet, gives=2)
 
 
 async def said(live: LiveService, job: str, text: str) -> None:

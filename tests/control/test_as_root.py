@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import told
+from tests.control.asking import telling, told
 from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, living, until
 from treadle.control.api import LiveService
@@ -90,38 +90,34 @@ def test_a1_a_peer_without_a_passwd_entry_cannot_submit() -> None:
         assert not mark.exists(), "user nobody must not write into root's folder"
 
 
-def test_a1_nothing_is_submitted_without_a_user_id(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        for uid in (None, SPARE_UID):
-            who = Who(user="ghost", role=Role.ADMIN, uid=uid)
-            with pytest.raises(NotAllowedError) as refused:
-                await live.submit(who, bash("true"))
-            assert str(refused.value) == (
-                "this machine has no user ghost, and Treadle, which runs as root here, runs jobs "
-                "only for users that it has"
-            )
-            with pytest.raises(NotAllowedError, match="has no user ghost"):
-                await live.dry_run(who, bash("true"))
-        with pytest.raises(NotKnownError):
-            live.who_of_uid(SPARE_UID)
-        assert live.who_of_uid(NOBODY).user == "nobody"
-
-    told(story, tmp_path)
+@telling()
+async def test_a1_nothing_is_submitted_without_a_user_id(live: LiveService) -> None:
+    for uid in (None, SPARE_UID):
+        who = Who(user="ghost", role=Role.ADMIN, uid=uid)
+        with pytest.raises(NotAllowedError) as refused:
+            await live.submit(who, bash("true"))
+        assert str(refused.value) == (
+            "this machine has no user ghost, and Treadle, which runs as root here, runs jobs "
+            "only for users that it has"
+        )
+        with pytest.raises(NotAllowedError, match="has no user ghost"):
+            await live.dry_run(who, bash("true"))
+    with pytest.raises(NotKnownError):
+        live.who_of_uid(SPARE_UID)
+    assert live.who_of_uid(NOBODY).user == "nobody"
 
 
-def test_a1_a_token_is_made_only_for_a_user_of_the_machine(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        with pytest.raises(InvalidRequestError, match="this machine has no user ghost"):
-            await live.make_token(ME, TokenRequest(name="x", user="ghost"))
-        made = await live.make_token(ME, TokenRequest(name="x", user="nobody"))
-        who = live.who_of_token(made.token)
-        assert who is not None
-        assert (who.user, who.uid) == ("nobody", NOBODY)
-        admin = Who(user="nobody", role=Role.ADMIN, uid=NOBODY)
-        with pytest.raises(NotAllowedError, match="only root makes tokens for root"):
-            await live.make_token(admin, TokenRequest(name="x", user="root"))
-
-    told(story, tmp_path)
+@telling()
+async def test_a1_a_token_is_made_only_for_a_user_of_the_machine(live: LiveService) -> None:
+    with pytest.raises(InvalidRequestError, match="this machine has no user ghost"):
+        await live.make_token(ME, TokenRequest(name="x", user="ghost"))
+    made = await live.make_token(ME, TokenRequest(name="x", user="nobody"))
+    who = live.who_of_token(made.token)
+    assert who is not None
+    assert (who.user, who.uid) == ("nobody", NOBODY)
+    admin = Who(user="nobody", role=Role.ADMIN, uid=NOBODY)
+    with pytest.raises(NotAllowedError, match="only root makes tokens for root"):
+        await live.make_token(admin, TokenRequest(name="x", user="root"))
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from tests.control.living import (
     until,
     view_of,
 )
-from tests.control.on_fleet import on_fleet
+from tests.control.on_fleet import on_fleet, telling_on_fleet
 from tests.engines.fleet_world import FleetWorld, WorldFleet
+from tests.telling import within
 from treadle.control.api import LiveService
 from treadle.core.job import CHECKPOINTS
 from treadle.core.launch import CHECKPOINT_DIR
@@ -31,49 +32,48 @@ WRITES = 'test -e "$TREADLE_CHECKPOINT_DIR/w" && exit 0; touch "$TREADLE_CHECKPO
 WAITS = "sleep 86400 & wait"
 
 
-def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(tmp_path: Path) -> None:
+@within(100)
+async def test_a_job_waits_for_the_node_that_has_its_checkpoints_and_says_so(
+    tmp_path: Path,
+) -> None:
     """1. It is held, which leaves a checkpoint. 2. Its node takes no more work, and another
     one is free. 3. It waits and says why. 4. Its node is open again: it goes on there.
     """
+    world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1, apart=True)
 
-    async def story() -> None:
-        world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1, apart=True)
+    def engine(context: EngineContext) -> Engine:
+        return FleetEngine(context, WorldFleet(world))
 
-        def engine(context: EngineContext) -> Engine:
-            return FleetEngine(context, WorldFleet(world))
-
-        try:
-            async with living(tmp_path, engine=engine) as live:
-                job = (await live.submit(ME, bash(WRITES + WAITS, resumable=True))).id
-                await until(live, State.RUNNING, jobs=(job,))
-                (device,) = (await view_of(live, job)).devices
-                home = device.rpartition(":")[0]
-                place = tmp_path / "nodes" / home / "checkpoints"
-                while not list(place.glob("*/w")):
-                    await asyncio.sleep(0.01)
-                await stopped_and_held(live, job, "2")
-                await live.manage(ME, device, "avoid")
-                await live.release(ME, job)
-                while (why := await live.why(job)).code != "bound":
-                    await asyncio.sleep(0.01)
-                assert why.numbers == {"nodes": (home,), "asked": 1, "free": 0, "by": CHECKPOINTS}
-                await live.order_node(ME, home, "drain")
-                await live.manage(ME, device, "manage")
-                while (why := await live.why(job)).code != "bound-away":
-                    await asyncio.sleep(0.01)
-                assert (why.numbers["nodes"], why.numbers["away"]) == ((home,), "drained")
-                assert why.change == f"treadle nodes undrain {home}"
-                assert why.estimate is None
-                await live.order_node(ME, home, "undrain")
-                (view,) = await ended(live, job)
-                assert view.state is State.SUCCEEDED
-                attempts = (await live.job(job)).attempts
-                ran = [(each.devices, each.code) for each in attempts if each.code is not None]
-                assert ran == [((device,), 143), ((device,), 0)]
-        finally:
-            await world.clear_away()
-
-    asyncio.run(asyncio.wait_for(story(), 100))
+    try:
+        async with living(tmp_path, engine=engine) as live:
+            job = (await live.submit(ME, bash(WRITES + WAITS, resumable=True))).id
+            await until(live, State.RUNNING, jobs=(job,))
+            (device,) = (await view_of(live, job)).devices
+            home = device.rpartition(":")[0]
+            place = tmp_path / "nodes" / home / "checkpoints"
+            while not list(place.glob("*/w")):
+                await asyncio.sleep(0.01)
+            await stopped_and_held(live, job, "2")
+            await live.manage(ME, device, "avoid")
+            await live.release(ME, job)
+            while (why := await live.why(job)).code != "bound":
+                await asyncio.sleep(0.01)
+            assert why.numbers == {"nodes": (home,), "asked": 1, "free": 0, "by": CHECKPOINTS}
+            await live.order_node(ME, home, "drain")
+            await live.manage(ME, device, "manage")
+            while (why := await live.why(job)).code != "bound-away":
+                await asyncio.sleep(0.01)
+            assert (why.numbers["nodes"], why.numbers["away"]) == ((home,), "drained")
+            assert why.change == f"treadle nodes undrain {home}"
+            assert why.estimate is None
+            await live.order_node(ME, home, "undrain")
+            (view,) = await ended(live, job)
+            assert view.state is State.SUCCEEDED
+            attempts = (await live.job(job)).attempts
+            ran = [(each.devices, each.code) for each in attempts if each.code is not None]
+            assert ran == [((device,), 143), ((device,), 0)]
+    finally:
+        await world.clear_away()
 
 
 def test_what_is_submitted_from_a_folder_that_nodes_do_not_see(tmp_path: Path) -> None:
@@ -103,13 +103,13 @@ def test_what_is_submitted_from_a_folder_that_nodes_do_not_see(tmp_path: Path) -
     on_fleet(story, tmp_path, ("n0", "n1"), apart=True)
 
 
-def test_members_of_an_array_keep_checkpoints_in_folders_of_their_own(tmp_path: Path) -> None:
-    async def story(live: LiveService, world: FleetWorld) -> None:
-        request = bash('mkdir "$TREADLE_CHECKPOINT_DIR"', resumable=True, array="3-4")
-        (tmp_path / "own").mkdir()
-        own = {CHECKPOINT_DIR: f"{tmp_path}/own/"}
-        done = await live.submit(ME, replace(request, env=own))
-        await ended(live, *done.jobs)
-        assert sorted(path.name for path in (tmp_path / "own").iterdir()) == ["3", "4"]
-
-    on_fleet(story, tmp_path, ("n0",), apart=True)
+@telling_on_fleet(("n0",), apart=True)
+async def test_members_of_an_array_keep_checkpoints_in_folders_of_their_own(
+    live: LiveService, world: FleetWorld, tmp_path: Path
+) -> None:
+    request = bash('mkdir "$TREADLE_CHECKPOINT_DIR"', resumable=True, array="3-4")
+    (tmp_path / "own").mkdir()
+    own = {CHECKPOINT_DIR: f"{tmp_path}/own/"}
+    done = await live.submit(ME, replace(request, env=own))
+    await ended(live, *done.jobs)
+    assert sorted(path.name for path in (tmp_path / "own").iterdir()) == ["3", "4"]

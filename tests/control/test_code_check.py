@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import events_of, told
+from tests.control.asking import events_of, telling, told
 from tests.control.living import ME, PATIENCE, ended, until
 from treadle.client.gitstate import code_state
 from treadle.control.api import LiveService
@@ -77,16 +77,16 @@ async def _compared(record: JobRecord) -> tuple[CodeChanged, ...]:
     return tuple(facts)
 
 
-def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(tmp_path: Path, work: Path) -> None:
-    async def story(live: LiveService) -> None:
-        script = work / "train.sh"
-        first, second = await _ran(live, request(work), "echo new\n", script)
-        assert first.startswith("train.sh changed after submission: it ran as of sha256 ")
-        assert second == "tracked files were changed after submission, when there were no changes"
-        texts = [event.text for event in await events_of(live)]
-        assert any("other code than was submitted: train.sh changed" in text for text in texts)
-
-    told(story, tmp_path)
+@telling()
+async def test_u8_an_edited_script_is_noticed_at_launch_and_recorded(
+    live: LiveService, work: Path
+) -> None:
+    script = work / "train.sh"
+    first, second = await _ran(live, request(work), "echo new\n", script)
+    assert first.startswith("train.sh changed after submission: it ran as of sha256 ")
+    assert second == "tracked files were changed after submission, when there were no changes"
+    texts = [event.text for event in await events_of(live)]
+    assert any("other code than was submitted: train.sh changed" in text for text in texts)
 
 
 def test_u8_what_was_not_edited_is_not_mentioned(tmp_path: Path, work: Path) -> None:
@@ -102,41 +102,35 @@ def test_u8_what_was_not_edited_is_not_mentioned(tmp_path: Path, work: Path) -> 
     assert mentioned() == ()
 
 
-def test_u8_an_imported_file_a_commit_and_a_script_outside_git_are_noticed(
-    tmp_path: Path, work: Path
+@telling()
+async def test_u8_an_imported_file_a_commit_and_a_script_outside_git_are_noticed(
+    live: LiveService, work: Path
 ) -> None:
-    async def story(live: LiveService) -> None:
-        changed = await _ran(live, request(work), "echo other\n", work / "module.sh")
-        assert changed == (
-            "tracked files were changed after submission, when there were no changes",
-        )
-        made = request(work)  # with the change
-        assert await _ran(live, made, "echo third\n", work / "module.sh") == (
-            "the uncommitted changes are not those of the submission",
-        )
-        job = (await live.submit(ME, request(work))).id
-        git(work, "commit", "-q", "-a", "-m", "second")
-        await live.release(ME, job)
-        await ended(live, job)
-        (change,) = await _noticed(live, job)
-        assert change.startswith("the commit changed after submission: it ran at ")
-        (script,) = await _ran(live, request(work, git=False), "echo 4\n", work / "train.sh")
-        assert script.startswith("train.sh changed after submission")
-
-    told(story, tmp_path)
+    changed = await _ran(live, request(work), "echo other\n", work / "module.sh")
+    assert changed == ("tracked files were changed after submission, when there were no changes",)
+    made = request(work)  # with the change
+    assert await _ran(live, made, "echo third\n", work / "module.sh") == (
+        "the uncommitted changes are not those of the submission",
+    )
+    job = (await live.submit(ME, request(work))).id
+    git(work, "commit", "-q", "-a", "-m", "second")
+    await live.release(ME, job)
+    await ended(live, job)
+    (change,) = await _noticed(live, job)
+    assert change.startswith("the commit changed after submission: it ran at ")
+    (script,) = await _ran(live, request(work, git=False), "echo 4\n", work / "train.sh")
+    assert script.startswith("train.sh changed after submission")
 
 
-def test_u8_it_is_shown_while_the_job_runs(tmp_path: Path, work: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = (await live.submit(ME, request(work))).id
-        (work / "train.sh").write_text("exec sleep 60\n")
-        await live.release(ME, job)
-        await until(live, State.RUNNING, jobs=(job,))
-        while not (await live.job(job)).attempts[0].changed:
-            await asyncio.sleep(0.01)
-        assert [event.job for event in await events_of(live, kind="CodeChanged")] == [job]
-
-    told(story, tmp_path)
+@telling()
+async def test_u8_it_is_shown_while_the_job_runs(live: LiveService, work: Path) -> None:
+    job = (await live.submit(ME, request(work))).id
+    (work / "train.sh").write_text("exec sleep 60\n")
+    await live.release(ME, job)
+    await until(live, State.RUNNING, jobs=(job,))
+    while not (await live.job(job)).attempts[0].changed:
+        await asyncio.sleep(0.01)
+    assert [event.job for event in await events_of(live, kind="CodeChanged")] == [job]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root asks as somebody else")

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, end_all, engine_of, in_memory, looked_at, runs, told, waits
+from tests.control.asking import (
+    LONG,
+    end_all,
+    engine_of,
+    in_memory,
+    looked_at,
+    runs,
+    telling,
+    telling_in_memory,
+    waits,
+)
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.shared import THOROUGH
 from tests.waiting import until as there
@@ -84,61 +94,57 @@ def test_switching_the_policy_stops_no_job(tmp_path: Path) -> None:
 # -- retries --------------------------------------------------------------------------------------
 
 
-def test_a_transient_failure_is_tried_again_on_other_devices(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await runs(live, retries=5)
-        for failures in (1, 2):
-            broken = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
-            engine_of(live).write(job, broken)
-            engine_of(live).finish(job, 1)
-            while (await view_of(live, job)).failures < failures:
-                await asyncio.sleep(0.01)
-            await until(live, State.RUNNING, jobs=(job,))
-        detail = await live.job(job)
-        assert len({attempt.devices for attempt in detail.attempts}) == 3
-        assert detail.attempts[0].failure is not None
-        assert detail.attempts[0].failure.advice == "retry on other devices"
-
-    in_memory(story, tmp_path)
-
-
-def test_the_time_limit_counts_running_time_and_is_a_state_of_its_own(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await waits(live, LONG, time_limit_s=0.3, retries=5)
-        (view,) = await ended(live, job)
-        assert (view.state, view.attempts) == (State.TIMEOUT, 1)
-        resumable = await runs(live, LONG, time_limit_s=LIMIT_S, resumable=True)
-        await live.hold(ME, resumable)
-        await until(live, State.PAUSED, jobs=(resumable,))
-        used_s = (await view_of(live, resumable)).running_s
-        assert used_s > 0
-        await live.release(ME, resumable)
-        (view,) = await ended(live, resumable)
-        assert view.state is State.TIMEOUT
-        assert view.running_s >= LIMIT_S
-
-    in_memory(story, tmp_path)
-
-
-def test_backing_off_lets_no_lower_priority_pass(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
-        job = await waits(live, body, devices="4")
-        while not (await view_of(live, job)).failures:
+@telling_in_memory()
+async def test_a_transient_failure_is_tried_again_on_other_devices(live: LiveService) -> None:
+    job = await runs(live, retries=5)
+    for failures in (1, 2):
+        broken = b"RuntimeError: CUDA error: uncorrectable ECC error encountered\n"
+        engine_of(live).write(job, broken)
+        engine_of(live).finish(job, 1)
+        while (await view_of(live, job)).failures < failures:
             await asyncio.sleep(0.01)
-        equal = await waits(live, "true")  # It may pass: nobody is more important.
-        await ended(live, equal)
-        assert (await view_of(live, job)).attempts == 1
-        lower = await waits(live, "true", priority=-1)
-        views = await ended(live, job, lower)
-        assert [view.state for view in views] == [State.SUCCEEDED] * 2
-        first, second = (view.started_at or 0.0 for view in views)
-        ends = (await live.job(job)).attempts[1].ended_at
-        assert ends is not None
-        assert second >= ends - 0.5
-        assert first < second
+        await until(live, State.RUNNING, jobs=(job,))
+    detail = await live.job(job)
+    assert len({attempt.devices for attempt in detail.attempts}) == 3
+    assert detail.attempts[0].failure is not None
+    assert detail.attempts[0].failure.advice == "retry on other devices"
 
-    told(story, tmp_path, patience=Patience(wait_s=600.0))
+
+@telling_in_memory()
+async def test_the_time_limit_counts_running_time_and_is_a_state_of_its_own(
+    live: LiveService,
+) -> None:
+    job = await waits(live, LONG, time_limit_s=0.3, retries=5)
+    (view,) = await ended(live, job)
+    assert (view.state, view.attempts) == (State.TIMEOUT, 1)
+    resumable = await runs(live, LONG, time_limit_s=LIMIT_S, resumable=True)
+    await live.hold(ME, resumable)
+    await until(live, State.PAUSED, jobs=(resumable,))
+    used_s = (await view_of(live, resumable)).running_s
+    assert used_s > 0
+    await live.release(ME, resumable)
+    (view,) = await ended(live, resumable)
+    assert view.state is State.TIMEOUT
+    assert view.running_s >= LIMIT_S
+
+
+@telling(patience=Patience(wait_s=600.0))
+async def test_backing_off_lets_no_lower_priority_pass(live: LiveService) -> None:
+    body = f'test "$TREADLE_ATTEMPT" -ge 2 || {{ echo "{NCCL}"; exit 1; }}'
+    job = await waits(live, body, devices="4")
+    while not (await view_of(live, job)).failures:
+        await asyncio.sleep(0.01)
+    equal = await waits(live, "true")  # It may pass: nobody is more important.
+    await ended(live, equal)
+    assert (await view_of(live, job)).attempts == 1
+    lower = await waits(live, "true", priority=-1)
+    views = await ended(live, job, lower)
+    assert [view.state for view in views] == [State.SUCCEEDED] * 2
+    first, second = (view.started_at or 0.0 for view in views)
+    ends = (await live.job(job)).attempts[1].ended_at
+    assert ends is not None
+    assert second >= ends - 0.5
+    assert first < second
 
 
 # -- resizing -------------------------------------------------------------------------------------
@@ -187,19 +193,19 @@ def test_an_elastic_job_is_resized_by_stop_checkpoint_and_relaunch(tmp_path: Pat
     assert lines[1][2] == "1", "it is told that it resumes"
 
 
-def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        rigid = await runs(live, devices="2")
-        soft = await runs(live, devices="2", resumable=True)
-        high = await waits(live, devices="2", priority=5)
-        await until(live, State.RUNNING, jobs=(high,))
-        assert (await view_of(live, soft)).state is State.PENDING
-        higher = await waits(live, devices="4", priority=9)
-        await looked_at(live)
-        assert (await view_of(live, rigid)).state is State.RUNNING
-        assert (await view_of(live, rigid)).attempts == 1
-        assert (await view_of(live, higher)).state is State.PENDING
-        await live.change(ME, higher, JobChange(priority=0))
-        await end_all(live)
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_a_higher_priority_preempts_what_can_resume_and_never_what_cannot(
+    live: LiveService,
+) -> None:
+    rigid = await runs(live, devices="2")
+    soft = await runs(live, devices="2", resumable=True)
+    high = await waits(live, devices="2", priority=5)
+    await until(live, State.RUNNING, jobs=(high,))
+    assert (await view_of(live, soft)).state is State.PENDING
+    higher = await waits(live, devices="4", priority=9)
+    await looked_at(live)
+    assert (await view_of(live, rigid)).state is State.RUNNING
+    assert (await view_of(live, rigid)).attempts == 1
+    assert (await view_of(live, higher)).state is State.PENDING
+    await live.change(ME, higher, JobChange(priority=0))
+    await end_all(live)

@@ -1,42 +1,39 @@
 """A controller that returns while no agent of its cluster has come yet."""
 
-import asyncio
 from pathlib import Path
 
 from tests.control.asking import end_all, looked_at, runs
 from tests.control.living import living, until
 from tests.engines.fleet_world import FleetWorld, WorldFleet
+from tests.telling import within
 from treadle.engines.fleet.engine import FleetEngine
 from treadle.engines.registry import EngineContext
 from treadle.wire.jobs import State
 
 
-def test_a_controller_begins_although_no_agent_has_come(tmp_path: Path) -> None:
+@within(180)
+async def test_a_controller_begins_although_no_agent_has_come(tmp_path: Path) -> None:
     """1. A job runs. 2. The next controller finds members without agents. 3. They come, and the job
     runs again: as what it had is known only to them, it was stopped there first.
     """
+    world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1)
 
-    async def whole() -> None:
-        world = FleetWorld(tmp_path / "nodes", ("n0", "n1"), slots=1)
+    def engine(context: EngineContext) -> FleetEngine:
+        return FleetEngine(context, WorldFleet(world))
 
-        def engine(context: EngineContext) -> FleetEngine:
-            return FleetEngine(context, WorldFleet(world))
-
-        try:
-            async with living(tmp_path, engine=engine) as live:
-                job = await runs(live, "exec sleep 60", resumable=True)
-            world.late = {"n0", "n1"}
-            async with living(tmp_path, engine=engine) as live:
-                await looked_at(live)
-                assert live.status().devices == 0
-                assert (await live.job(job)).job.state is State.STOPPING
-                world.late = set()
-                for name in ("n0", "n1"):
-                    world.tell(world.joined(name))
-                await until(live, State.RUNNING, jobs=(job,))
-                assert (await live.job(job)).job.attempts == 2
-                await end_all(live)
-        finally:
-            await world.clear_away()
-
-    asyncio.run(asyncio.wait_for(whole(), 180))
+    try:
+        async with living(tmp_path, engine=engine) as live:
+            job = await runs(live, "exec sleep 60", resumable=True)
+        world.late = {"n0", "n1"}
+        async with living(tmp_path, engine=engine) as live:
+            await looked_at(live)
+            assert live.status().devices == 0
+            assert (await live.job(job)).job.state is State.STOPPING
+            world.late = set()
+            for name in ("n0", "n1"):
+                world.tell(world.joined(name))
+            await until(live, State.RUNNING, jobs=(job,))
+            assert (await live.job(job)).job.attempts == 2
+            await end_all(live)
+    finally:
+        await world.clear_away()

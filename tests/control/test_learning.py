@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, engine_of, in_memory, runs, told, waits
+from tests.control.asking import LONG, engine_of, in_memory, runs, telling_in_memory, told, waits
 from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, view_of
 from tests.unit.control.memory import lesson
@@ -20,7 +20,6 @@ from treadle.core.job import JobSpec
 from treadle.core.job_report import Report
 from treadle.models.learning.kinds import by_command
 from treadle.models.scaling import ScalingModel
-from treadle.store.rows import ProfileRow
 from treadle.wire.jobs import JobRequest, State
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import ConflictError, InvalidRequestError, NotAllowedError
@@ -41,10 +40,7 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     request = bash("sleep 0.4; true")
 
     async def first(live: LiveService) -> None:
-        assert await expected(live, request) == (
-            3600.0,
-            "no run of this script has ended here",
-        )
+        assert await expected(live, request) == (3600.0, "no run of this script has ended here")
         await ended(live, (await live.submit(ME, request)).id)
         length_s, why = await expected(live, request)
         assert 0.3 <= length_s < 4.0
@@ -62,10 +58,7 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     request = bash("sleep 0.1", estimate_s=500.0)
 
     async def story(live: LiveService) -> None:
-        assert await expected(live, request) == (
-            500.0,
-            "from its user's estimate",
-        )
+        assert await expected(live, request) == (500.0, "from its user's estimate")
         await ended(live, (await live.submit(ME, request)).id)
         # It takes 0.1 s on a quiet machine; what its user said is far from any.
         assert (await expected(live, request))[0] < 100.0
@@ -73,13 +66,11 @@ def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path)
     in_memory(story, tmp_path)
 
 
-def test_a_job_that_fails_teaches_nothing(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        request = bash("exit 3", retries=0)
-        await ended(live, (await live.submit(ME, request)).id)
-        assert (await expected(live, request))[0] == 3600.0
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_a_job_that_fails_teaches_nothing(live: LiveService) -> None:
+    request = bash("exit 3", retries=0)
+    await ended(live, (await live.submit(ME, request)).id)
+    assert (await expected(live, request))[0] == 3600.0
 
 
 def test_each_change_is_written_once_and_can_be_read_back() -> None:
@@ -96,18 +87,6 @@ def test_each_change_is_written_once_and_can_be_read_back() -> None:
     read, kept = (known.ask(Question(keys, 1, (1, 4), "m", 9.0)) for known in (again, profiles))
     assert read == kept
     assert again.changes(8.0) == []
-
-
-def test_rows_of_earlier_versions_are_read_as_far_as_they_say_something() -> None:
-    rows = {
-        "me/m/~0123": b'{"runs":[{"size":1,"seconds":5.0,"whole":true,"numbers":[]}],"ended":1}',
-        "me/": b'{"runs":[],"ended":3,"levels":[[0.9,30]],"owners":{"me/":3.0}}',
-    }
-    old = Profiles([ProfileRow(key, body, 7.0) for key, body in rows.items()])
-    assert old.knowledge.history("me/m/~0123") is None
-    user = old.knowledge.history("me/")
-    assert user is not None
-    assert user.ended == 3
 
 
 @pytest.mark.parametrize(
@@ -154,16 +133,16 @@ def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None
     told(story, tmp_path)
 
 
-def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await runs(live, f"echo 'iter 450: loss 0.25'; {LONG}")
-        await live._reporting._progress.look()
-        progress = (await view_of(live, job)).progress
-        assert progress is not None
-        assert (progress.step, progress.total, progress.eta_s) == (450, None, None)
-        assert progress.loss == 0.25
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_a_count_without_its_end_is_shown_and_nothing_is_made_of_it(
+    live: LiveService,
+) -> None:
+    job = await runs(live, f"echo 'iter 450: loss 0.25'; {LONG}")
+    await live._reporting._progress.look()
+    progress = (await view_of(live, job)).progress
+    assert progress is not None
+    assert (progress.step, progress.total, progress.eta_s) == (450, None, None)
+    assert progress.loss == 0.25
 
 
 def test_a_job_reports_through_the_api_of_a_real_daemon(tmp_path: Path) -> None:
@@ -206,37 +185,33 @@ LIES = (
 )
 
 
-def test_a_job_that_lies_gains_nothing(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await runs(live, resumable=True)
-        before = live.context.scheduler.jobs[job]
-        own = Who(user="me", role=Role.VIEWER, job=job)
-        for lie in LIES:
-            with pytest.raises(InvalidRequestError):
-                await live.report(own, job, lie)
-        assert (await view_of(live, job)).progress is None
-        assert live.context.scheduler.jobs[job] == before
-        # What it has saved cannot be more than what it has done.
-        await live.report(own, job, Report(step=5, total=10, checkpoint=1000))
-        said = live.context.learner.progress(job)
-        assert said is not None
-        assert said.checkpoint == 0.5
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_a_job_that_lies_gains_nothing(live: LiveService) -> None:
+    job = await runs(live, resumable=True)
+    before = live.context.scheduler.jobs[job]
+    own = Who(user="me", role=Role.VIEWER, job=job)
+    for lie in LIES:
+        with pytest.raises(InvalidRequestError):
+            await live.report(own, job, lie)
+    assert (await view_of(live, job)).progress is None
+    assert live.context.scheduler.jobs[job] == before
+    # What it has saved cannot be more than what it has done.
+    await live.report(own, job, Report(step=5, total=10, checkpoint=1000))
+    said = live.context.learner.progress(job)
+    assert said is not None
+    assert said.checkpoint == 0.5
 
 
-def test_only_the_job_itself_its_owner_and_admins_may_report(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job, other = await runs(live), await waits(live, LONG, held=True)
-        with pytest.raises(NotAllowedError):
-            await live.report(Who(user="me", role=Role.VIEWER, job=other), job, Report(step=1))
-        with pytest.raises(NotAllowedError):
-            await live.report(OTHER, job, Report(step=1))
-        with pytest.raises(ConflictError, match="is not running"):
-            await live.report(ME, other, Report(step=1))
-        await live.report(ME, job, Report(step=1))
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_only_the_job_itself_its_owner_and_admins_may_report(live: LiveService) -> None:
+    job, other = await runs(live), await waits(live, LONG, held=True)
+    with pytest.raises(NotAllowedError):
+        await live.report(Who(user="me", role=Role.VIEWER, job=other), job, Report(step=1))
+    with pytest.raises(NotAllowedError):
+        await live.report(OTHER, job, Report(step=1))
+    with pytest.raises(ConflictError, match="is not running"):
+        await live.report(ME, other, Report(step=1))
+    await live.report(ME, job, Report(step=1))
 
 
 def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> None:
@@ -256,24 +231,23 @@ def test_a_speed_is_measured_over_a_while_and_starts_over_with_the_count() -> No
     assert meter.gauge("a") is None
 
 
-def test_a_job_that_stopped_early_is_shown_with_the_steps_that_it_did(tmp_path: Path) -> None:
+@telling_in_memory()
+async def test_a_job_that_stopped_early_is_shown_with_the_steps_that_it_did(
+    live: LiveService,
+) -> None:
     """It succeeded, and says nothing of the steps that it left out. What it printed after the last
     look at it is read once more when it has ended."""
-
-    async def story(live: LiveService) -> None:
-        prints = await runs(live, f"echo step 14/100 loss 0.4; {LONG}")
-        reports = await runs(live)
-        await live.report(ME, reports, Report(step=7, total=10, loss=0.5))
-        await live._reporting._progress.look()
-        engine_of(live).write(prints, b"step 15/100 loss 0.3\n")
-        for job in (prints, reports):
-            engine_of(live).finish(job)
-        for view, shown in zip(
-            await ended(live, prints, reports), ((15, 100, 0.3), (7, 10, 0.5)), strict=True
-        ):
-            assert view.state is State.SUCCEEDED
-            said = view.progress
-            assert said is not None
-            assert (said.step, said.total, said.loss) == shown
-
-    in_memory(story, tmp_path)
+    prints = await runs(live, f"echo step 14/100 loss 0.4; {LONG}")
+    reports = await runs(live)
+    await live.report(ME, reports, Report(step=7, total=10, loss=0.5))
+    await live._reporting._progress.look()
+    engine_of(live).write(prints, b"step 15/100 loss 0.3\n")
+    for job in (prints, reports):
+        engine_of(live).finish(job)
+    for view, shown in zip(
+        await ended(live, prints, reports), ((15, 100, 0.3), (7, 10, 0.5)), strict=True
+    ):
+        assert view.state is State.SUCCEEDED
+        said = view.progress
+        assert said is not None
+        assert (said.step, said.total, said.loss) == shown

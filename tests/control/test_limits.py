@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import end_all, events_of, in_memory, looked_at, memory, runs, waits
+from tests.control.asking import (
+    end_all,
+    events_of,
+    in_memory,
+    looked_at,
+    memory,
+    runs,
+    telling_in_memory,
+    waits,
+)
 from tests.control.living import ME, bash, ended, living, until, view_of
 from tests.shared import THOROUGH
 from treadle.control.api import LiveService
@@ -51,47 +60,43 @@ def test_records_of_ended_jobs_are_kept_in_bounds_and_read_from_the_store(
     in_memory(story, tmp_path)
 
 
-def test_pages_of_jobs_follow_one_another_without_gaps(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        done = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-6"))
-        await ended(live, *done.jobs)
-        waiting = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4", held=True))
-        seen: list[str] = []
-        cursor = ""
-        while True:
-            page = await live.jobs(ended=True, limit=2, cursor=cursor)
-            seen += [view.id for view in page.jobs]
-            cursor = page.cursor
-            if not cursor:
-                break
-        assert seen == [*waiting.jobs, *reversed(done.jobs)]
-        for bad in ("x", "a", "e1", "e1,2,3", "a-", "e,"):
-            with pytest.raises(InvalidRequestError):
-                await live.jobs(cursor=bad)
+@telling_in_memory()
+async def test_pages_of_jobs_follow_one_another_without_gaps(live: LiveService) -> None:
+    done = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-6"))
+    await ended(live, *done.jobs)
+    waiting = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4", held=True))
+    seen: list[str] = []
+    cursor = ""
+    while True:
+        page = await live.jobs(ended=True, limit=2, cursor=cursor)
+        seen += [view.id for view in page.jobs]
+        cursor = page.cursor
+        if not cursor:
+            break
+    assert seen == [*waiting.jobs, *reversed(done.jobs)]
+    for bad in ("x", "a", "e1", "e1,2,3", "a-", "e,"):
         with pytest.raises(InvalidRequestError):
-            await live.jobs(states=("SLEEPING",))
+            await live.jobs(cursor=bad)
+    with pytest.raises(InvalidRequestError):
+        await live.jobs(states=("SLEEPING",))
 
-    in_memory(story, tmp_path)
 
-
-def test_pages_of_the_journal_follow_one_another(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
-        await ended(live, *answer.jobs)
-        whole = await events_of(live)
-        seen: list[EventView] = []
-        after = 0
-        while (page := await live.events(after=after, limit=3)).events:
-            seen += page.events
-            after = page.next
-        assert seen == whole
-        assert list((await live.events_last(limit=4)).events) == whole[-4:]
-        job = answer.jobs[2]
-        own = (await live.events(job=job, limit=1000)).events
-        assert list(own) == [event for event in whole if event.job == job]
-        assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_pages_of_the_journal_follow_one_another(live: LiveService) -> None:
+    answer = await live.submit(ME, JobRequest(command=("/bin/true",), array="0-4"))
+    await ended(live, *answer.jobs)
+    whole = await events_of(live)
+    seen: list[EventView] = []
+    after = 0
+    while (page := await live.events(after=after, limit=3)).events:
+        seen += page.events
+        after = page.next
+    assert seen == whole
+    assert list((await live.events_last(limit=4)).events) == whole[-4:]
+    job = answer.jobs[2]
+    own = (await live.events(job=job, limit=1000)).events
+    assert list(own) == [event for event in whole if event.job == job]
+    assert [event.kind for event in own][:2] == ["JobSubmitted", "Start"]
 
 
 def test_a_slow_follower_misses_nothing_and_costs_no_memory(
@@ -141,49 +146,47 @@ def test_a_slow_follower_misses_nothing_and_costs_no_memory(
 # -- asked twice ----------------------------------------------------------------------------------
 
 
-def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        first = await live.submit(ME, NOTHING, "key")
-        again = await live.submit(ME, NOTHING, "key")
-        assert (again.id, again.repeated, first.repeated) == (first.id, True, False)
-        with pytest.raises(ConflictError, match="was used for another request"):
-            await live.submit(ME, bash("true"), "key")
-        other = Who(user="nobody", role=Role.USER, uid=NOBODY)
-        assert (await live.submit(other, NOTHING, "key")).id != first.id
-        await ended(live, first.id)
-        assert (await live.submit(ME, NOTHING, "key")).id == first.id
-
-    in_memory(story, tmp_path)
-
-
-def test_the_same_key_at_the_same_moment_makes_one_job(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        results = await asyncio.gather(
-            *(live.submit(ME, NOTHING, "key") for _ in range(20)),
-            live.submit(ME, bash("true"), "key"),
-            return_exceptions=True,
-        )
-        assert isinstance(results[-1], ConflictError)
-        ids = {answer.id for answer in results[:-1]}  # type: ignore[union-attr]
-        assert ids == {"1"}
-        assert sum(not answer.repeated for answer in results[:-1]) == 1  # type: ignore[union-attr]
-        await ended(live, "1")
-        assert len((await live.jobs(ended=True)).jobs) == 1
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_the_same_key_gives_the_same_job_and_another_request_a_conflict(
+    live: LiveService,
+) -> None:
+    first = await live.submit(ME, NOTHING, "key")
+    again = await live.submit(ME, NOTHING, "key")
+    assert (again.id, again.repeated, first.repeated) == (first.id, True, False)
+    with pytest.raises(ConflictError, match="was used for another request"):
+        await live.submit(ME, bash("true"), "key")
+    other = Who(user="nobody", role=Role.USER, uid=NOBODY)
+    assert (await live.submit(other, NOTHING, "key")).id != first.id
+    await ended(live, first.id)
+    assert (await live.submit(ME, NOTHING, "key")).id == first.id
 
 
-def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        asked = asyncio.ensure_future(live.submit(ME, NOTHING, "key"))
-        await asyncio.sleep(0)
-        asked.cancel()
-        await asyncio.gather(asked, return_exceptions=True)
-        again = await live.submit(ME, NOTHING, "key")
-        await ended(live, again.id)
-        assert len((await live.jobs(ended=True)).jobs) == 1
+@telling_in_memory()
+async def test_the_same_key_at_the_same_moment_makes_one_job(live: LiveService) -> None:
+    results = await asyncio.gather(
+        *(live.submit(ME, NOTHING, "key") for _ in range(20)),
+        live.submit(ME, bash("true"), "key"),
+        return_exceptions=True,
+    )
+    assert isinstance(results[-1], ConflictError)
+    ids = {answer.id for answer in results[:-1]}  # type: ignore[union-attr]
+    assert ids == {"1"}
+    assert sum(not answer.repeated for answer in results[:-1]) == 1  # type: ignore[union-attr]
+    await ended(live, "1")
+    assert len((await live.jobs(ended=True)).jobs) == 1
 
-    in_memory(story, tmp_path)
+
+@telling_in_memory()
+async def test_a_submission_whose_client_went_away_is_kept_or_not_and_never_half(
+    live: LiveService,
+) -> None:
+    asked = asyncio.ensure_future(live.submit(ME, NOTHING, "key"))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.gather(asked, return_exceptions=True)
+    again = await live.submit(ME, NOTHING, "key")
+    await ended(live, again.id)
+    assert len((await live.jobs(ended=True)).jobs) == 1
 
 
 # -- how many -------------------------------------------------------------------------------------
@@ -227,26 +230,24 @@ def test_an_array_of_thousands_is_taken_shown_and_cancelled(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-def test_what_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        job = await waits(live, "true", name="resnet", held=True)
-        with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
-            await live.job("nobody")
-        with pytest.raises(NotFoundError, match="there is no attempt 7"):
-            await live.log(job, attempt=7)
-        with pytest.raises(NotFoundError, match="there is no device 'here:9'; expected here:0 to"):
-            await live.manage(ME, "here:9", "avoid")
-        with pytest.raises(InvalidRequestError, match="there is no such job"):
-            await live.submit(ME, bash("true", after=("77",)))
-        assert (await live.job("resnet")).job.id == job
-        await waits(live, "true", name="resnet", held=True)
-        with pytest.raises(InvalidRequestError, match="2 jobs are called 'resnet'"):
-            await live.job("resnet")
-        await end_all(live)
-        with pytest.raises(ConflictError, match="has ended already"):
-            await live.cancel(ME, job)
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_what_is_not_there_is_said_in_one_sentence(live: LiveService) -> None:
+    job = await waits(live, "true", name="resnet", held=True)
+    with pytest.raises(NotFoundError, match="there is no job 'nobody'"):
+        await live.job("nobody")
+    with pytest.raises(NotFoundError, match="there is no attempt 7"):
+        await live.log(job, attempt=7)
+    with pytest.raises(NotFoundError, match="there is no device 'here:9'; expected here:0 to"):
+        await live.manage(ME, "here:9", "avoid")
+    with pytest.raises(InvalidRequestError, match="there is no such job"):
+        await live.submit(ME, bash("true", after=("77",)))
+    assert (await live.job("resnet")).job.id == job
+    await waits(live, "true", name="resnet", held=True)
+    with pytest.raises(InvalidRequestError, match="2 jobs are called 'resnet'"):
+        await live.job("resnet")
+    await end_all(live)
+    with pytest.raises(ConflictError, match="has ended already"):
+        await live.cancel(ME, job)
 
 
 def test_the_difference_of_the_code_is_kept_once_however_many_jobs_have_it(tmp_path: Path) -> None:
@@ -285,15 +286,15 @@ def test_no_start_is_estimated_for_a_job_that_thousands_wait_ahead_of(
     in_memory(story, tmp_path, slots=1)
 
 
-def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        await runs(live, devices="1", estimate_s=60.0)
-        request = JobRequest(command=("sleep", "60"), array="0-11", estimate_s=60.0)
-        last = (await live.submit(ME, request)).jobs[-1]
-        await looked_at(live)
-        live.context.charge.decided(2.0, 0.001)
-        found = (await live.why(last)).estimate
-        assert found is not None
-        assert found.latest_s is not None
-
-    in_memory(story, tmp_path, slots=1)
+@telling_in_memory(slots=1)
+async def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known(
+    live: LiveService,
+) -> None:
+    await runs(live, devices="1", estimate_s=60.0)
+    request = JobRequest(command=("sleep", "60"), array="0-11", estimate_s=60.0)
+    last = (await live.submit(ME, request)).jobs[-1]
+    await looked_at(live)
+    live.context.charge.decided(2.0, 0.001)
+    found = (await live.why(last)).estimate
+    assert found is not None
+    assert found.latest_s is not None

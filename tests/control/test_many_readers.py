@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import installation
 
 from tests.shared import THOROUGH, thorough
+from tests.telling import within
 from tests.unit.control.memory import ME, Bench
 from treadle.control.api import LiveService
 from treadle.core.cluster import Node
@@ -74,38 +75,35 @@ async def filled(root: Path, world: MemoryWorld) -> tuple[Bench, str, str]:
     return here, done, waiting
 
 
-def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
+@within(300)
+async def test_a12_the_loop_never_works_long_at_a_stretch(tmp_path: Path) -> None:
     """As many readers as have a turn at once ask for everything that there is."""
+    here, done, waiting = await filled(tmp_path, MemoryWorld.of(Node("here", 16, "none")))
+    live = here.live
+    found = await live.jobs(limit=10_000)
+    assert found.total == len(found.jobs) > QUEUED
+    watch, stop, answers = Watch(), asyncio.Event(), Counter[int]()
 
-    async def story() -> None:
-        here, done, waiting = await filled(tmp_path, MemoryWorld.of(Node("here", 16, "none")))
-        live = here.live
-        found = await live.jobs(limit=10_000)
-        assert found.total == len(found.jobs) > QUEUED
-        watch, stop, answers = Watch(), asyncio.Event(), Counter[int]()
+    async def reader(turn: int) -> None:
+        asks = questions(live, waiting, done)
+        assert len(asks) == ASKED
+        while not stop.is_set():
+            turn += 1
+            encoded(await asks[turn % len(asks)]())
+            answers[turn % len(asks)] += 1
 
-        async def reader(turn: int) -> None:
-            asks = questions(live, waiting, done)
-            assert len(asks) == ASKED
-            while not stop.is_set():
-                turn += 1
-                encoded(await asks[turn % len(asks)]())
-                answers[turn % len(asks)] += 1
-
-        watching = asyncio.ensure_future(watch.run())
-        readers = [asyncio.ensure_future(reader(turn)) for turn in range(READERS)]
-        number = 0
-        while number < SUBMISSIONS or len(answers) < ASKED or min(answers.values()) < READERS:
-            number += 1
-            await live.submit(ME, LONG, key=str(number))
-        stop.set()
-        await asyncio.gather(*readers)
-        watching.cancel()
-        # A few slices of 4 ms may come one after the other, and one large answer is encoded.
-        assert max(watch.spent_s) < 0.1
-        await live.close()
-
-    asyncio.run(asyncio.wait_for(story(), 300))
+    watching = asyncio.ensure_future(watch.run())
+    readers = [asyncio.ensure_future(reader(turn)) for turn in range(READERS)]
+    number = 0
+    while number < SUBMISSIONS or len(answers) < ASKED or min(answers.values()) < READERS:
+        number += 1
+        await live.submit(ME, LONG, key=str(number))
+    stop.set()
+    await asyncio.gather(*readers)
+    watching.cancel()
+    # A few slices of 4 ms may come one after the other, and one large answer is encoded.
+    assert max(watch.spent_s) < 0.1
+    await live.close()
 
 
 @thorough

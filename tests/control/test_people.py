@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import in_memory, runs
+from tests.control.asking import in_memory, runs, telling_in_memory
 from tests.control.living import ME, bash, ended, living, text_of
+from tests.telling import within
 from treadle.control.api import LiveService
 from treadle.control.api import accounts as people_module
 from treadle.control.api.tokens import job_token
@@ -53,17 +54,15 @@ def test_a_token_is_who_it_was_made_for_until_it_is_revoked(tmp_path: Path) -> N
         in_memory(story, tmp_path)
 
 
-def test_no_user_grants_a_role_above_their_own(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        with pytest.raises(NotAllowedError, match="you cannot grant more than you have"):
-            await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))
-        with pytest.raises(NotAllowedError, match="only an admin makes tokens for me"):
-            await live.make_token(USER, TokenRequest(name="x", user="me"))
-        for bad in (TokenRequest(name=" "), TokenRequest(name="x", days=0.0)):
-            with pytest.raises(InvalidRequestError):
-                await live.make_token(USER, bad)
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_no_user_grants_a_role_above_their_own(live: LiveService) -> None:
+    with pytest.raises(NotAllowedError, match="you cannot grant more than you have"):
+        await live.make_token(USER, TokenRequest(name="x", role=Role.ADMIN))
+    with pytest.raises(NotAllowedError, match="only an admin makes tokens for me"):
+        await live.make_token(USER, TokenRequest(name="x", user="me"))
+    for bad in (TokenRequest(name=" "), TokenRequest(name="x", days=0.0)):
+        with pytest.raises(InvalidRequestError):
+            await live.make_token(USER, bad)
 
 
 def test_tokens_that_were_revoked_make_room_for_others(
@@ -114,23 +113,21 @@ def test_a13_expired_tokens_do_not_count(tmp_path: Path, monkeypatch: pytest.Mon
     in_memory(story, tmp_path)
 
 
-def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with living(tmp_path) as live:
-            job = await runs(live, 'echo "$TREADLE_JOB_TOKEN"; exec sleep 60')
-            nonce = live.context.jobs.records[job].nonce
-            token = job_token(live.context.seal.derive("tokens of jobs"), job, nonce)
-            who = live.who_of_token(token)
-            assert who is not None
-            assert (who.job, who.role) == (job, Role.VIEWER)
-            while not await text_of(live, job):
-                await asyncio.sleep(0.01)
-            assert token not in await text_of(live, job)  # It is a secret like the others.
-            await live.cancel(ME, job)
-            await ended(live, job)
-            assert live.who_of_token(token) is None
-
-    asyncio.run(asyncio.wait_for(story(), 180))
+@within(180)
+async def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_path: Path) -> None:
+    async with living(tmp_path) as live:
+        job = await runs(live, 'echo "$TREADLE_JOB_TOKEN"; exec sleep 60')
+        nonce = live.context.jobs.records[job].nonce
+        token = job_token(live.context.seal.derive("tokens of jobs"), job, nonce)
+        who = live.who_of_token(token)
+        assert who is not None
+        assert (who.job, who.role) == (job, Role.VIEWER)
+        while not await text_of(live, job):
+            await asyncio.sleep(0.01)
+        assert token not in await text_of(live, job)  # It is a secret like the others.
+        await live.cancel(ME, job)
+        await ended(live, job)
+        assert live.who_of_token(token) is None
 
 
 def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import looked_at, told
+from tests.control.asking import looked_at, telling, told
 from tests.control.living import ME, bash, ended, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.jobs import Fact
@@ -37,10 +37,7 @@ def when_changed(live: LiveService, go: Path) -> None:
     commit.apply, commit.settle = apply, slow  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(
-    ("code", "state"),
-    [(0, State.SUCCEEDED), (3, State.FAILED)],
-)
+@pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (3, State.FAILED)])
 def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
     tmp_path: Path, code: int, state: State
 ) -> None:
@@ -64,27 +61,24 @@ def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
     told(story, tmp_path, policy="max-min")
 
 
-def test_two_changes_at_once_do_not_undo_each_other(tmp_path: Path) -> None:
+@telling()
+async def test_two_changes_at_once_do_not_undo_each_other(live: LiveService) -> None:
     """A user raises the priority while a report of progress is about to change the length."""
-
-    async def story(live: LiveService) -> None:
-        job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
-        await until(live, State.RUNNING, jobs=(job,))
-        scheduler = live.context.scheduler
-        row = scheduler.jobs[job]
-        change = asyncio.ensure_future(live.change(ME, job, JobChange(priority=7)))
-        await asyncio.sleep(0)
-        gauge = live.context.learner.gauge(job)
-        assert gauge is not None
-        gauge.seen_share = 0.5
-        said = LastProgress(50, 100, share=0.5, share_per_s=0.01)
-        live.context.inbox.tell(*live._reporting._progress._facts(row, said, gauge))
-        await change
-        await looked_at(live)
-        spec = scheduler.jobs[job].spec
-        assert spec.priority == 7
-        assert spec.iterations == pytest.approx(100.0)
-        assert not live.context.inbox._specs
-        assert (await view_of(live, job)).priority == 7
-
-    told(story, tmp_path)
+    job = (await live.submit(ME, bash("exec sleep 60", grace_s=0.2))).id
+    await until(live, State.RUNNING, jobs=(job,))
+    scheduler = live.context.scheduler
+    row = scheduler.jobs[job]
+    change = asyncio.ensure_future(live.change(ME, job, JobChange(priority=7)))
+    await asyncio.sleep(0)
+    gauge = live.context.learner.gauge(job)
+    assert gauge is not None
+    gauge.seen_share = 0.5
+    said = LastProgress(50, 100, share=0.5, share_per_s=0.01)
+    live.context.inbox.tell(*live._reporting._progress._facts(row, said, gauge))
+    await change
+    await looked_at(live)
+    spec = scheduler.jobs[job].spec
+    assert spec.priority == 7
+    assert spec.iterations == pytest.approx(100.0)
+    assert not live.context.inbox._specs
+    assert (await view_of(live, job)).priority == 7

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import in_memory
+from tests.control.asking import in_memory, telling_in_memory
 from tests.control.living import ME, bash, until
 from treadle.control.api import LiveService
 from treadle.control.api.tokens import fresh
@@ -25,52 +25,48 @@ DAEMON = Who(user="daemon", role=Role.USER, uid=pwd.getpwnam("daemon").pw_uid)
 HEIR = Who(user="nobody", role=Role.USER, uid=DAEMON.uid)
 
 
-def test_a_user_who_gets_a_used_name_cannot_touch_the_jobs_of_the_former(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        request = bash("exec sleep 60", workdir="/", grace_s=0.2, env={"TOKEN": "private"})
-        job = (await live.submit(NOBODY, request)).id
-        await until(live, State.RUNNING, jobs=(job,))
-        for order in (live.cancel, live.hold, live.release):
-            with pytest.raises(NotAllowedError, match="only its owner or an admin"):
-                await order(HEIR, job)
-        detail = await live.job(job)
-        with pytest.raises(NotAllowedError):
-            may_read(HEIR, detail.job)
-        assert shown(HEIR, detail).env == {"TOKEN": "hidden"}
-        may_read(NOBODY, detail.job)
-        assert shown(NOBODY, detail).env == {"TOKEN": "private"}
-        await live.cancel(NOBODY, job)
-
-    in_memory(story, tmp_path)
-
-
-def test_an_idempotency_key_is_of_a_user_id(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        request = bash("true", workdir="/")
-        first = await live.submit(NOBODY, request, "key")
-        assert (await live.submit(NOBODY, request, "key")).repeated
-        other = await live.submit(HEIR, request, "key")
-        assert (other.repeated, other.id != first.id) == (False, True)
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_a_user_who_gets_a_used_name_cannot_touch_the_jobs_of_the_former(
+    live: LiveService,
+) -> None:
+    request = bash("exec sleep 60", workdir="/", grace_s=0.2, env={"TOKEN": "private"})
+    job = (await live.submit(NOBODY, request)).id
+    await until(live, State.RUNNING, jobs=(job,))
+    for order in (live.cancel, live.hold, live.release):
+        with pytest.raises(NotAllowedError, match="only its owner or an admin"):
+            await order(HEIR, job)
+    detail = await live.job(job)
+    with pytest.raises(NotAllowedError):
+        may_read(HEIR, detail.job)
+    assert shown(HEIR, detail).env == {"TOKEN": "hidden"}
+    may_read(NOBODY, detail.job)
+    assert shown(NOBODY, detail).env == {"TOKEN": "private"}
+    await live.cancel(NOBODY, job)
 
 
-def test_tokens_are_listed_and_revoked_by_user_id(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        mine = (await live.make_token(NOBODY, TokenRequest(name="a"))).view
-        other = (await live.make_token(DAEMON, TokenRequest(name="b"))).view
-        assert live.tokens(HEIR) == (), "neither of the name before nor of the id"
-        with pytest.raises(NotFoundError):
-            await live.revoke_token(HEIR, mine.id)
-        assert live.tokens(NOBODY) == (mine,)
-        assert live.tokens(ME) == (mine, other)
-        assert live.tokens(ME, user="daemon") == (other,)
-        with pytest.raises(NotAllowedError, match="only an admin"):
-            live.tokens(NOBODY, user="daemon")
-        with pytest.raises(NotAllowedError, match="only an admin"):
-            await live.revoke_tokens(NOBODY, user="daemon")
+@telling_in_memory()
+async def test_an_idempotency_key_is_of_a_user_id(live: LiveService) -> None:
+    request = bash("true", workdir="/")
+    first = await live.submit(NOBODY, request, "key")
+    assert (await live.submit(NOBODY, request, "key")).repeated
+    other = await live.submit(HEIR, request, "key")
+    assert (other.repeated, other.id != first.id) == (False, True)
 
-    in_memory(story, tmp_path)
+
+@telling_in_memory()
+async def test_tokens_are_listed_and_revoked_by_user_id(live: LiveService) -> None:
+    mine = (await live.make_token(NOBODY, TokenRequest(name="a"))).view
+    other = (await live.make_token(DAEMON, TokenRequest(name="b"))).view
+    assert live.tokens(HEIR) == (), "neither of the name before nor of the id"
+    with pytest.raises(NotFoundError):
+        await live.revoke_token(HEIR, mine.id)
+    assert live.tokens(NOBODY) == (mine,)
+    assert live.tokens(ME) == (mine, other)
+    assert live.tokens(ME, user="daemon") == (other,)
+    with pytest.raises(NotAllowedError, match="only an admin"):
+        live.tokens(NOBODY, user="daemon")
+    with pytest.raises(NotAllowedError, match="only an admin"):
+        await live.revoke_tokens(NOBODY, user="daemon")
 
 
 def test_all_tokens_of_a_user_are_revoked_at_once_and_stay_so(tmp_path: Path) -> None:
@@ -110,16 +106,14 @@ def test_an_admin_revokes_the_tokens_of_a_user_who_was_removed(tmp_path: Path) -
     in_memory(story, tmp_path)
 
 
-def test_every_token_expires(tmp_path: Path) -> None:
-    async def story(live: LiveService) -> None:
-        with pytest.raises(InvalidRequestError) as refused:
-            await live.make_token(NOBODY, TokenRequest(name="x", days=None))
-        assert str(refused.value) == "a token expires: days should be above 0 and at most 3650"
-        view = (await live.make_token(NOBODY, TokenRequest(name="x"))).view
-        assert view.expires_at is not None
-        assert round((view.expires_at - view.created_at) / 86_400) == 90
-
-    in_memory(story, tmp_path)
+@telling_in_memory()
+async def test_every_token_expires(live: LiveService) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        await live.make_token(NOBODY, TokenRequest(name="x", days=None))
+    assert str(refused.value) == "a token expires: days should be above 0 and at most 3650"
+    view = (await live.make_token(NOBODY, TokenRequest(name="x"))).view
+    assert view.expires_at is not None
+    assert round((view.expires_at - view.created_at) / 86_400) == 90
 
 
 def test_where_a_token_was_used_from_is_kept(tmp_path: Path) -> None:
@@ -141,11 +135,8 @@ def test_where_a_token_was_used_from_is_kept(tmp_path: Path) -> None:
     in_memory(second, tmp_path)
 
 
-def test_an_admin_is_a_user_id_too(tmp_path: Path) -> None:
+@telling_in_memory(admins=frozenset({"nobody"}))
+async def test_an_admin_is_a_user_id_too(live: LiveService) -> None:
     """`--admin NAME` means the user who had the name when the daemon started."""
-
-    async def story(live: LiveService) -> None:
-        assert NOBODY.uid is not None
-        assert live.who_of_uid(NOBODY.uid).role is Role.ADMIN
-
-    in_memory(story, tmp_path, admins=frozenset({"nobody"}))
+    assert NOBODY.uid is not None
+    assert live.who_of_uid(NOBODY.uid).role is Role.ADMIN

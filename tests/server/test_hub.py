@@ -12,6 +12,7 @@ import pytest
 
 from tests.server.memory import MemoryService
 from tests.server.running import Running, running
+from tests.telling import within
 from treadle.client import Client
 from treadle.core.machine import NodeView
 from treadle.server.answers import close_source
@@ -127,41 +128,39 @@ def test_a_log_is_followed_beside_the_rest_by_its_owner_alone(server: Running):
             assert http.get(STREAM, params={"log": wrong}).status_code == 422
 
 
-def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(tmp_path: Path):
-    async def story() -> None:
-        clock = ManualClock()
-        hub = Hub(MemoryService(tmp_path), clock)
-        slow = hub.frames(None)
-        place = (await anext(slow)).id
-        for number in range(1, FRAMES_MAX + 2):
-            hub.keep(Frame(place + number, b"x"))
-        assert len(hub._ring) == FRAMES_MAX
-        with pytest.raises(StopAsyncIteration):
-            await anext(slow)
-        back = hub.frames(place)
-        assert b"event: reset" in (await anext(back)).text
-        kept = hub.frames(hub.newest - 2)
-        assert [(await anext(kept)).id for _ in range(2)] == [hub.newest - 1, hub.newest]
-        for each in (back, kept):
-            await close_source(each)
-        await hub.close()
+@within(60)
+async def test_a_reader_that_falls_out_of_the_ring_is_dropped_and_begins_anew(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    hub = Hub(MemoryService(tmp_path), clock)
+    slow = hub.frames(None)
+    place = (await anext(slow)).id
+    for number in range(1, FRAMES_MAX + 2):
+        hub.keep(Frame(place + number, b"x"))
+    assert len(hub._ring) == FRAMES_MAX
+    with pytest.raises(StopAsyncIteration):
+        await anext(slow)
+    back = hub.frames(place)
+    assert b"event: reset" in (await anext(back)).text
+    kept = hub.frames(hub.newest - 2)
+    assert [(await anext(kept)).id for _ in range(2)] == [hub.newest - 1, hub.newest]
+    for each in (back, kept):
+        await close_source(each)
+    await hub.close()
 
-    asyncio.run(story())
 
-
-def test_the_ring_is_bounded_in_bytes_too(tmp_path: Path):
-    async def story() -> None:
-        hub = Hub(MemoryService(tmp_path), ManualClock())
-        long = b"x" * (FRAMES_BYTES_MAX // 3)
-        for number in range(9):
-            hub.keep(Frame(hub.newest + 1, long))
-            assert len(hub._ring) == min(number + 1, 3)
-        hub.keep(Frame(hub.newest + 1, b"y" * (FRAMES_BYTES_MAX + 1)))
-        assert [frame.text[:1] for frame in hub._ring] == [b"y"]
-        hub.keep(Frame(hub.newest + 1, b"z"))
-        assert [frame.text[:1] for frame in hub._ring] == [b"z"]
-
-    asyncio.run(story())
+@within(60)
+async def test_the_ring_is_bounded_in_bytes_too(tmp_path: Path) -> None:
+    hub = Hub(MemoryService(tmp_path), ManualClock())
+    long = b"x" * (FRAMES_BYTES_MAX // 3)
+    for number in range(9):
+        hub.keep(Frame(hub.newest + 1, long))
+        assert len(hub._ring) == min(number + 1, 3)
+    hub.keep(Frame(hub.newest + 1, b"y" * (FRAMES_BYTES_MAX + 1)))
+    assert [frame.text[:1] for frame in hub._ring] == [b"y"]
+    hub.keep(Frame(hub.newest + 1, b"z"))
+    assert [frame.text[:1] for frame in hub._ring] == [b"z"]
 
 
 class Shrinking(MemoryService):
@@ -208,65 +207,57 @@ async def next_tick(clock: ManualClock, source: AsyncIterator[Frame]) -> dict[st
         taking = asyncio.ensure_future(anext(source))
 
 
-def test_a_node_that_left_is_named_once_also_before_the_first_look(tmp_path: Path):
-    async def story() -> None:
-        clock, service = ManualClock(), Shrinking(tmp_path)
-        hub = Hub(service, clock)
-        source = hub.frames(None)
-        assert b"event: reset" in (await anext(source)).text
-        service.gone = True
-        first = await next_tick(clock, source)
-        assert (first["nodes"], first["lost"]) == ([], ["here"])
-        service.gone = False
-        second = await next_tick(clock, source)
-        assert ([node["name"] for node in second["nodes"]], second["lost"]) == (["here"], [])
-        service.gone = True
-        third = await next_tick(clock, source)
-        assert (third["nodes"], third["lost"]) == ([], ["here"])
-        await close_source(source)
-        await hub.close()
-
-    asyncio.run(asyncio.wait_for(story(), 180))
+@within(180)
+async def test_a_node_that_left_is_named_once_also_before_the_first_look(tmp_path: Path) -> None:
+    clock, service = ManualClock(), Shrinking(tmp_path)
+    hub = Hub(service, clock)
+    source = hub.frames(None)
+    assert b"event: reset" in (await anext(source)).text
+    service.gone = True
+    first = await next_tick(clock, source)
+    assert (first["nodes"], first["lost"]) == ([], ["here"])
+    service.gone = False
+    second = await next_tick(clock, source)
+    assert ([node["name"] for node in second["nodes"]], second["lost"]) == (["here"], [])
+    service.gone = True
+    third = await next_tick(clock, source)
+    assert (third["nodes"], third["lost"]) == ([], ["here"])
+    await close_source(source)
+    await hub.close()
 
 
-def test_a_job_that_ends_after_the_lists_were_read_and_before_the_first_look_is_gone(
+@within(180)
+async def test_a_job_that_ends_after_the_lists_were_read_and_before_the_first_look_is_gone(
     tmp_path: Path,
-):
+) -> None:
     """1. The hub begins, and its store is slow. 2. The reader is told to read the lists, which
     have the job. 3. The job ends. Were the reader told before the hub hears events, no frame would
     ever say so."""
-
-    async def story() -> None:
-        clock, service = ManualClock(), Slow(tmp_path)
-        job = await service.submit(service.people[os.getuid()], JobRequest(command=("true",)))
-        hub = Hub(service, clock)
-        source = hub.frames(None)
-        told = asyncio.ensure_future(anext(source))
-        for _ in range(50):
-            await asyncio.sleep(0)
-        if not told.done():
-            service.answers.set()
-        assert b"event: reset" in (await told).text
-        assert service.active_ids() == (job.id,)
-        service.end(job.id)
+    clock, service = ManualClock(), Slow(tmp_path)
+    job = await service.submit(service.people[os.getuid()], JobRequest(command=("true",)))
+    hub = Hub(service, clock)
+    source = hub.frames(None)
+    told = asyncio.ensure_future(anext(source))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    if not told.done():
         service.answers.set()
-        tick = await next_tick(clock, source)
-        assert tick["gone"] == [job.id]
-        await close_source(source)
-        await hub.close()
+    assert b"event: reset" in (await told).text
+    assert service.active_ids() == (job.id,)
+    service.end(job.id)
+    service.answers.set()
+    tick = await next_tick(clock, source)
+    assert tick["gone"] == [job.id]
+    await close_source(source)
+    await hub.close()
 
-    asyncio.run(asyncio.wait_for(story(), 180))
 
-
-def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path):
+@within(180)
+async def test_readers_begin_anew_when_events_are_heard_no_more(tmp_path: Path) -> None:
     """Else the page would say that it is live, and would show no event for ever."""
-
-    async def story() -> None:
-        clock = ManualClock()
-        hub = Hub(Deaf(tmp_path), clock)
-        source = hub.frames(None)
-        with pytest.raises(StopAsyncIteration):
-            await next_tick(clock, source)
-        await hub.close()
-
-    asyncio.run(asyncio.wait_for(story(), 180))
+    clock = ManualClock()
+    hub = Hub(Deaf(tmp_path), clock)
+    source = hub.frames(None)
+    with pytest.raises(StopAsyncIteration):
+        await next_tick(clock, source)
+    await hub.close()

@@ -13,6 +13,7 @@ import pytest
 
 from tests.server.memory import MemoryService
 from tests.server.running import Running, running
+from tests.telling import within
 from tests.waiting import until
 from treadle.client import AsyncClient, Client
 from treadle.server.run import Doors, serving
@@ -281,22 +282,20 @@ def test_a_reader_that_takes_nothing_is_let_go(server: Running):
             until(lambda: "treadle_http_streams 0.0" in client.metrics())
 
 
-def test_the_server_closes_quickly_with_streams_open(tmp_path):
-    async def main() -> None:
-        service = MemoryService(tmp_path)
-        loop = asyncio.get_running_loop()
-        async with serving(service, Doors(port=0)) as bound:
-            token = service.token("ada", Role.ADMIN)
-            client = AsyncClient(bound.url, token)
-            events = client.follow_events(after=0)
-            await client.submit(REQUEST)
-            assert (await anext(events)).id == 1
-            begun = loop.time()
-        assert loop.time() - begun < 2.0
-        await events.aclose()  # type: ignore[attr-defined]
-        await client.close()
-
-    asyncio.run(main())
+@within(60)
+async def test_the_server_closes_quickly_with_streams_open(tmp_path) -> None:
+    service = MemoryService(tmp_path)
+    loop = asyncio.get_running_loop()
+    async with serving(service, Doors(port=0)) as bound:
+        token = service.token("ada", Role.ADMIN)
+        client = AsyncClient(bound.url, token)
+        events = client.follow_events(after=0)
+        await client.submit(REQUEST)
+        assert (await anext(events)).id == 1
+        begun = loop.time()
+    assert loop.time() - begun < 2.0
+    await events.aclose()  # type: ignore[attr-defined]
+    await client.close()
 
 
 def raw(server: Running) -> httpx2.Client:

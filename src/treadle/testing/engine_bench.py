@@ -5,12 +5,14 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
+from inspect import Signature, signature
 from types import MappingProxyType
 from typing import ClassVar
 
 import pytest
 
-from treadle.core.actions import Action
+from treadle.core.actions import Action, Start
 from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.events import (
@@ -190,6 +192,11 @@ class EngineBench(ABC):
         assert isinstance(fact, JobStarted)
         return fact
 
+    async def runs(self, name: JobId, on: Allocation | None = None, *, action: int = 0) -> None:
+        """Start a job, on the first device if none are said, until it runs."""
+        await self.order(Start(action, name, on or HERE))
+        await self.started(name, action)
+
     async def announced(self, name: JobId, action: int) -> JobStarted:
         """A start that says what the attempt can change; an engine may report it a second time."""
         fact = await self.fact(
@@ -281,6 +288,21 @@ def row(
 
 
 Story = Callable[[EngineBench], Awaitable[None]]
+
+
+def told(*needs: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
+    """Makes a test of a method that is given a bench: a story that needs these abilities."""
+
+    def decorate(story: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+        @wraps(story)
+        def test(self: "BenchTests", **fixtures: object) -> None:
+            self.tell(lambda bench: story(self, bench, **fixtures), *needs)
+
+        own, _, *others = signature(story).parameters.values()
+        test.__signature__ = Signature([own, *others])  # type: ignore[attr-defined]
+        return test
+
+    return decorate
 
 
 class BenchTests:

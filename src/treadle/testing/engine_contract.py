@@ -14,7 +14,7 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.events import AttemptEnded, JobFinished, JobStopped
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
-from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, on, row
+from treadle.testing.engine_bench import BOTH, DONE, HERE, PER_S, EngineBench, on, row, told
 from treadle.testing.engine_machine_rules import MachineRules
 from treadle.testing.engine_order_rules import OrderRules
 from treadle.testing.engine_pause_rules import PauseRules
@@ -25,268 +25,229 @@ class EngineContract(OrderRules, MachineRules, PauseRules):
 
     # -- rule 8: adoption -----------------------------------------------------------------------
 
-    def test_8_what_runs_is_found_again(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.crash()
-            await bench.engine.adopt([row("long", Phase.RUNNING, HERE)], [AttemptId("long", 1)])
-            assert bench.held() == {"long"}
-            await bench.order(Stop(1, "long"))
-            assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
-            assert len(bench.facts) == 1  # the start was known before
+    @told()
+    async def test_8_what_runs_is_found_again(self, bench: EngineBench) -> None:
+        await bench.runs("long")
+        await bench.crash()
+        await bench.engine.adopt([row("long", Phase.RUNNING, HERE)], [AttemptId("long", 1)])
+        assert bench.held() == {"long"}
+        await bench.order(Stop(1, "long"))
+        assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
+        assert len(bench.facts) == 1  # the start was known before
 
-        self.tell(story)
+    @told("launches")
+    async def test_8_a_start_that_the_controller_has_not_seen_is_reported_again(
+        self, bench: EngineBench
+    ) -> None:
+        await bench.runs("long")
+        await bench.crash()
+        await bench.engine.adopt([row("long", Phase.STARTING, HERE)], [AttemptId("long", 1)])
+        started = await bench.started("long", 0)
+        assert (started.iterations_done, started.iterations_per_s) == (DONE, PER_S)
+        assert started.attempt == 1
+        assert bench.controls.attempts == {("long", 0): 1}
 
-    def test_8_a_start_that_the_controller_has_not_seen_is_reported_again(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.crash()
-            await bench.engine.adopt([row("long", Phase.STARTING, HERE)], [AttemptId("long", 1)])
-            started = await bench.started("long", 0)
-            assert (started.iterations_done, started.iterations_per_s) == (DONE, PER_S)
-            assert started.attempt == 1
-            assert bench.controls.attempts == {("long", 0): 1}
+    @told("exit codes")
+    async def test_8_an_end_that_happened_meanwhile_is_reported(self, bench: EngineBench) -> None:
+        await bench.runs("held")
+        await bench.engine.close()
+        await bench.release("held", 3)
+        await bench.crash()
+        await bench.engine.adopt([row("held", Phase.RUNNING, HERE)], [AttemptId("held", 1)])
+        end = await bench.end("held", 0)
+        assert isinstance(end, AttemptEnded)
+        assert (end.attempt, end.how, end.code) == (1, How.EXITED, 3)
 
-        self.tell(story, "launches")
+    @told()
+    async def test_8_an_end_that_the_controller_has_not_seen_is_reported_again(
+        self, bench: EngineBench
+    ) -> None:
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        await bench.crash()
+        await bench.engine.adopt([row("short", Phase.RUNNING, HERE)], [AttemptId("short", 1)])
+        assert bench.meaning(await bench.end("short", 0)) == JobFinished("short", 0)
 
-    def test_8_an_end_that_happened_meanwhile_is_reported(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "held", HERE))
-            await bench.started("held", 0)
-            await bench.engine.close()
-            await bench.release("held", 3)
-            await bench.crash()
-            await bench.engine.adopt([row("held", Phase.RUNNING, HERE)], [AttemptId("held", 1)])
-            end = await bench.end("held", 0)
-            assert isinstance(end, AttemptEnded)
-            assert (end.attempt, end.how, end.code) == (1, How.EXITED, 3)
+    @told()
+    async def test_8_a_start_that_is_owed_is_carried_out(self, bench: EngineBench) -> None:
+        waits = row("long", Phase.STARTING, HERE, action=3, attempt=3)
+        await bench.engine.adopt([waits], [AttemptId("long", 1)])
+        await bench.started("long", 3)
+        assert bench.meanings("long") == []
 
-        self.tell(story, "exit codes")
-
-    def test_8_an_end_that_the_controller_has_not_seen_is_reported_again(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "short", HERE))
-            await bench.end("short", 0)
-            await bench.crash()
-            await bench.engine.adopt([row("short", Phase.RUNNING, HERE)], [AttemptId("short", 1)])
-            assert bench.meaning(await bench.end("short", 0)) == JobFinished("short", 0)
-
-        self.tell(story)
-
-    def test_8_a_start_that_is_owed_is_carried_out(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            waits = row("long", Phase.STARTING, HERE, action=3, attempt=3)
-            await bench.engine.adopt([waits], [AttemptId("long", 1)])
-            await bench.started("long", 3)
-            assert bench.meanings("long") == []
-
-        self.tell(story)
-
-    def test_8_a_change_that_is_owed_is_carried_out(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.crash()
-            attempts = [AttemptId("long", 1), AttemptId("long", 2)]
-            await bench.engine.adopt([row("long", Phase.STARTING, BOTH, action=1)], attempts)
-            await bench.started("long", 1)
-            assert "attempts" in bench.cannot or [
-                (end.attempt, end.how) for end in bench.ends("long")
-            ] == [(1, How.REPLACED)]
-
-        self.tell(story)
+    @told()
+    async def test_8_a_change_that_is_owed_is_carried_out(self, bench: EngineBench) -> None:
+        await bench.runs("long")
+        await bench.crash()
+        attempts = [AttemptId("long", 1), AttemptId("long", 2)]
+        await bench.engine.adopt([row("long", Phase.STARTING, BOTH, action=1)], attempts)
+        await bench.started("long", 1)
+        assert "attempts" in bench.cannot or [
+            (end.attempt, end.how) for end in bench.ends("long")
+        ] == [(1, How.REPLACED)]
 
     @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.CANCELLING])
-    def test_8_a_stop_that_is_owed_is_carried_out(self, phase: Phase) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.crash()
-            await bench.engine.adopt([row("long", phase, action=1)], [AttemptId("long", 1)])
-            assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
+    @told()
+    async def test_8_a_stop_that_is_owed_is_carried_out(
+        self, bench: EngineBench, phase: Phase
+    ) -> None:
+        await bench.runs("long")
+        await bench.crash()
+        await bench.engine.adopt([row("long", phase, action=1)], [AttemptId("long", 1)])
+        assert isinstance(bench.meaning(await bench.end("long", 1)), JobStopped)
 
-        self.tell(story)
+    @told()
+    async def test_8_attempts_that_no_job_knows_are_stopped(self, bench: EngineBench) -> None:
+        await bench.runs("long")
+        await bench.crash()
+        starts = row("short", Phase.STARTING, HERE, action=1, attempt=1)
+        await bench.engine.adopt([starts])
+        await bench.end("short", 1)  # It needs the device of `long`.
+        assert "long" not in bench.held()
+        assert bench.ends("long") == []
 
-    def test_8_attempts_that_no_job_knows_are_stopped(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.crash()
-            starts = row("short", Phase.STARTING, HERE, action=1, attempt=1)
-            await bench.engine.adopt([starts])
-            await bench.end("short", 1)  # It needs the device of `long`.
-            assert "long" not in bench.held()
-            assert bench.ends("long") == []
-
-        self.tell(story)
-
-    def test_8_the_end_of_an_earlier_attempt_is_reported_as_replaced(self) -> None:
+    @told("attempts")
+    async def test_8_the_end_of_an_earlier_attempt_is_reported_as_replaced(
+        self, bench: EngineBench
+    ) -> None:
         """1. An attempt is replaced. 2. The controller crashes before it has seen that."""
-
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.order(Change(1, "long", BOTH))
-            await bench.started("long", 1)
-            await bench.crash()
-            attempts = [AttemptId("long", 1), AttemptId("long", 2)]
-            await bench.engine.adopt([row("long", Phase.RUNNING, BOTH, action=1)], attempts)
-            (ended,) = bench.ends("long")
-            assert (ended.attempt, ended.how) == (1, How.REPLACED)
-            assert bench.held() == {"long"}
-
-        self.tell(story, "attempts")
+        await bench.runs("long")
+        await bench.order(Change(1, "long", BOTH))
+        await bench.started("long", 1)
+        await bench.crash()
+        attempts = [AttemptId("long", 1), AttemptId("long", 2)]
+        await bench.engine.adopt([row("long", Phase.RUNNING, BOTH, action=1)], attempts)
+        (ended,) = bench.ends("long")
+        assert (ended.attempt, ended.how) == (1, How.REPLACED)
+        assert bench.held() == {"long"}
 
     # -- rule 8: nonces -------------------------------------------------------------------------
 
-    def test_8_what_runs_with_another_nonce_is_stopped_and_not_taken_over(self) -> None:
+    @told("launches")
+    async def test_8_what_runs_with_another_nonce_is_stopped_and_not_taken_over(
+        self, bench: EngineBench
+    ) -> None:
         """1. Attempt 1 runs. 2. A restored store orders an attempt 1 of its own."""
+        bench.controls.nonce = "first"
+        await bench.runs("long")
+        await bench.restore("second")
+        waits = row("long", Phase.STARTING, HERE)
+        await bench.engine.adopt([waits], [AttemptId("long", 1, "second")])
+        await bench.started("long", 0)
+        assert bench.controls.attempts == {("long", 0): 1}, "it was not launched again"
+        assert bench.ends("long") == []
+        running = {found.attempt for found in bench.engine.measurements()}
+        assert running <= {AttemptId("long", 1, "second")}, "the first still runs"
 
-        async def story(bench: EngineBench) -> None:
-            bench.controls.nonce = "first"
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            await bench.restore("second")
-            waits = row("long", Phase.STARTING, HERE)
-            await bench.engine.adopt([waits], [AttemptId("long", 1, "second")])
-            await bench.started("long", 0)
-            assert bench.controls.attempts == {("long", 0): 1}, "it was not launched again"
-            assert bench.ends("long") == []
-            running = {found.attempt for found in bench.engine.measurements()}
-            assert running <= {AttemptId("long", 1, "second")}, "the first still runs"
-
-        self.tell(story, "launches")
-
-    def test_8_an_end_with_another_nonce_is_not_believed(self) -> None:
+    @told("launches")
+    async def test_8_an_end_with_another_nonce_is_not_believed(self, bench: EngineBench) -> None:
         """1. Attempt 1 ends. 2. A restored store orders an attempt 1 of its own, which must run."""
+        bench.controls.nonce = "first"
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        await bench.restore("second")
+        waits = row("short", Phase.STARTING, HERE)
+        await bench.engine.adopt([waits], [AttemptId("short", 1, "second")])
+        await bench.end("short", 0)
+        assert bench.controls.attempts == {("short", 0): 1}, "it was not launched again"
+        assert [end.attempt for end in bench.ends("short")] == [1]
 
-        async def story(bench: EngineBench) -> None:
-            bench.controls.nonce = "first"
-            await bench.order(Start(0, "short", HERE))
-            await bench.end("short", 0)
-            await bench.restore("second")
-            waits = row("short", Phase.STARTING, HERE)
-            await bench.engine.adopt([waits], [AttemptId("short", 1, "second")])
-            await bench.end("short", 0)
-            assert bench.controls.attempts == {("short", 0): 1}, "it was not launched again"
-            assert [end.attempt for end in bench.ends("short")] == [1]
-
-        self.tell(story, "launches")
-
-    def test_9_output_of_another_nonce_is_not_given(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            bench.controls.nonce = "first"
-            await bench.order(Start(0, "short", HERE))
-            await bench.end("short", 0)
-            await bench.engine.output(AttemptId("short", 1, "first"), 0)
-            for nonce in ("second", ""):
-                with pytest.raises(InvalidInputError):
-                    await bench.engine.output(AttemptId("short", 1, nonce), 0)
-
-        self.tell(story, "output")
+    @told("output")
+    async def test_9_output_of_another_nonce_is_not_given(self, bench: EngineBench) -> None:
+        bench.controls.nonce = "first"
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        await bench.engine.output(AttemptId("short", 1, "first"), 0)
+        for nonce in ("second", ""):
+            with pytest.raises(InvalidInputError):
+                await bench.engine.output(AttemptId("short", 1, nonce), 0)
 
     # -- rule 9: output -------------------------------------------------------------------------
 
-    def test_9_output_is_read_by_rank_and_offset(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "talker", BOTH))
-            attempt = AttemptId("talker", 1)
-            for rank in (0, 1):
-                wanted = b"rank %d one\n" % rank
-                assert await bench.text(attempt, rank, wanted) == wanted
-            await bench.release("talker")
-            await bench.end("talker", 0)
-            output = bench.engine.output
-            assert (await output(attempt, 0)).data == b"rank 0 one\ntwo\n"
-            assert (await output(attempt, 1, offset=7, limit=3)).data == b"one"
-            last = await output(attempt, 1, offset=-4)
-            assert (last.offset, last.data, last.size, last.lost) == (11, b"two\n", 15, 0)
-            beyond = await output(attempt, 1, offset=99)
-            assert (beyond.offset, beyond.data) == (15, b"")
+    @told("output")
+    async def test_9_output_is_read_by_rank_and_offset(self, bench: EngineBench) -> None:
+        await bench.order(Start(0, "talker", BOTH))
+        attempt = AttemptId("talker", 1)
+        for rank in (0, 1):
+            wanted = b"rank %d one\n" % rank
+            assert await bench.text(attempt, rank, wanted) == wanted
+        await bench.release("talker")
+        await bench.end("talker", 0)
+        output = bench.engine.output
+        assert (await output(attempt, 0)).data == b"rank 0 one\ntwo\n"
+        assert (await output(attempt, 1, offset=7, limit=3)).data == b"one"
+        last = await output(attempt, 1, offset=-4)
+        assert (last.offset, last.data, last.size, last.lost) == (11, b"two\n", 15, 0)
+        beyond = await output(attempt, 1, offset=99)
+        assert (beyond.offset, beyond.data) == (15, b"")
 
-        self.tell(story, "output")
+    @told()
+    async def test_9_output_that_does_not_exist_is_refused(self, bench: EngineBench) -> None:
+        await bench.order(Start(0, "short", HERE))
+        await bench.end("short", 0)
+        for attempt, rank in ((("short", 1), 5), (("short", 9), 0), (("unknown", 1), 0)):
+            with pytest.raises(InvalidInputError):
+                await bench.engine.output(AttemptId(*attempt), rank)
 
-    def test_9_output_that_does_not_exist_is_refused(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "short", HERE))
-            await bench.end("short", 0)
-            for attempt, rank in ((("short", 1), 5), (("short", 9), 0), (("unknown", 1), 0)):
-                with pytest.raises(InvalidInputError):
-                    await bench.engine.output(AttemptId(*attempt), rank)
+    @told("output")
+    async def test_9_an_offset_into_what_was_dropped_continues_behind_it(
+        self, bench: EngineBench
+    ) -> None:
+        await bench.order(Start(0, "flood", HERE))
+        await bench.end("flood", 0)
+        found = await bench.engine.output(AttemptId("flood", 1), 0, offset=4096)
+        assert found.size == 8192
+        assert found.lost > 0
+        assert found.offset == 4096 + found.lost
+        assert found.data
 
-        self.tell(story)
-
-    def test_9_an_offset_into_what_was_dropped_continues_behind_it(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "flood", HERE))
-            await bench.end("flood", 0)
-            found = await bench.engine.output(AttemptId("flood", 1), 0, offset=4096)
-            assert found.size == 8192
-            assert found.lost > 0
-            assert found.offset == 4096 + found.lost
-            assert found.data
-
-        self.tell(story, "output")
-
-    def test_9_follow_gives_output_as_it_is_written_and_ends_with_the_attempt(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "talker", BOTH))
-            await bench.started("talker", 0)
-            found = b""
-            async for piece in bench.engine.follow(AttemptId("talker", 1), 1, offset=7):
-                found += piece.data
-                if found == b"one\n":
-                    await bench.release("talker")
-            assert found == b"one\ntwo\n"
-
-        self.tell(story, "output")
+    @told("output")
+    async def test_9_follow_gives_output_as_it_is_written_and_ends_with_the_attempt(
+        self, bench: EngineBench
+    ) -> None:
+        await bench.runs("talker", BOTH)
+        found = b""
+        async for piece in bench.engine.follow(AttemptId("talker", 1), 1, offset=7):
+            found += piece.data
+            if found == b"one\n":
+                await bench.release("talker")
+        assert found == b"one\ntwo\n"
 
     # -- the rest of the port -------------------------------------------------------------------
 
-    def test_nodes_and_views_agree(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            nodes, views = bench.engine.nodes(), bench.engine.view()
-            assert [node.name for node in nodes] == [view.name for view in views]
-            assert [node.device_count for node in nodes] == [len(view.devices) for view in views]
-            assert views[0].devices[2].name == "n0:2"
+    @told()
+    async def test_nodes_and_views_agree(self, bench: EngineBench) -> None:
+        nodes, views = bench.engine.nodes(), bench.engine.view()
+        assert [node.name for node in nodes] == [view.name for view in views]
+        assert [node.device_count for node in nodes] == [len(view.devices) for view in views]
+        assert views[0].devices[2].name == "n0:2"
 
-        self.tell(story)
+    @told("measurements")
+    async def test_measurements_are_of_attempts_that_run(self, bench: EngineBench) -> None:
+        assert list(bench.engine.measurements()) == []
+        await bench.runs("long")
+        (found,) = bench.engine.measurements()
+        assert found.attempt == AttemptId("long", 1)
+        await bench.order(Stop(1, "long"))
+        await bench.end("long", 1)
+        assert list(bench.engine.measurements()) == []
 
-    def test_measurements_are_of_attempts_that_run(self) -> None:
-        async def story(bench: EngineBench) -> None:
-            assert list(bench.engine.measurements()) == []
-            await bench.order(Start(0, "long", HERE))
-            await bench.started("long", 0)
-            (found,) = bench.engine.measurements()
-            assert found.attempt == AttemptId("long", 1)
-            await bench.order(Stop(1, "long"))
-            await bench.end("long", 1)
-            assert list(bench.engine.measurements()) == []
-
-        self.tell(story, "measurements")
-
-    def test_measurements_have_their_moment_and_say_who_is_alone(self) -> None:
+    @told("measurements")
+    async def test_measurements_have_their_moment_and_say_who_is_alone(
+        self, bench: EngineBench
+    ) -> None:
         """1. Two jobs share a device. 2. One of them stops: the other is alone."""
-
-        async def story(bench: EngineBench) -> None:
-            await bench.order(Start(0, "long", HERE), Start(1, "held", on("n0", 0, turn=1)))
-            await bench.started("long", 0)
-            await bench.started("held", 1)
-            found = {each.job: each for each in bench.engine.measurements()}
-            assert {name: each.alone for name, each in found.items()} == {
-                "long": False,
-                "held": False,
-            }
-            assert all(each.at >= 0.0 for each in found.values())
-            for each in found.values():
-                shares = (each.busy, each.load.busy, each.load.memory_busy, each.load.active)
-                assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
-            await bench.order(Stop(2, "held"))
-            await bench.end("held", 2)
-            (left,) = bench.engine.measurements()
-            assert left.job == "long"
-            assert left.alone
-
-        self.tell(story, "measurements")
+        await bench.order(Start(0, "long", HERE), Start(1, "held", on("n0", 0, turn=1)))
+        await bench.started("long", 0)
+        await bench.started("held", 1)
+        found = {each.job: each for each in bench.engine.measurements()}
+        assert {name: each.alone for name, each in found.items()} == {"long": False, "held": False}
+        assert all(each.at >= 0.0 for each in found.values())
+        for each in found.values():
+            shares = (each.busy, each.load.busy, each.load.memory_busy, each.load.active)
+            assert all(share is None or 0.0 <= share <= 1.0 for share in shares)
+        await bench.order(Stop(2, "held"))
+        await bench.end("held", 2)
+        (left,) = bench.engine.measurements()
+        assert left.job == "long"
+        assert left.alone

@@ -6,6 +6,7 @@ import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from tests.telling import told_by
 from tests.waiting import at_rest
 from treadle.control.api import LiveService, LiveSettings, Wanted
 from treadle.control.learning import Profiles
@@ -107,6 +108,9 @@ def span(found: Estimate | StartEstimate) -> tuple[float, float]:
 def play(story: Story, root: Path, *, devices: int = 4, policy: str = "backfill") -> None:
     """Run a story with a fresh controller on one node in memory."""
     play_on(MemoryWorld.of(Node("here", devices, "none")), story, root, policy=policy)
+
+
+playing = told_by(play)
 
 
 def play_on(world: MemoryWorld, story: Story, root: Path, *, policy: str = "backfill") -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import ME, Bench, play, playing
 from tests.unit.control.test_estimates import teach
 from treadle.control.jobs import CodeCheck, EndCompletion, parting
 from treadle.core.actions import Action
@@ -38,39 +38,36 @@ from treadle.testing.clocks import ManualClock
 from treadle.wire.jobs import State
 
 
-def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_u14_a_job_that_is_being_stopped_still_holds_its_devices(here: Bench) -> None:
     """1. One of two jobs is cancelled and does not end by itself. 2. Another one is to follow it,
     and a last one waits for the job that runs."""
-
-    async def story(here: Bench) -> None:
-        teach(here, "known", *[1000.0] * 5)
-        stays = await here.runs()
-        here.memory.hang(stays)
-        await here.runs(model="known")
-        await here.live.cancel(ME, stays)
-        await here.reached(stays, State.STOPPING)
-        await here.settle()
-        status = here.live.status()
-        assert (status.free, status.running, status.stopping) == (0, 1, 1)
-        view = (await here.live.job(stays)).job
-        assert view.devices == ("here:0",)
-        why = await here.live.why(stays)
-        assert (why.code, why.numbers["by"]) == ("leaving", "cancel")
-        assert why.length is None, "it does not run to its end"
-        follows = await here.submit("forever", model="known")
-        last = await here.submit("forever", model="known")
-        await here.settle()
-        assert here.state(follows) is State.STARTING
-        status = here.live.status()
-        assert (status.running, status.starting, status.stopping, status.waiting) == (1, 1, 1, 1)
-        why = await here.live.why(last)
-        assert (why.code, why.numbers["free"]) == ("devices", 0)
-        starting = await here.live.why(follows)
-        assert (starting.code, starting.numbers["jobs"]) == ("releasing", (stays,))
-        assert why.estimate is not None
-        assert why.estimate.coverage == 0.8, "a job that is being stopped is no unknown"
-
-    play(story, tmp_path, devices=2)
+    teach(here, "known", *[1000.0] * 5)
+    stays = await here.runs()
+    here.memory.hang(stays)
+    await here.runs(model="known")
+    await here.live.cancel(ME, stays)
+    await here.reached(stays, State.STOPPING)
+    await here.settle()
+    status = here.live.status()
+    assert (status.free, status.running, status.stopping) == (0, 1, 1)
+    view = (await here.live.job(stays)).job
+    assert view.devices == ("here:0",)
+    why = await here.live.why(stays)
+    assert (why.code, why.numbers["by"]) == ("leaving", "cancel")
+    assert why.length is None, "it does not run to its end"
+    follows = await here.submit("forever", model="known")
+    last = await here.submit("forever", model="known")
+    await here.settle()
+    assert here.state(follows) is State.STARTING
+    status = here.live.status()
+    assert (status.running, status.starting, status.stopping, status.waiting) == (1, 1, 1, 1)
+    why = await here.live.why(last)
+    assert (why.code, why.numbers["free"]) == ("devices", 0)
+    starting = await here.live.why(follows)
+    assert (starting.code, starting.numbers["jobs"]) == ("releasing", (stays,))
+    assert why.estimate is not None
+    assert why.estimate.coverage == 0.8, "a job that is being stopped is no unknown"
 
 
 def test_one_count_of_free_devices_while_a_job_is_stopping(
@@ -169,32 +166,28 @@ def test_what_it_says_of_itself_after_its_training_does_not_begin_it_again() -> 
     assert scheduler.jobs["7"].over_at == OVER_AT
 
 
-def test_a_live_job_says_so_in_why(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        action = here.live.context.scheduler.jobs[job].action
-        here.memory._tell(TrainingEnded(job, action))
-        await here.settle()
-        why = await here.live.why(job)
-        assert (why.code, why.numbers["late"]) == ("over", False)
-        events = await here.live.events(after=0, limit=100)
-        assert "job 1 has ended its training and is about to end" in [e.text for e in events.events]
-
-    play(story, tmp_path)
+@playing()
+async def test_a_live_job_says_so_in_why(here: Bench) -> None:
+    job = await here.runs()
+    action = here.live.context.scheduler.jobs[job].action
+    here.memory._tell(TrainingEnded(job, action))
+    await here.settle()
+    why = await here.live.why(job)
+    assert (why.code, why.numbers["late"]) == ("over", False)
+    events = await here.live.events(after=0, limit=100)
+    assert "job 1 has ended its training and is about to end" in [e.text for e in events.events]
 
 
-def test_an_attempt_that_begins_from_scratch_is_not_shown_as_done(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(resumable=False, retries=3)
-        await here.live.report(ME, job, Report(step=40.0, total=40.0))
-        await here.settle()
-        here.memory.finish(job, code=1)
-        await here.settle()
-        await here.reached(job, State.RUNNING)
-        view = (await here.live.job(job)).job
-        assert (view.attempts, view.progress) == (2, None)
-
-    play(story, tmp_path)
+@playing()
+async def test_an_attempt_that_begins_from_scratch_is_not_shown_as_done(here: Bench) -> None:
+    job = await here.runs(resumable=False, retries=3)
+    await here.live.report(ME, job, Report(step=40.0, total=40.0))
+    await here.settle()
+    here.memory.finish(job, code=1)
+    await here.settle()
+    await here.reached(job, State.RUNNING)
+    view = (await here.live.job(job)).job
+    assert (view.attempts, view.progress) == (2, None)
 
 
 # -- The end of an attempt, completed: its output is read in one go, and what is known is kept -----
@@ -214,12 +207,7 @@ class Printed(MemoryEngine):
         return self
 
     async def output(
-        self,
-        attempt: AttemptId,
-        rank: int,
-        *,
-        offset: int = 0,
-        limit: int = 65536,
+        self, attempt: AttemptId, rank: int, *, offset: int = 0, limit: int = 65536
     ) -> Output:
         await self.together.wait()
         return Output(0, self.text, len(self.text))
@@ -244,26 +232,23 @@ def completion(here: Bench, engine: Engine) -> EndCompletion:
     [(b"step 40/60 loss=0.25\n", 40, 0.25), (b"step 40/60\n", 40, 0.5)],
     ids=["a newer loss", "none"],
 )
-def test_output_is_read_at_once_for_the_verdict_and_for_progress(
-    tmp_path: Path, text: bytes, step: float, loss: float
+@playing()
+async def test_output_is_read_at_once_for_the_verdict_and_for_progress(
+    here: Bench, text: bytes, step: float, loss: float
 ) -> None:
     """The reads wait for each other: one after the other, neither would return. A tail without a
     loss leaves the one that is known."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        learner = here.live.context.learner
-        learner.begin(job, 0, 1, share=0.0, now=1000.0)
-        learner.hear(job, LastProgress(30, 60, 1.0, 0.5, "log"))
-        engine = Printed.over(here.memory, text, together=2)
-        end = AttemptEnded(job, 0, 1, How.EXITED, 1, codes=(1,), ended_at=9070.0, ran_s=60.0)
-        ends = completion(here, engine)
-        whole = ends.complete(end, await ends.read(end))
-        assert whole.progress is not None
-        assert (whole.progress.step, whole.progress.loss) == (step, loss)
-        assert whole.verdict is not None
-
-    play(story, tmp_path)
+    job = await here.runs()
+    learner = here.live.context.learner
+    learner.begin(job, 0, 1, share=0.0, now=1000.0)
+    learner.hear(job, LastProgress(30, 60, 1.0, 0.5, "log"))
+    engine = Printed.over(here.memory, text, together=2)
+    end = AttemptEnded(job, 0, 1, How.EXITED, 1, codes=(1,), ended_at=9070.0, ran_s=60.0)
+    ends = completion(here, engine)
+    whole = ends.complete(end, await ends.read(end))
+    assert whole.progress is not None
+    assert (whole.progress.step, whole.progress.loss) == (step, loss)
+    assert whole.verdict is not None
 
 
 def test_a_job_that_is_kept_apart_keeps_what_was_learned_in_the_same_step() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.made import attempt
-from tests.unit.control.memory import ME, Bench, play, play_on
+from tests.unit.control.memory import ME, Bench, play_on, playing
 from treadle.control.api import decisions, usage_sums
 from treadle.control.api.decision_causes import Happened, cause, happened, swaps_of
 from treadle.control.api.decisions import KeptDecisions, read, text_of
@@ -107,24 +107,21 @@ def test_of_too_many_the_newest_are_kept_and_from_when_on_is_said(monkeypatch) -
     assert (found.last_id, found.others) == (9, 4)
 
 
-def test_a_start_that_follows_from_another_policy_says_so(tmp_path: Path) -> None:
+@playing(devices=2, policy="fifo")
+async def test_a_start_that_follows_from_another_policy_says_so(here: Bench) -> None:
     """Under fifo a job waits behind a large one; the other policy lets it overtake."""
-
-    async def story(here: Bench) -> None:
-        await here.runs()
-        await here.submit("forever", devices="2", estimate_s=1000)
-        small = await here.submit("forever", estimate_s=10)
+    await here.runs()
+    await here.submit("forever", devices="2", estimate_s=1000)
+    small = await here.submit("forever", estimate_s=10)
+    await here.settle()
+    assert here.state(small) is State.PENDING
+    await here.live.set_policy(ME, PolicyChange(policy="srtf"))
+    await here.reached(small, State.RUNNING)
+    while not (found := here.live.decisions(job=small).decisions):
         await here.settle()
-        assert here.state(small) is State.PENDING
-        await here.live.set_policy(ME, PolicyChange(policy="srtf"))
-        await here.reached(small, State.RUNNING)
-        while not (found := here.live.decisions(job=small).decisions):
-            await here.settle()
-        assert found[0].events[0] == "the policy is now srtf"
-        [change] = found[0].changes
-        assert change.because
-
-    play(story, tmp_path, devices=2, policy="fifo")
+    assert found[0].events[0] == "the policy is now srtf"
+    [change] = found[0].changes
+    assert change.because
 
 
 # -- Usage: an hour is wasted for one cause, and what runs is measured like what has ended ---------
@@ -152,46 +149,41 @@ def test_what_a_failed_attempt_held_idly_is_wasted_once(tmp_path: Path) -> None:
     assert (found.measured_h, found.used_h, found.idle_h) == (2.0, 0.75, 0.5)
 
 
-def test_what_runs_is_used_and_idle_before_it_ends(tmp_path: Path) -> None:
+@playing()
+async def test_what_runs_is_used_and_idle_before_it_ends(here: Bench) -> None:
     """Of two jobs that run, the devices of one are measured."""
-
-    async def story(here: Bench) -> None:
-        measured = await here.submit("forever", devices="2")
-        other = await here.submit("forever")
-        await here.reached(measured, State.RUNNING)
-        await here.reached(other, State.RUNNING)
-        await here.settle()
-        here.world.busy[measured] = 0.25
-        context = here.live.context
-        seen = context.engine.measurements()
-        context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
-        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
-        assert row.used_h == pytest.approx(0.25 * row.measured_h)
-        assert row.idle_h == pytest.approx(0.75 * row.measured_h)
-        assert 0.0 < row.measured_h < row.allocated_h
-        assert row.used_h is not None
-        assert whole.used_h is not None
-        assert row.used_h <= whole.used_h < 0.25 * whole.allocated_h, "asked a moment later"
-
-    play(story, tmp_path)
+    measured = await here.submit("forever", devices="2")
+    other = await here.submit("forever")
+    await here.reached(measured, State.RUNNING)
+    await here.reached(other, State.RUNNING)
+    await here.settle()
+    here.world.busy[measured] = 0.25
+    context = here.live.context
+    seen = context.engine.measurements()
+    context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
+    [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+    assert row.used_h == pytest.approx(0.25 * row.measured_h)
+    assert row.idle_h == pytest.approx(0.75 * row.measured_h)
+    assert 0.0 < row.measured_h < row.allocated_h
+    assert row.used_h is not None
+    assert whole.used_h is not None
+    assert row.used_h <= whole.used_h < 0.25 * whole.allocated_h, "asked a moment later"
 
 
-def test_what_was_lost_with_a_node_has_not_failed(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        here.memory.lose_node("here")
-        await here.reached(job, State.PENDING)
-        await here.settle()
-        [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
-        assert whole.allocated_h > 0.0
-        assert row.failed_h == whole.failed_h == 0.0
-        (attempt,) = (await here.live.job(job)).attempts
-        assert attempt.failure is not None
-        assert attempt.failure.sentence == "A node was lost."
-        events = (await here.live.events(job=job)).events
-        assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
-
-    play(story, tmp_path)
+@playing()
+async def test_what_was_lost_with_a_node_has_not_failed(here: Bench) -> None:
+    job = await here.runs()
+    here.memory.lose_node("here")
+    await here.reached(job, State.PENDING)
+    await here.settle()
+    [row], [whole] = (await here.live.usage_days()).rows, await here.live.usage()
+    assert whole.allocated_h > 0.0
+    assert row.failed_h == whole.failed_h == 0.0
+    (attempt,) = (await here.live.job(job)).attempts
+    assert attempt.failure is not None
+    assert attempt.failure.sentence == "A node was lost."
+    events = (await here.live.events(job=job)).events
+    assert any(e.text == f"attempt 1 of job {job} was lost with its node" for e in events)
 
 
 # -- Sums that took long are given again, but never past a change of an attempt --------------------

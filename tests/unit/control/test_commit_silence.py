@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import ME, Bench, play, playing
 from treadle.control.loop import commit as commit_module
 from treadle.journal.codec import Noted
 from treadle.store.errors import StoreError
@@ -79,19 +79,17 @@ def test_a_note_that_is_given_up_takes_no_step_with_it(
     play(story, tmp_path)
 
 
-def test_after_a_write_that_failed_for_good_nothing_more_is_carried_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_after_a_write_that_failed_for_good_nothing_more_is_carried_out(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story(here: Bench) -> None:
-        def replaced(_: Batch) -> tuple[int, ...]:
-            raise StoreError("another controller has taken over", retryable=False)
+    def replaced(_: Batch) -> tuple[int, ...]:
+        raise StoreError("another controller has taken over", retryable=False)
 
-        commit = here.live.context.commit
-        monkeypatch.setattr(here.live.context.store, "write", replaced)
-        with pytest.raises(StoreError):
-            await commit.note(Batch(), Noted("first", ""))
-        monkeypatch.undo()
-        with pytest.raises(StoreError):
-            await commit.note(Batch(), Noted("second", ""))
-
-    play(story, tmp_path)
+    commit = here.live.context.commit
+    monkeypatch.setattr(here.live.context.store, "write", replaced)
+    with pytest.raises(StoreError):
+        await commit.note(Batch(), Noted("first", ""))
+    monkeypatch.undo()
+    with pytest.raises(StoreError):
+        await commit.note(Batch(), Noted("second", ""))

@@ -5,55 +5,49 @@ from math import inf
 
 import pytest
 
+from tests.telling import within
 from treadle.control.loop.clock import MonotonicClock
 from treadle.testing.clocks import ManualClock
 
 
-def test_the_monotonic_clock_starts_at_nothing_and_wakes_no_sooner_than_asked() -> None:
+@within(10.0)
+async def test_the_monotonic_clock_starts_at_nothing_and_wakes_no_sooner_than_asked() -> None:
     """The one test that waits for real, 20 ms."""
-
-    async def story() -> None:
-        clock = MonotonicClock()
-        began = clock.now()
-        assert 0.0 <= began < 5.0
-        await clock.sleep_until(began + 0.02)
-        assert clock.now() >= began + 0.02
-
-    asyncio.run(asyncio.wait_for(story(), 10.0))
+    clock = MonotonicClock()
+    began = clock.now()
+    assert 0.0 <= began < 5.0
+    await clock.sleep_until(began + 0.02)
+    assert clock.now() >= began + 0.02
 
 
 @pytest.mark.parametrize("clock", [MonotonicClock, ManualClock])
-def test_never_does_not_come(clock: type[MonotonicClock] | type[ManualClock]) -> None:
-    async def story() -> None:
-        sleeper = asyncio.ensure_future(clock().sleep_until(inf))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert not sleeper.done()
-        sleeper.cancel()
-        await asyncio.gather(sleeper, return_exceptions=True)
-
-    asyncio.run(asyncio.wait_for(story(), 10.0))
+@within(10.0)
+async def test_never_does_not_come(clock: type[MonotonicClock] | type[ManualClock]) -> None:
+    sleeper = asyncio.ensure_future(clock().sleep_until(inf))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not sleeper.done()
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
 
 
-def test_the_manual_clock_wakes_those_who_are_due_in_order_of_their_moments() -> None:
-    async def story() -> None:
-        clock, woken = ManualClock(10.0), []
+@within(10.0)
+async def test_the_manual_clock_wakes_those_who_are_due_in_order_of_their_moments() -> None:
+    clock, woken = ManualClock(10.0), []
 
-        async def sleep(until: float) -> None:
-            await clock.sleep_until(until)
-            woken.append(until)
+    async def sleep(until: float) -> None:
+        await clock.sleep_until(until)
+        woken.append(until)
 
-        sleepers = [asyncio.ensure_future(sleep(until)) for until in (40.0, 20.0, 30.0, 5.0)]
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert woken == [5.0]
-        clock.advance(30.0)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert woken == [5.0, 20.0, 30.0]
-        assert clock.now() == 30.0
-        clock.advance(40.0)
-        await asyncio.gather(*sleepers)
-        assert woken == [5.0, 20.0, 30.0, 40.0]
-
-    asyncio.run(asyncio.wait_for(story(), 10.0))
+    sleepers = [asyncio.ensure_future(sleep(until)) for until in (40.0, 20.0, 30.0, 5.0)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert woken == [5.0]
+    clock.advance(30.0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert woken == [5.0, 20.0, 30.0]
+    assert clock.now() == 30.0
+    clock.advance(40.0)
+    await asyncio.gather(*sleepers)
+    assert woken == [5.0, 20.0, 30.0, 40.0]

@@ -1,11 +1,10 @@
 """The table of jobs: looking jobs up, and their history."""
 
 import itertools
-from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import ME, Bench, playing
 from treadle.control.jobs.job_table import ENDED_MAX, JobTable
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning.load_history import LEVELS, History, packed, unpacked
@@ -66,32 +65,27 @@ def test_of_jobs_that_have_ended_the_newest_are_kept() -> None:
 # -- Jobs are found by name in the same way for one order and for many -----------------------------
 
 
-def test_one_order_and_many_find_the_same_jobs_by_name(tmp_path: Path) -> None:
+@playing()
+async def test_one_order_and_many_find_the_same_jobs_by_name(here: Bench) -> None:
     """An ended job is found by its name, whichever way it is asked for."""
-
-    async def story(here: Bench) -> None:
-        over = await here.submit("true", name="over")
-        await here.reached(over, State.SUCCEEDED)
-        here.live.context.jobs.forget([over])  # Only the store has it now.
-        answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("over", "none")))
-        assert [each.error for each in answer.outcomes] == [
-            "job over has ended already (succeeded)",
-            "there is no job 'none'",
-        ]
-        with pytest.raises(ConflictError, match=r"job over has ended already \(succeeded\)"):
-            await here.live.cancel(ME, "over")
-
-    play(story, tmp_path)
+    over = await here.submit("true", name="over")
+    await here.reached(over, State.SUCCEEDED)
+    here.live.context.jobs.forget([over])  # Only the store has it now.
+    answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("over", "none")))
+    assert [each.error for each in answer.outcomes] == [
+        "job over has ended already (succeeded)",
+        "there is no job 'none'",
+    ]
+    with pytest.raises(ConflictError, match=r"job over has ended already \(succeeded\)"):
+        await here.live.cancel(ME, "over")
 
 
-def test_the_name_of_an_active_job_is_found_without_the_store(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        await here.submit("forever", name="mine", held=True)
-        here.live.context.reads.close()
-        answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("mine",)))
-        assert (answer.done, answer.refused) == (1, 0)
-
-    play(story, tmp_path)
+@playing()
+async def test_the_name_of_an_active_job_is_found_without_the_store(here: Bench) -> None:
+    await here.submit("forever", name="mine", held=True)
+    here.live.context.reads.close()
+    answer = await here.live.order(ME, JobsOrder(verb=Verb.CANCEL, ids=("mine",)))
+    assert (answer.done, answer.refused) == (1, 0)
 
 
 # -- restarts -------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play
+from tests.unit.control.memory import ME, Bench, play, playing
 from treadle.control.jobs import JobRecord, UnwrittenCancels
 from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.control.loop import commit, controller
@@ -20,112 +20,97 @@ from treadle.wire.problems import ConflictError, InvalidRequestError
 RUNS = State.RUNNING
 
 
-def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_u15_a_dependency_on_an_array_is_in_the_state_of_its_members(here: Bench) -> None:
     """1. All members wait. 2. One of them runs."""
-
-    async def story(here: Bench) -> None:
-        first = await here.runs()
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
-        after = await here.submit("true", after=(array.id,))
-        await here.settle()
-        waits_for = (await here.live.why(after)).numbers["after"]
-        assert waits_for == (("array", array.id, "pending"),)
-        here.memory.finish(first)
-        await here.reached(array.jobs[0], RUNS)
-        waits_for = (await here.live.why(after)).numbers["after"]
-        assert waits_for == (("array", array.id, "running"),)
-
-    play(story, tmp_path, devices=1)
+    first = await here.runs()
+    array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-1"))
+    after = await here.submit("true", after=(array.id,))
+    await here.settle()
+    waits_for = (await here.live.why(after)).numbers["after"]
+    assert waits_for == (("array", array.id, "pending"),)
+    here.memory.finish(first)
+    await here.reached(array.jobs[0], RUNS)
+    waits_for = (await here.live.why(after)).numbers["after"]
+    assert waits_for == (("array", array.id, "running"),)
 
 
-def test_holding_an_array_leaves_out_what_would_lose_its_work(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_holding_an_array_leaves_out_what_would_lose_its_work(here: Bench) -> None:
     """1. One member runs and cannot resume. 2. The others are held. 3. Alone it is refused."""
-
-    async def story(here: Bench) -> None:
-        here.world.pauses = ()
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2"))
-        await here.reached(array.jobs[0], RUNS)
-        held = await here.live.hold(ME, array.id)
-        assert [view.id for view in held] == list(array.jobs[1:])
-        await here.settle()
-        assert [here.state(job) for job in array.jobs] == [RUNS, State.HELD, State.HELD]
-        with pytest.raises(ConflictError, match="holding it would lose its work"):
-            await here.live.hold(ME, array.jobs[0])
-
-    play(story, tmp_path, devices=1)
+    here.world.pauses = ()
+    array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2"))
+    await here.reached(array.jobs[0], RUNS)
+    held = await here.live.hold(ME, array.id)
+    assert [view.id for view in held] == list(array.jobs[1:])
+    await here.settle()
+    assert [here.state(job) for job in array.jobs] == [RUNS, State.HELD, State.HELD]
+    with pytest.raises(ConflictError, match="holding it would lose its work"):
+        await here.live.hold(ME, array.jobs[0])
 
 
-def test_releasing_an_array_returns_only_what_was_held(tmp_path: Path) -> None:
+@playing()
+async def test_releasing_an_array_returns_only_what_was_held(here: Bench) -> None:
     """1. Nothing is held but by the array's limit. 2. One member is held by its user."""
-
-    async def story(here: Bench) -> None:
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%1"))
-        await here.reached(array.jobs[0], RUNS)
-        assert await here.live.release(ME, array.id) == ()
-        await here.live.hold(ME, array.jobs[2])
-        released = await here.live.release(ME, array.id)
-        assert [view.id for view in released] == [array.jobs[2]]
-
-    play(story, tmp_path)
+    array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%1"))
+    await here.reached(array.jobs[0], RUNS)
+    assert await here.live.release(ME, array.id) == ()
+    await here.live.hold(ME, array.jobs[2])
+    released = await here.live.release(ME, array.id)
+    assert [view.id for view in released] == [array.jobs[2]]
 
 
-def test_a_dry_run_after_a_job_that_has_ended_starts_now(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        done = await here.submit("true")
-        await here.reached(done, State.SUCCEEDED)
-        running = await here.submit("forever")
+@playing()
+async def test_a_dry_run_after_a_job_that_has_ended_starts_now(here: Bench) -> None:
+    done = await here.submit("true")
+    await here.reached(done, State.SUCCEEDED)
+    running = await here.submit("forever")
 
-        async def starts(**after: tuple[str, ...]) -> bool:
-            request = JobRequest(command=("true",), **after)  # type: ignore[arg-type]
-            return (await here.live.dry_run(ME, request)).starts_now
+    async def starts(**after: tuple[str, ...]) -> bool:
+        request = JobRequest(command=("true",), **after)  # type: ignore[arg-type]
+        return (await here.live.dry_run(ME, request)).starts_now
 
-        assert await starts(after=(done,))
-        assert await starts(after_any=(done,))
-        assert not await starts(after=(done, running))
-        with pytest.raises(InvalidRequestError, match="after names job 99"):
-            await starts(after=("99",))
-
-    play(story, tmp_path)
+    assert await starts(after=(done,))
+    assert await starts(after_any=(done,))
+    assert not await starts(after=(done, running))
+    with pytest.raises(InvalidRequestError, match="after names job 99"):
+        await starts(after=("99",))
 
 
-def test_a_job_that_stops_because_its_user_holds_it_can_be_released_before_it_has(
-    tmp_path: Path,
+@playing()
+async def test_a_job_that_stops_because_its_user_holds_it_can_be_released_before_it_has(
+    here: Bench,
 ) -> None:
-    async def story(here: Bench) -> None:
-        here.world.pauses = ()
-        job = await here.runs(resumable=True)
+    here.world.pauses = ()
+    job = await here.runs(resumable=True)
+    here.memory.hang(job)
+    (view,) = await here.live.hold(ME, job)
+    await here.reached(job, State.STOPPING)
+    (view,) = (await here.live.jobs()).jobs
+    assert (view.state, view.cause) == (State.STOPPING, "leaving")
+    assert view.numbers["by"] == "user"
+    await here.live.release(ME, job)
+    assert (await here.live.why(job)).numbers["by"] == "policy"
+    here.memory.release(job)
+    await here.reached(job, RUNS)
+
+
+@playing(devices=2, policy="afs")
+async def test_a_job_that_is_resized_in_place_is_not_said_to_restart(here: Bench) -> None:
+    for announced in (("announce", "size"), ()):
+        words = (*announced, ";", "forever") if announced else ("forever",)
+        job = await here.runs(*words, devices="1,2", resumable=True, estimate_s=9000)
+        await here.settle()
         here.memory.hang(job)
-        (view,) = await here.live.hold(ME, job)
-        await here.reached(job, State.STOPPING)
-        (view,) = (await here.live.jobs()).jobs
-        assert (view.state, view.cause) == (State.STOPPING, "leaving")
-        assert view.numbers["by"] == "user"
-        await here.live.release(ME, job)
-        assert (await here.live.why(job)).numbers["by"] == "policy"
+        other = await here.submit("forever", estimate_s=9000)
+        await here.reached(job, State.RESIZING)
+        (view,) = [view for view in (await here.live.jobs()).jobs if view.id == job]
+        assert (view.cause, view.numbers["size"]) == ("resizing", 1)
+        assert view.numbers["live"] is bool(announced)
         here.memory.release(job)
-        await here.reached(job, RUNS)
-
-    play(story, tmp_path)
-
-
-def test_a_job_that_is_resized_in_place_is_not_said_to_restart(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        for announced in (("announce", "size"), ()):
-            words = (*announced, ";", "forever") if announced else ("forever",)
-            job = await here.runs(*words, devices="1,2", resumable=True, estimate_s=9000)
-            await here.settle()
-            here.memory.hang(job)
-            other = await here.submit("forever", estimate_s=9000)
-            await here.reached(job, State.RESIZING)
-            (view,) = [view for view in (await here.live.jobs()).jobs if view.id == job]
-            assert (view.cause, view.numbers["size"]) == ("resizing", 1)
-            assert view.numbers["live"] is bool(announced)
-            here.memory.release(job)
-            for each in (job, other):
-                await here.live.cancel(ME, each)
-                await here.reached(each, State.CANCELLED)
-
-    play(story, tmp_path, devices=2, policy="afs")
+        for each in (job, other):
+            await here.live.cancel(ME, each)
+            await here.reached(each, State.CANCELLED)
 
 
 # -- Somebody who waits for an order goes before those who wait for an answer ----------------------
@@ -194,24 +179,19 @@ def test_a_quick_decision_is_written_with_the_submission(
         await here.runs()
         await here.submit("forever", held=True)
         submitted = ["JobAccepted", "JobSubmitted"]
-        assert written == [
-            [*submitted, "Start"],
-            ["JobStarted", *submitted, "JobHeld"],
-        ]
+        assert written == [[*submitted, "Start"], ["JobStarted", *submitted, "JobHeld"]]
 
     play(story, tmp_path)
 
 
-def test_an_urgent_job_stops_no_more_jobs_than_it_needs(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        before = [await here.submit("forever", resumable=True) for _ in range(4)]
-        for job in before:
-            await here.reached(job, State.RUNNING)
-        await here.runs(priority=10)
-        await here.settle()
-        assert sorted(here.state(job) for job in before) == [State.PENDING, *[State.RUNNING] * 3]
-
-    play(story, tmp_path, devices=4, policy="srtf")
+@playing(devices=4, policy="srtf")
+async def test_an_urgent_job_stops_no_more_jobs_than_it_needs(here: Bench) -> None:
+    before = [await here.submit("forever", resumable=True) for _ in range(4)]
+    for job in before:
+        await here.reached(job, State.RUNNING)
+    await here.runs(priority=10)
+    await here.settle()
+    assert sorted(here.state(job) for job in before) == [State.PENDING, *[State.RUNNING] * 3]
 
 
 # -- Cancellations that the store has not taken are on disk ----------------------------------------

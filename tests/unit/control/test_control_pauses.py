@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, OTHER, Bench, play, play_on
+from tests.unit.control.memory import ME, OTHER, Bench, play_on, playing
 from treadle.control.jobs.attempts import closed
 from treadle.control.jobs.records import attempt_body, attempt_of
 from treadle.core.allocation import Pause
@@ -19,137 +19,121 @@ from treadle.wire.jobs import AttemptView, State
 from treadle.wire.problems import ConflictError, NotAllowedError
 
 
-def test_a_paused_job_leaves_its_device_and_goes_on_where_it_was(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_a_paused_job_leaves_its_device_and_goes_on_where_it_was(here: Bench) -> None:
     """1. ada pauses a. 2. b runs on its device. 3. a is resumed, and goes on when b has ended."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        (view,) = await here.live.pause(ME, job)
-        assert view.state is State.PAUSED
-        other = await here.runs()
-        await here.settle()
-        (view,) = (await here.live.jobs(name="", states=("PAUSED",))).jobs
-        assert (view.id, view.devices, view.cause) == (job, (), "paused")
-        assert view.pause is not None
-        assert (view.pause.how, view.pause.by, view.pause.devices) == (
-            Pause.FROZEN,
-            ME.user,
-            ("here:0",),
-        )
-        why = await here.live.why(job)
-        assert (why.code, why.numbers["by"], why.numbers["jobs"]) == ("paused", ME.user, (other,))
-        assert why.change == f"treadle resume {job}"
-        assert here.live.status().paused == 1
-        (device,) = here.live.nodes()[0].devices
-        assert (device.jobs, device.paused) == ((other,), (job,))
-        (device,) = (await here.live.order_node(ME, "here", "drain")).devices
-        assert (device.jobs, device.paused) == ((other,), (job,))
-        await here.live.order_node(ME, "here", "undrain")
-        assert (await here.live.why(job, verbose=True)).alternatives == ()
-        (view,) = await here.live.resume(ME, job)
-        assert view.state is State.PAUSED
-        here.memory.finish(other)
-        await here.reached(job, State.RUNNING)
-        detail = await here.live.job(job)
-        assert (detail.job.attempts, detail.job.pause) == (1, None)
-        assert [run.number for run in detail.attempts] == [1]
-
-    play(story, tmp_path, devices=1)
+    job = await here.runs()
+    (view,) = await here.live.pause(ME, job)
+    assert view.state is State.PAUSED
+    other = await here.runs()
+    await here.settle()
+    (view,) = (await here.live.jobs(name="", states=("PAUSED",))).jobs
+    assert (view.id, view.devices, view.cause) == (job, (), "paused")
+    assert view.pause is not None
+    assert (view.pause.how, view.pause.by, view.pause.devices) == (
+        Pause.FROZEN,
+        ME.user,
+        ("here:0",),
+    )
+    why = await here.live.why(job)
+    assert (why.code, why.numbers["by"], why.numbers["jobs"]) == ("paused", ME.user, (other,))
+    assert why.change == f"treadle resume {job}"
+    assert here.live.status().paused == 1
+    (device,) = here.live.nodes()[0].devices
+    assert (device.jobs, device.paused) == ((other,), (job,))
+    (device,) = (await here.live.order_node(ME, "here", "drain")).devices
+    assert (device.jobs, device.paused) == ((other,), (job,))
+    await here.live.order_node(ME, "here", "undrain")
+    assert (await here.live.why(job, verbose=True)).alternatives == ()
+    (view,) = await here.live.resume(ME, job)
+    assert view.state is State.PAUSED
+    here.memory.finish(other)
+    await here.reached(job, State.RUNNING)
+    detail = await here.live.job(job)
+    assert (detail.job.attempts, detail.job.pause) == (1, None)
+    assert [run.number for run in detail.attempts] == [1]
 
 
-def test_time_that_it_is_paused_counts_as_no_time_of_the_job(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        record, rows = here.live.context.jobs.records[job], here.live.context.scheduler.jobs
-        began_s = record.began_s
-        await here.live.pause(ME, job)
-        await here.settle()
-        done, held_s, paused_s = rows[job].iterations_done, rows[job].held_s, record.paused_s
-        await here.live.resume(ME, job)
-        await here.reached(job, State.RUNNING)
-        now = here.live.context.clock.now()
-        assert began_s is not None
-        assert record.began_s is not None
-        assert paused_s is not None
-        away_s = record.began_s - began_s
-        assert 0 < away_s <= now - paused_s
-        assert rows[job].iterations_done >= done > 0
-        assert held_s <= rows[job].held_at(now) < now - paused_s + held_s
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_time_that_it_is_paused_counts_as_no_time_of_the_job(here: Bench) -> None:
+    job = await here.runs()
+    record, rows = here.live.context.jobs.records[job], here.live.context.scheduler.jobs
+    began_s = record.began_s
+    await here.live.pause(ME, job)
+    await here.settle()
+    done, held_s, paused_s = rows[job].iterations_done, rows[job].held_s, record.paused_s
+    await here.live.resume(ME, job)
+    await here.reached(job, State.RUNNING)
+    now = here.live.context.clock.now()
+    assert began_s is not None
+    assert record.began_s is not None
+    assert paused_s is not None
+    away_s = record.began_s - began_s
+    assert 0 < away_s <= now - paused_s
+    assert rows[job].iterations_done >= done > 0
+    assert held_s <= rows[job].held_at(now) < now - paused_s + held_s
 
 
-def test_a_hold_pauses_a_running_job_where_it_can(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(resumable=True)
-        (view,) = await here.live.hold(ME, job)
-        assert view.state is State.PAUSED
-        here.world.pauses = ()
-        other = await here.runs(resumable=True)
-        await here.live.hold(ME, other)
-        await here.reached(other, State.HELD)
-        await here.live.release(ME, job)
-        await here.reached(job, State.RUNNING)
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_a_hold_pauses_a_running_job_where_it_can(here: Bench) -> None:
+    job = await here.runs(resumable=True)
+    (view,) = await here.live.hold(ME, job)
+    assert view.state is State.PAUSED
+    here.world.pauses = ()
+    other = await here.runs(resumable=True)
+    await here.live.hold(ME, other)
+    await here.reached(other, State.HELD)
+    await here.live.release(ME, job)
+    await here.reached(job, State.RUNNING)
 
 
-def test_a_job_that_cannot_be_paused_runs_on(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_a_job_that_cannot_be_paused_runs_on(here: Bench) -> None:
     """1. It said that it can be, and cannot. 2. It did not say so."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        here.world.refusing[job] = "its memory cannot be moved"
+    job = await here.runs()
+    here.world.refusing[job] = "its memory cannot be moved"
+    await here.live.pause(ME, job)
+    await here.settle()
+    assert here.state(job) is State.RUNNING
+    detail = await here.live.job(job)
+    assert (detail.pauses, detail.not_paused) == ((), "its memory cannot be moved")
+    with pytest.raises(ConflictError, match="its memory cannot be moved"):
         await here.live.pause(ME, job)
-        await here.settle()
-        assert here.state(job) is State.RUNNING
-        detail = await here.live.job(job)
-        assert (detail.pauses, detail.not_paused) == ((), "its memory cannot be moved")
-        with pytest.raises(ConflictError, match="its memory cannot be moved"):
-            await here.live.pause(ME, job)
-
-    play(story, tmp_path, devices=1)
 
 
-def test_pausing_many_pauses_those_that_can_be_and_holds_those_that_wait(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        runs, waits = await here.runs(), await here.submit("true")
-        order = JobsOrder(verb=Verb.PAUSE, ids=(runs, waits, "99"), how=Pause.SUSPENDED)
-        done = await here.live.order(ME, order)
-        assert (done.done, done.refused) == (2, 1)
-        await here.settle()
-        assert (here.state(runs), here.state(waits)) == (State.PAUSED, State.HELD)
-        with pytest.raises(NotAllowedError):
-            await here.live.resume(OTHER, runs)
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_pausing_many_pauses_those_that_can_be_and_holds_those_that_wait(here: Bench) -> None:
+    runs, waits = await here.runs(), await here.submit("true")
+    order = JobsOrder(verb=Verb.PAUSE, ids=(runs, waits, "99"), how=Pause.SUSPENDED)
+    done = await here.live.order(ME, order)
+    assert (done.done, done.refused) == (2, 1)
+    await here.settle()
+    assert (here.state(runs), here.state(waits)) == (State.PAUSED, State.HELD)
+    with pytest.raises(NotAllowedError):
+        await here.live.resume(OTHER, runs)
 
 
-def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        here.memory.hang("1")
-        job = await here.submit("forever")
-        await here.reached(job, State.STARTING)
-        await here.live.pause(ME, job)
-        here.memory.release(job)
-        await here.reached(job, State.PAUSED)
-        await here.live.resume(ME, job)
-        await here.reached(job, State.RUNNING)
-        assert (await here.live.job(job)).job.attempts == 1
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(here: Bench) -> None:
+    here.memory.hang("1")
+    job = await here.submit("forever")
+    await here.reached(job, State.STARTING)
+    await here.live.pause(ME, job)
+    here.memory.release(job)
+    await here.reached(job, State.PAUSED)
+    await here.live.resume(ME, job)
+    await here.reached(job, State.RUNNING)
+    assert (await here.live.job(job)).job.attempts == 1
 
 
-def test_a_paused_job_ends_if_it_is_cancelled(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        await here.live.pause(ME, job)
-        await here.settle()
-        await here.live.cancel(ME, job)
-        await here.reached(job, State.CANCELLED)
-        assert here.world.running() == []
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_a_paused_job_ends_if_it_is_cancelled(here: Bench) -> None:
+    job = await here.runs()
+    await here.live.pause(ME, job)
+    await here.settle()
+    await here.live.cancel(ME, job)
+    await here.reached(job, State.CANCELLED)
+    assert here.world.running() == []
 
 
 def test_a_paused_job_is_paused_after_a_restart_of_the_daemon(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play, play_on
+from tests.unit.control.memory import ME, Bench, play_on, playing
 from treadle.control.jobs import without_quota
 from treadle.control.jobs.elastic_command import completed, elastic_command
 from treadle.control.jobs.refusals import MACHINE, PAUSE_MAX_S, REFUSALS_MAX, Refusals
@@ -75,36 +75,30 @@ def test_a5_a_job_that_is_refused_very_often_in_a_row_has_failed() -> None:
 # -- U13: jobs that can never fit, and those that may wait for capacity ----------------------------
 
 
-def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        with pytest.raises(InvalidRequestError) as refused:
-            await here.submit("true", devices="5")
-        assert str(refused.value) == (
-            "the job can never run here: it asks for 5 devices and the cluster has 4"
-        )
-        assert refused.value.hint == (
-            "submit it with --devices 4 or fewer, or with --wait-for-capacity to queue it until "
-            "it fits"
-        )
-        assert (await here.live.jobs(ended=True)).jobs == ()
-        assert await here.submit("true") == "1"
-
-    play(story, tmp_path)
+@playing()
+async def test_u13_a_job_that_can_never_fit_is_refused_and_leaves_nothing(here: Bench) -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        await here.submit("true", devices="5")
+    assert str(refused.value) == (
+        "the job can never run here: it asks for 5 devices and the cluster has 4"
+    )
+    assert refused.value.hint == (
+        "submit it with --devices 4 or fewer, or with --wait-for-capacity to queue it until it fits"
+    )
+    assert (await here.live.jobs(ended=True)).jobs == ()
+    assert await here.submit("true") == "1"
 
 
-def test_u13_a_job_may_wait_for_capacity(tmp_path: Path) -> None:
+@playing()
+async def test_u13_a_job_may_wait_for_capacity(here: Bench) -> None:
     """It is not said that it can never run: it is queued until there is room."""
-
-    async def story(here: Bench) -> None:
-        await here.submit("forever", devices="4")
-        await here.submit("true")
-        job = await here.submit("true", devices="5", wait_for_capacity=True)
-        await here.settle()
-        assert here.state(job) is State.PENDING
-        why = await here.live.why(job)
-        assert (why.code, why.never) == ("capacity", False)
-
-    play(story, tmp_path)
+    await here.submit("forever", devices="4")
+    await here.submit("true")
+    job = await here.submit("true", devices="5", wait_for_capacity=True)
+    await here.settle()
+    assert here.state(job) is State.PENDING
+    why = await here.live.why(job)
+    assert (why.code, why.never) == ("capacity", False)
 
 
 # -- What people are told of quotas: whose they are, and which devices count -----------------------

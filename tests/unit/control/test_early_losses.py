@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play, play_on
+from tests.unit.control.memory import Bench, play_on, playing
 from tests.unit.control.test_control_on_memory import rebuilt
 from treadle.control.jobs import LOST
 from treadle.core.attempt import How
@@ -40,59 +40,53 @@ def left_s(here: Bench, job: str) -> float:
     return again_s - here.live.context.clock.now()
 
 
-def test_the_second_loss_in_a_row_is_followed_by_a_pause_and_each_one_by_a_longer(
-    tmp_path: Path,
+@playing()
+async def test_the_second_loss_in_a_row_is_followed_by_a_pause_and_each_one_by_a_longer(
+    here: Bench,
 ) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever", retries=0)
+    job = await here.submit("forever", retries=0)
+    await lose(here, job)
+    await here.reached(job, State.RUNNING)  # At once, the first time.
+    for expected_s in (1, 2, 4, 8, 16, 32, 60, 60):
         await lose(here, job)
-        await here.reached(job, State.RUNNING)  # At once, the first time.
-        for expected_s in (1, 2, 4, 8, 16, 32, 60, 60):
-            await lose(here, job)
-            if expected_s >= 8:  # On a busy machine a shorter one may be over by now.
-                assert blocked(here, job)
-                assert here.state(job) is State.PENDING, "no user holds it"
-                assert 0 <= expected_s - left_s(here, job) < expected_s / 2
-            wait_is_over(here)
-        await here.reached(job, State.RUNNING)
-        record = here.live.context.jobs.records[job]
-        assert (record.attempts, record.failures) == (10, 0), "no retry is used up"
-
-    play(story, tmp_path)
+        if expected_s >= 8:  # On a busy machine a shorter one may be over by now.
+            assert blocked(here, job)
+            assert here.state(job) is State.PENDING, "no user holds it"
+            assert 0 <= expected_s - left_s(here, job) < expected_s / 2
+        wait_is_over(here)
+    await here.reached(job, State.RUNNING)
+    record = here.live.context.jobs.records[job]
+    assert (record.attempts, record.failures) == (10, 0), "no retry is used up"
 
 
-def test_people_are_told_why_it_waits(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever")
-        for _ in range(4):
-            await lose(here, job)
-            wait_is_over(here)
+@playing()
+async def test_people_are_told_why_it_waits(here: Bench) -> None:
+    job = await here.submit("forever")
+    for _ in range(4):
         await lose(here, job)
-        why = await here.live.why(job)
-        assert (why.code, why.numbers["attempts"]) == ("lost-early", 5)
-        assert why.numbers["in_s"] == pytest.approx(8.0, abs=1.0)
-        status = here.live.status()
-        assert (status.waiting, status.held) == (1, 0)
-        (listed,) = (await here.live.jobs()).jobs
-        assert listed.cause == "lost-early"
-        events = [event.text for event in (await here.live.events(limit=500)).events]
-        assert any("were lost within seconds" in text for text in events)
+        wait_is_over(here)
+    await lose(here, job)
+    why = await here.live.why(job)
+    assert (why.code, why.numbers["attempts"]) == ("lost-early", 5)
+    assert why.numbers["in_s"] == pytest.approx(8.0, abs=1.0)
+    status = here.live.status()
+    assert (status.waiting, status.held) == (1, 0)
+    (listed,) = (await here.live.jobs()).jobs
+    assert listed.cause == "lost-early"
+    events = [event.text for event in (await here.live.events(limit=500)).events]
+    assert any("were lost within seconds" in text for text in events)
 
-    play(story, tmp_path)
 
-
-def test_an_attempt_that_ended_otherwise_begins_the_count_anew(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.submit("forever", retries=2)
-        await lose(here, job)
-        await here.reached(job, State.RUNNING)
-        here.memory.finish(job, code=1)
-        await here.settle()
-        await lose(here, job)
-        assert not blocked(here, job)
-        await here.reached(job, State.RUNNING)
-
-    play(story, tmp_path)
+@playing()
+async def test_an_attempt_that_ended_otherwise_begins_the_count_anew(here: Bench) -> None:
+    job = await here.submit("forever", retries=2)
+    await lose(here, job)
+    await here.reached(job, State.RUNNING)
+    here.memory.finish(job, code=1)
+    await here.settle()
+    await lose(here, job)
+    assert not blocked(here, job)
+    await here.reached(job, State.RUNNING)
 
 
 def test_a_restart_changes_neither_the_pause_nor_the_count(tmp_path: Path) -> None:

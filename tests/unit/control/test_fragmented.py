@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.telling import told_by
 from tests.unit.control.memory import ME, Bench, play_on
 from treadle.control.api.fragmented import ASK_EVERY_S, STOOD_STILL_S, Fragmented
 from treadle.control.api.usage_days import DAY_S, date_of, usage_days
@@ -72,119 +73,116 @@ def counted(story: Story, root: Path, *, policy: str = "backfill", nodes: int = 
     play_on(nodes_of_two(nodes), whole, root, policy=policy)
 
 
-def test_two_devices_apart_count_while_a_gang_of_two_waits(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        first, _ = await one_taken_on_each(here)
-        counting.pass_s(40.0)
-        assert counting.device_s() == 0.0, "nobody waits"
-        gang = await here.submit("forever", devices="2")
-        await here.settle()
-        assert here.live.context.scheduler.why(gang, 0.0).code == "fragmentation"
-        counting.pass_s(ASK_EVERY_S)
-        counting.pass_s(3600.0)
-        assert counting.device_s() == pytest.approx(2 * 3600.0)
-        await here.live.cancel(ME, first)
-        await here.reached(gang, State.RUNNING)
-        counting.look()
-        counting.pass_s(600.0)
-        assert counting.device_s() == pytest.approx(2 * 3600.0), "the gang runs"
-
-    counted(story, tmp_path)
+counting_gangs = told_by(counted, gives=2)
 
 
-def test_it_counts_until_the_job_waits_no_more_and_not_until_the_next_question(
-    tmp_path: Path,
+@counting_gangs()
+async def test_two_devices_apart_count_while_a_gang_of_two_waits(
+    here: Bench, counting: Counting
 ) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        gang = await here.submit("forever", devices="2")
-        await here.settle()
-        counting.look()
-        counting.clock.advance(3.0)
-        await here.live.cancel(ME, gang)
-        await here.settle()
-        counting.look()
-        counting.pass_s(60.0)
-        assert counting.device_s() == pytest.approx(2 * 3.0)
-
-    counted(story, tmp_path)
-
-
-def test_too_few_devices_are_not_fragmented_ones(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="4")
-        await here.settle()
-        counting.look()
-        counting.pass_s(60.0)
-        assert counting.device_s() == 0.0
-
-    counted(story, tmp_path)
+    first, _ = await one_taken_on_each(here)
+    counting.pass_s(40.0)
+    assert counting.device_s() == 0.0, "nobody waits"
+    gang = await here.submit("forever", devices="2")
+    await here.settle()
+    assert here.live.context.scheduler.why(gang, 0.0).code == "fragmentation"
+    counting.pass_s(ASK_EVERY_S)
+    counting.pass_s(3600.0)
+    assert counting.device_s() == pytest.approx(2 * 3600.0)
+    await here.live.cancel(ME, first)
+    await here.reached(gang, State.RUNNING)
+    counting.look()
+    counting.pass_s(600.0)
+    assert counting.device_s() == pytest.approx(2 * 3600.0), "the gang runs"
 
 
-def test_midnight_parts_the_sum(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        await here.settle()
-        late = Counting(here, wall_at=NOON + DAY_S / 2 - 4.0)
-        late.look()
-        late.pass_s(20.0)
-        assert late.device_s(NOON_DAY) == pytest.approx(2 * 4.0)
-        assert late.device_s(NEXT_DAY) == pytest.approx(2 * 16.0)
-
-    counted(story, tmp_path)
-
-
-def test_a_daemon_that_stood_still_counts_nothing_of_that(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        await here.settle()
-        counting.look()
-        counting.pass_s(10.0)
-        counting.clock.advance(10.0 + STOOD_STILL_S + 1.0)
-        counting.look()
-        counting.pass_s(10.0)
-        assert counting.device_s() == pytest.approx(2 * 20.0)
-
-    counted(story, tmp_path)
+@counting_gangs()
+async def test_it_counts_until_the_job_waits_no_more_and_not_until_the_next_question(
+    here: Bench, counting: Counting
+) -> None:
+    await one_taken_on_each(here)
+    gang = await here.submit("forever", devices="2")
+    await here.settle()
+    counting.look()
+    counting.clock.advance(3.0)
+    await here.live.cancel(ME, gang)
+    await here.settle()
+    counting.look()
+    counting.pass_s(60.0)
+    assert counting.device_s() == pytest.approx(2 * 3.0)
 
 
-def test_the_next_daemon_goes_on_and_what_is_between_them_is_not_counted(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        await one_taken_on_each(here)
-        await here.submit("forever", devices="2")
-        await here.settle()
-        counting.look()
-        counting.pass_s(60.0)
-        counting.sums.close()
-        settings = counting.sums.unwritten(60.0, last=True)
-        await here.live.context.commit.write(Batch(settings=settings))
-        later = Counting(here, now=3660.0, wall_at=NOON + 3660.0)
-        assert later.device_s() == pytest.approx(2 * 60.0)
-        later.look()
-        later.pass_s(30.0)
-        assert later.device_s() == pytest.approx(2 * 90.0)
-
-    counted(story, tmp_path)
+@counting_gangs()
+async def test_too_few_devices_are_not_fragmented_ones(here: Bench, counting: Counting) -> None:
+    await one_taken_on_each(here)
+    await here.submit("forever", devices="4")
+    await here.settle()
+    counting.look()
+    counting.pass_s(60.0)
+    assert counting.device_s() == 0.0
 
 
-def test_a_day_of_which_a_part_is_asked_for_is_not_known(tmp_path: Path) -> None:
-    async def story(here: Bench, counting: Counting) -> None:
-        now_at = wall()
-        today = date_of(int(now_at // DAY_S))
-        context, hours = here.live.context, {today: 3.0}
-        await here.runs()
+@counting_gangs()
+async def test_midnight_parts_the_sum(here: Bench, counting: Counting) -> None:
+    await one_taken_on_each(here)
+    await here.submit("forever", devices="2")
+    await here.settle()
+    late = Counting(here, wall_at=NOON + DAY_S / 2 - 4.0)
+    late.look()
+    late.pass_s(20.0)
+    assert late.device_s(NOON_DAY) == pytest.approx(2 * 4.0)
+    assert late.device_s(NEXT_DAY) == pytest.approx(2 * 16.0)
 
-        async def asked(since: float, until: float | None) -> list[float | None]:
-            found = await usage_days(context, hours, since, until)
-            return [day.fragmented_h for day in found.days]
 
-        assert (await asked(0.0, None))[-1] == 3.0
-        assert (await asked(now_at - now_at % DAY_S, None))[-1] == 3.0
-        assert (await asked(0.0, wall()))[-1] is None, "a moment ago"
-        assert (await asked(now_at, None))[-1] is None
-        assert (await usage_days(context, {}, 0.0, None)).days[-1].fragmented_h is None
+@counting_gangs()
+async def test_a_daemon_that_stood_still_counts_nothing_of_that(
+    here: Bench, counting: Counting
+) -> None:
+    await one_taken_on_each(here)
+    await here.submit("forever", devices="2")
+    await here.settle()
+    counting.look()
+    counting.pass_s(10.0)
+    counting.clock.advance(10.0 + STOOD_STILL_S + 1.0)
+    counting.look()
+    counting.pass_s(10.0)
+    assert counting.device_s() == pytest.approx(2 * 20.0)
 
-    counted(story, tmp_path)
+
+@counting_gangs()
+async def test_the_next_daemon_goes_on_and_what_is_between_them_is_not_counted(
+    here: Bench, counting: Counting
+) -> None:
+    await one_taken_on_each(here)
+    await here.submit("forever", devices="2")
+    await here.settle()
+    counting.look()
+    counting.pass_s(60.0)
+    counting.sums.close()
+    settings = counting.sums.unwritten(60.0, last=True)
+    await here.live.context.commit.write(Batch(settings=settings))
+    later = Counting(here, now=3660.0, wall_at=NOON + 3660.0)
+    assert later.device_s() == pytest.approx(2 * 60.0)
+    later.look()
+    later.pass_s(30.0)
+    assert later.device_s() == pytest.approx(2 * 90.0)
+
+
+@counting_gangs()
+async def test_a_day_of_which_a_part_is_asked_for_is_not_known(
+    here: Bench, counting: Counting
+) -> None:
+    now_at = wall()
+    today = date_of(int(now_at // DAY_S))
+    context, hours = here.live.context, {today: 3.0}
+    await here.runs()
+
+    async def asked(since: float, until: float | None) -> list[float | None]:
+        found = await usage_days(context, hours, since, until)
+        return [day.fragmented_h for day in found.days]
+
+    assert (await asked(0.0, None))[-1] == 3.0
+    assert (await asked(now_at - now_at % DAY_S, None))[-1] == 3.0
+    assert (await asked(0.0, wall()))[-1] is None, "a moment ago"
+    assert (await asked(now_at, None))[-1] is None
+    assert (await usage_days(context, {}, 0.0, None)).days[-1].fragmented_h is None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play, play_on, span
+from tests.unit.control.memory import Bench, play_on, playing, span
 from treadle.core.allocation import Allocation
 from treadle.core.attempt import LastProgress
 from treadle.core.cluster import Device, Node
@@ -41,67 +41,58 @@ async def grown(here: Bench, job: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["announce size ; forever", "forever"])
-def test_u14_a_job_that_has_grown_is_expected_to_go_faster(command: str, tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_u14_a_job_that_has_grown_is_expected_to_go_faster(here: Bench, command: str) -> None:
     """1. It runs on one device, and 1,000 s are left by its own steps. 2. It grows to two, by
     itself or by a restart, and has said nothing since."""
-
-    async def story(here: Bench) -> None:
-        scheduler, clock = here.live.context.scheduler, here.live.context.clock
-        scheduler.set_policy(Sized(1), clock.now())
-        job = await here.runs(*command.split(), devices="1..2", resumable=True)
-        said = LastProgress(0.0, 1000.0, 1.0, share_per_s=0.001, measured_s=10.0)
-        here.live.context.learner.hear(job, said)
-        spec = replace(scheduler.jobs[job].spec, iterations=550.0)  # on two devices
-        here.live.context.inbox.tell(JobUpdated(spec))
-        action = scheduler.jobs[job].action
-        here.live.context.inbox.tell(JobProgressed(job, action, 0.0, 0.55, said))
-        await here.settle()
-        before = await here.end(job)
-        assert before.because == "from its steps, sooner if it grows"
-        low_s, high_s = span(before)
-        assert low_s < 600.0
-        assert high_s > 1000.0
-        await grown(here, job)
-        after = await here.end(job)
-        assert after.because == "from its steps at another size"
-        assert 400.0 < span(after)[1] < 900.0, "about 550 s"
-
-    play(story, tmp_path, devices=2)
+    scheduler, clock = here.live.context.scheduler, here.live.context.clock
+    scheduler.set_policy(Sized(1), clock.now())
+    job = await here.runs(*command.split(), devices="1..2", resumable=True)
+    said = LastProgress(0.0, 1000.0, 1.0, share_per_s=0.001, measured_s=10.0)
+    here.live.context.learner.hear(job, said)
+    spec = replace(scheduler.jobs[job].spec, iterations=550.0)  # on two devices
+    here.live.context.inbox.tell(JobUpdated(spec))
+    action = scheduler.jobs[job].action
+    here.live.context.inbox.tell(JobProgressed(job, action, 0.0, 0.55, said))
+    await here.settle()
+    before = await here.end(job)
+    assert before.because == "from its steps, sooner if it grows"
+    low_s, high_s = span(before)
+    assert low_s < 600.0
+    assert high_s > 1000.0
+    await grown(here, job)
+    after = await here.end(job)
+    assert after.because == "from its steps at another size"
+    assert 400.0 < span(after)[1] < 900.0, "about 550 s"
 
 
-def test_u14_steps_that_the_scheduler_has_not_heard_of_do_not_count(tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_u14_steps_that_the_scheduler_has_not_heard_of_do_not_count(here: Bench) -> None:
     """The scheduler hears of a speed every few seconds. A job that is resized before has a work of
     3,600 s there, which says nothing about its steps."""
-
-    async def story(here: Bench) -> None:
-        scheduler, clock = here.live.context.scheduler, here.live.context.clock
-        scheduler.set_policy(Sized(1), clock.now())
-        job = await here.runs("forever", devices="1..2", resumable=True)
-        said = LastProgress(0.0, 1000.0, 10.0, share_per_s=0.01, measured_s=4.0)
-        here.live.context.learner.hear(job, said)
-        await grown(here, job)
-        end = await here.end(job)
-        assert not end.known
-
-    play(story, tmp_path, devices=2)
+    scheduler, clock = here.live.context.scheduler, here.live.context.clock
+    scheduler.set_policy(Sized(1), clock.now())
+    job = await here.runs("forever", devices="1..2", resumable=True)
+    said = LastProgress(0.0, 1000.0, 10.0, share_per_s=0.01, measured_s=4.0)
+    here.live.context.learner.hear(job, said)
+    await grown(here, job)
+    end = await here.end(job)
+    assert not end.known
 
 
 @pytest.mark.parametrize("resizes", [True, False])
-def test_only_a_policy_that_resizes_may_let_a_job_grow(resizes: bool, tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_only_a_policy_that_resizes_may_let_a_job_grow(here: Bench, resizes: bool) -> None:
     """It has one of two devices and 1,000 s left; it would take about 550 s on both."""
-
-    async def story(here: Bench) -> None:
-        scheduler, clock = here.live.context.scheduler, here.live.context.clock
-        scheduler.set_policy(Sized(1, resizes=resizes), clock.now())
-        job = await here.runs(devices="1..2", resumable=True)
-        said = LastProgress(0.0, 1000.0, 1.0, share_per_s=0.001, measured_s=10.0)
-        here.live.context.learner.hear(job, said)
-        await here.settle()
-        end = await here.end(job)
-        assert end.because.endswith("sooner if it grows") is resizes
-        assert (span(end)[0] < 600.0) is resizes
-
-    play(story, tmp_path, devices=2)
+    scheduler, clock = here.live.context.scheduler, here.live.context.clock
+    scheduler.set_policy(Sized(1, resizes=resizes), clock.now())
+    job = await here.runs(devices="1..2", resumable=True)
+    said = LastProgress(0.0, 1000.0, 1.0, share_per_s=0.001, measured_s=10.0)
+    here.live.context.learner.hear(job, said)
+    await here.settle()
+    end = await here.end(job)
+    assert end.because.endswith("sooner if it grows") is resizes
+    assert (span(end)[0] < 600.0) is resizes
 
 
 async def measured(here: Bench, said: LastProgress) -> str:
@@ -118,20 +109,17 @@ async def measured(here: Bench, said: LastProgress) -> str:
     return job
 
 
-def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
-    tmp_path: Path,
+@playing(devices=1)
+async def test_u14_a_total_that_was_predicted_from_losses_is_no_evidence_of_the_end(
+    here: Bench,
 ) -> None:
     """Policies go by the predicted end. People are shown nothing that the job did not say."""
-
-    async def story(here: Bench) -> None:
-        said = LastProgress(80.0, None, 0.1, share=0.8, share_per_s=0.001, measured_s=10.0)
-        job = await measured(here, said)
-        end = await here.end(job)
-        assert not end.known
-        assert end.because == "no run of this script has ended here"
-        assert here.live.context.scheduler.jobs[job].spec.iterations == 1000.0
-
-    play(story, tmp_path, devices=1)
+    said = LastProgress(80.0, None, 0.1, share=0.8, share_per_s=0.001, measured_s=10.0)
+    job = await measured(here, said)
+    end = await here.end(job)
+    assert not end.known
+    assert end.because == "no run of this script has ended here"
+    assert here.live.context.scheduler.jobs[job].spec.iterations == 1000.0
 
 
 def test_u14_the_steps_of_a_job_still_count_after_a_restart_of_the_daemon(tmp_path: Path) -> None:

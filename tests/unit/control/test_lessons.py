@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, OTHER, Bench, lesson, play, play_on
+from tests.unit.control.memory import HOME, ME, OTHER, Bench, lesson, play_on, playing
 from tests.unit.control.test_control_on_memory import rebuilt
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
@@ -27,40 +27,36 @@ async def known(here: Bench, script: str = "", user: str = "") -> tuple[LearnedS
     return (await here.live.learned(OTHER, script, user)).scripts
 
 
-def test_a_script_is_shown_with_the_arguments_that_matter(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here)
-        (brief,) = await known(here)
-        assert (brief.script, brief.user, brief.runs) == ("train.py", ME.user, 8)
-        assert brief.length_s is not None
-        assert (brief.length_s.least, brief.length_s.most) == (20.1, 160.2)
-        assert not brief.arguments
-        for name in ("train.py", f"{HOME}/train.py", brief.id):
-            (whole,) = await known(here, name)
-            first, *others = whole.arguments
-            assert first.name == "--epochs"
-            assert first.values == 4
-            assert [effect.figure for effect in first.effects] == ["length"]
-            assert first.effects[0].slope == pytest.approx(1.0, abs=0.05)
-            assert {each.name for each in others if not each.effects} >= {"--seed", "$LR"}
-        assert not await known(here, "train.py", OTHER.user)
-
-    play(story, tmp_path)
+@playing()
+async def test_a_script_is_shown_with_the_arguments_that_matter(here: Bench) -> None:
+    teach(here)
+    (brief,) = await known(here)
+    assert (brief.script, brief.user, brief.runs) == ("train.py", ME.user, 8)
+    assert brief.length_s is not None
+    assert (brief.length_s.least, brief.length_s.most) == (20.1, 160.2)
+    assert not brief.arguments
+    for name in ("train.py", f"{HOME}/train.py", brief.id):
+        (whole,) = await known(here, name)
+        first, *others = whole.arguments
+        assert first.name == "--epochs"
+        assert first.values == 4
+        assert [effect.figure for effect in first.effects] == ["length"]
+        assert first.effects[0].slope == pytest.approx(1.0, abs=0.05)
+        assert {each.name for each in others if not each.effects} >= {"--seed", "$LR"}
+    assert not await known(here, "train.py", OTHER.user)
 
 
-def test_values_of_variables_are_their_users_alone(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        profiles = here.live.context.learner.profiles
-        for size in ("small", "large") * 5:
-            env = {"SIZE": size}
-            alike = by_command(ME.user, "", ("python", "train.py"), folder=HOME, env=env)
-            lesson(profiles, alike, 1, 10.0 if size == "small" else 90.0)
-        for who, seen in ((ME, True), (OTHER, False)):
-            (whole,) = (await here.live.learned(who, "train.py")).scripts
-            (effect,) = next(each for each in whole.arguments if each.name == "$SIZE").effects
-            assert (effect.factors is not None) is seen
-
-    play(story, tmp_path)
+@playing()
+async def test_values_of_variables_are_their_users_alone(here: Bench) -> None:
+    profiles = here.live.context.learner.profiles
+    for size in ("small", "large") * 5:
+        env = {"SIZE": size}
+        alike = by_command(ME.user, "", ("python", "train.py"), folder=HOME, env=env)
+        lesson(profiles, alike, 1, 10.0 if size == "small" else 90.0)
+    for who, seen in ((ME, True), (OTHER, False)):
+        (whole,) = (await here.live.learned(who, "train.py")).scripts
+        (effect,) = next(each for each in whole.arguments if each.name == "$SIZE").effects
+        assert (effect.factors is not None) is seen
 
 
 def test_a_script_is_forgotten_for_good(tmp_path: Path) -> None:
@@ -94,22 +90,20 @@ def test_a_script_is_forgotten_for_good(tmp_path: Path) -> None:
     play_on(there, after, tmp_path)
 
 
-def test_with_whom_a_script_shared_is_shown(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here)
-        profiles, company = here.live.context.learner.profiles, here.live.context.belief.record
-        other = by_command(OTHER.user, "", ("python", "eval.py"), folder=HOME)
-        lesson(profiles, other, 1, 5.0)
-        mine = by_command(ME.user, "", ("python", "train.py"), folder=HOME)
-        company.observe([mine.shape, other.shape], 1.0, 0.9, mps=True)
-        (whole,) = await known(here, "train.py")
-        (beside,) = whole.sharing
-        assert (beside.script, beside.user, beside.mps) == ("eval.py", OTHER.user, True)
-        company.keep_apart(mine.shape, other.shape)
-        (whole,) = await known(here, "train.py")
-        assert [each.never for each in whole.sharing] == [False, True]
-        await here.live.forget_script(OTHER, ForgetRequest(script="eval.py"))
-        (whole,) = await known(here, "train.py")
-        assert not whole.sharing
-
-    play(story, tmp_path)
+@playing()
+async def test_with_whom_a_script_shared_is_shown(here: Bench) -> None:
+    teach(here)
+    profiles, company = here.live.context.learner.profiles, here.live.context.belief.record
+    other = by_command(OTHER.user, "", ("python", "eval.py"), folder=HOME)
+    lesson(profiles, other, 1, 5.0)
+    mine = by_command(ME.user, "", ("python", "train.py"), folder=HOME)
+    company.observe([mine.shape, other.shape], 1.0, 0.9, mps=True)
+    (whole,) = await known(here, "train.py")
+    (beside,) = whole.sharing
+    assert (beside.script, beside.user, beside.mps) == ("eval.py", OTHER.user, True)
+    company.keep_apart(mine.shape, other.shape)
+    (whole,) = await known(here, "train.py")
+    assert [each.never for each in whole.sharing] == [False, True]
+    await here.live.forget_script(OTHER, ForgetRequest(script="eval.py"))
+    (whole,) = await known(here, "train.py")
+    assert not whole.sharing

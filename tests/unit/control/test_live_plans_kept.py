@@ -1,10 +1,8 @@
 """Plans of jobs that run: shown, and kept over a restart."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import Bench, playing
 from tests.unit.models.test_model_live_plans import CLUSTER, WORDS, running, spec
 from treadle.cli.live.job_columns import JOB_COLUMNS
 from treadle.control.learning import JobLearner
@@ -43,26 +41,22 @@ def test_a_plan_model_that_cannot_be_read_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("command", "plan"), [("announce size ; forever", "data parallel")])
-def test_a_job_that_says_what_it_can_change_has_a_plan(
-    command: str, plan: str, tmp_path: Path
+@playing()
+async def test_a_job_that_says_what_it_can_change_has_a_plan(
+    here: Bench, command: str, plan: str
 ) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(*command.split(), resumable=True, devices="1..4", ranks="one")
-        await here.settle()
-        view = (await here.live.job(job)).job
-        assert view.plan == plan
-        assert JOB_COLUMNS["plan"].text(view, 0.0) == plan
-
-    play(story, tmp_path)
+    job = await here.runs(*command.split(), resumable=True, devices="1..4", ranks="one")
+    await here.settle()
+    view = (await here.live.job(job)).job
+    assert view.plan == plan
+    assert JOB_COLUMNS["plan"].text(view, 0.0) == plan
 
 
-def test_how_any_other_job_splits_its_work_is_not_known(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="2")
-        await here.settle()
-        assert (await here.live.job(job)).job.plan == ""
-
-    play(story, tmp_path)
+@playing()
+async def test_how_any_other_job_splits_its_work_is_not_known(here: Bench) -> None:
+    job = await here.runs(devices="2")
+    await here.settle()
+    assert (await here.live.job(job)).job.plan == ""
 
 
 def test_a_plan_has_a_name_that_is_its_text_but_for_the_default() -> None:

@@ -1,8 +1,6 @@
 """The end of a job that only reports losses, predicted from them while that can be done."""
 
-from pathlib import Path
-
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import Bench, playing
 from treadle.control.learning.loss_watch import POINTS_MAX, LossWatch
 from treadle.core.job_report import Report
 from treadle.wire.machine import Role, Who
@@ -42,21 +40,19 @@ def test_a_job_that_starts_over_is_judged_anew_and_memory_is_bounded() -> None:
     assert not watch._jobs
 
 
-def test_policies_are_given_the_predicted_end_and_people_no_percentage(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        own = Who(user="me", role=Role.VIEWER, job=job)
-        clock = here.live.context.clock
-        began, step = clock.now(), 0
-        jobs = here.live.context.scheduler.jobs
-        while jobs[job].spec.iterations == 3600.0:  # An hour, of which nothing is known.
-            step += 1
-            await here.live.report(own, job, Report(step=step, loss=falling(step)))
-            await here.settle()
-            assert clock.now() - began < 40
-        assert jobs[job].spec.iterations < 1000
-        progress = (await here.live.job(job)).job.progress
-        assert progress is not None
-        assert progress.total is None
-
-    play(story, tmp_path)
+@playing()
+async def test_policies_are_given_the_predicted_end_and_people_no_percentage(here: Bench) -> None:
+    job = await here.runs()
+    own = Who(user="me", role=Role.VIEWER, job=job)
+    clock = here.live.context.clock
+    began, step = clock.now(), 0
+    jobs = here.live.context.scheduler.jobs
+    while jobs[job].spec.iterations == 3600.0:  # An hour, of which nothing is known.
+        step += 1
+        await here.live.report(own, job, Report(step=step, loss=falling(step)))
+        await here.settle()
+        assert clock.now() - began < 40
+    assert jobs[job].spec.iterations < 1000
+    progress = (await here.live.job(job)).job.progress
+    assert progress is not None
+    assert progress.total is None

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play, play_on
+from tests.unit.control.memory import ME, Bench, play_on, playing
 from treadle.control.jobs import FIRST_NODES, NODES, holding, nodes_at_start, text_of
 from treadle.control.jobs.lost_nodes import KEPT_S, NODES_MAX, LostNodes
 from treadle.core.cluster import Device, Node
@@ -211,28 +211,25 @@ class Kept:
         return list(self._store.active())
 
 
-def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment_are_missing(
-    tmp_path: Path,
+@playing()
+async def test_a_cluster_is_known_by_nodes_that_return_though_those_of_the_last_moment_are_missing(
+    here: Bench,
 ) -> None:
     """1. A cluster of two nodes loses one. 2. The controller dies, and then the agent of the other.
     3. The next controller begins with the one that has returned: it is the same cluster.
     """
-
-    async def story(here: Bench) -> None:
-        await here.runs()
-        (held,) = here.memory.nodes()
-        other = replace(held, name="other")
-        settings = {NODES: text_of([held]), FIRST_NODES: text_of([held, other])}
-        store = cast("Store", Kept(here.live.context.store, **settings))  # all that is asked of it
-        assert nodes_at_start(store, [other]) == (other, held)
-        assert nodes_at_start(store, []) == (held,), "no agent has come yet"
-        stranger = Node("stranger", held.device_count, held.device_type)
-        with pytest.raises(TreadleError, match="which is now not there; start with the same"):
-            nodes_at_start(store, [stranger])
-        assert nodes_at_start(store, [stranger], moved=True) == (stranger, held)
-        assert holding(store) == 1
-
-    play(story, tmp_path)
+    await here.runs()
+    (held,) = here.memory.nodes()
+    other = replace(held, name="other")
+    settings = {NODES: text_of([held]), FIRST_NODES: text_of([held, other])}
+    store = cast("Store", Kept(here.live.context.store, **settings))  # all that is asked of it
+    assert nodes_at_start(store, [other]) == (other, held)
+    assert nodes_at_start(store, []) == (held,), "no agent has come yet"
+    stranger = Node("stranger", held.device_count, held.device_type)
+    with pytest.raises(TreadleError, match="which is now not there; start with the same"):
+        nodes_at_start(store, [stranger])
+    assert nodes_at_start(store, [stranger], moved=True) == (stranger, held)
+    assert holding(store) == 1
 
 
 # -- Nodes whose agents do not answer: what people are told ----------------------------------------

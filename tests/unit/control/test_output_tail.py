@@ -5,6 +5,7 @@ from typing import cast
 
 import pytest
 
+from tests.telling import within
 from treadle.control.learning import output_tail
 from treadle.core.launch import AttemptId
 from treadle.core.machine import Output
@@ -24,20 +25,15 @@ class Answering:
 
 
 @pytest.mark.parametrize("turns", range(6))
-def test_a_cancellation_in_the_moment_of_the_answer_is_not_lost(turns):
+@within(60)
+async def test_a_cancellation_in_the_moment_of_the_answer_is_not_lost(turns) -> None:
     """turns: of the event loop between the answer and the cancellation."""
-
-    async def story() -> None:
-        engine = Answering()
-        reading = asyncio.create_task(
-            output_tail(cast("Engine", engine), AttemptId("a", 1), 0, 100)
-        )
-        await engine.asked.wait()
-        engine.answer.set_result(Output(0, b"end", 3))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        in_time = reading.cancel()
-        await asyncio.wait({reading})
-        assert reading.cancelled() == in_time
-
-    asyncio.run(story())
+    engine = Answering()
+    reading = asyncio.create_task(output_tail(cast("Engine", engine), AttemptId("a", 1), 0, 100))
+    await engine.asked.wait()
+    engine.answer.set_result(Output(0, b"end", 3))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    in_time = reading.cancel()
+    await asyncio.wait({reading})
+    assert reading.cancelled() == in_time

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import Bench, play, playing
 from treadle.control.api import reporting
 from treadle.core.allocation import Allocation
 from treadle.core.events import Event, JobStarted
@@ -36,20 +36,18 @@ async def progress(here: Bench, job: str) -> Progress | None:
     return (await here.live.job(job)).job.progress
 
 
-def test_a_report_through_the_engine_is_heard_and_on_disk(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        say(here, job, Report(step=40, total=100, loss=0.5, stages={"load": 0.1}))
-        found = await progress(here, job)
-        assert found is not None
-        assert (found.step, found.total, found.loss, found.source) == (40, 100, 0.5, "report")
-        assert found.stages == {"load": 0.1}
-        await here.live._reporting._disk.keep()
-        kept = await here.live.context.reads.ask(lambda store: store.setting("progress"))
-        assert kept is not None
-        assert "40" in kept
-
-    play(story, tmp_path)
+@playing()
+async def test_a_report_through_the_engine_is_heard_and_on_disk(here: Bench) -> None:
+    job = await here.runs()
+    say(here, job, Report(step=40, total=100, loss=0.5, stages={"load": 0.1}))
+    found = await progress(here, job)
+    assert found is not None
+    assert (found.step, found.total, found.loss, found.source) == (40, 100, 0.5, "report")
+    assert found.stages == {"load": 0.1}
+    await here.live._reporting._disk.keep()
+    kept = await here.live.context.reads.ask(lambda store: store.setting("progress"))
+    assert kept is not None
+    assert "40" in kept
 
 
 def test_what_the_api_refuses_is_refused_here_too(
@@ -79,22 +77,20 @@ def test_what_the_api_refuses_is_refused_here_too(
     assert len(refused) == 5
 
 
-def test_a_speed_goes_by_when_it_was_said_and_not_by_when_it_came(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        clock = here.live.context.clock
-        now = clock.now()
-        gauge = here.live.context.learner.gauge(job)
-        assert gauge is not None
-        gauge.seen_at = gauge.from_at = now - 60.0
-        say(here, job, Report(step=10, total=100), at=now - 10.0)
-        say(here, job, Report(step=30, total=100), at=now)
-        assert gauge.measured_s == pytest.approx(10.0)
-        assert gauge.share_per_s() == pytest.approx(0.02)
-        say(here, job, Report(step=31, total=100), at=now + 1e6)  # a clock that is wrong
-        assert gauge.seen_at <= clock.now()
-
-    play(story, tmp_path)
+@playing()
+async def test_a_speed_goes_by_when_it_was_said_and_not_by_when_it_came(here: Bench) -> None:
+    job = await here.runs()
+    clock = here.live.context.clock
+    now = clock.now()
+    gauge = here.live.context.learner.gauge(job)
+    assert gauge is not None
+    gauge.seen_at = gauge.from_at = now - 60.0
+    say(here, job, Report(step=10, total=100), at=now - 10.0)
+    say(here, job, Report(step=30, total=100), at=now)
+    assert gauge.measured_s == pytest.approx(10.0)
+    assert gauge.share_per_s() == pytest.approx(0.02)
+    say(here, job, Report(step=31, total=100), at=now + 1e6)  # a clock that is wrong
+    assert gauge.seen_at <= clock.now()
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, lesson, play
+from tests.unit.control.memory import ME, Bench, lesson, play, playing
 from treadle.control.learning.learned_lengths import Profiles, Question
 from treadle.models.learning.kinds import by_command
 from treadle.wire.jobs import JobRequest, State
@@ -68,25 +68,22 @@ def test_u20_a_model_makes_jobs_of_one_script_alike() -> None:
     assert profiles.ask(Question(other, 1, model="resnet")).source == "jobs like it"
 
 
-def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_own_past(
-    tmp_path: Path,
+@playing()
+async def test_the_same_command_in_another_folder_or_with_another_variable_is_not_its_own_past(
+    here: Bench,
 ) -> None:
     """1. A job ended in one folder. 2. Its command is asked for there, elsewhere, and otherwise."""
-
-    async def story(here: Bench) -> None:
-        await here.reached(await here.submit("sleep", "0", workdir="/a"), State.SUCCEEDED)
-        found = []
-        for folder, env in (
-            ("/a", {}),
-            ("/a", {"PATH": "/other/bin"}),
-            ("/b", {}),
-            ("/a", {"NET": "big"}),
-        ):
-            request = JobRequest(command=("sleep", "0"), workdir=folder, env=env)
-            length = (await here.live.dry_run(ME, request)).length
-            assert length is not None
-            found.append(length.because)
-        same, alike = "from 1 run of this command", "from 1 similar run, other "
-        assert found == [same, same, f"{alike}folder", f"{alike}$NET"]
-
-    play(story, tmp_path)
+    await here.reached(await here.submit("sleep", "0", workdir="/a"), State.SUCCEEDED)
+    found = []
+    for folder, env in (
+        ("/a", {}),
+        ("/a", {"PATH": "/other/bin"}),
+        ("/b", {}),
+        ("/a", {"NET": "big"}),
+    ):
+        request = JobRequest(command=("sleep", "0"), workdir=folder, env=env)
+        length = (await here.live.dry_run(ME, request)).length
+        assert length is not None
+        found.append(length.because)
+    same, alike = "from 1 run of this command", "from 1 similar run, other "
+    assert found == [same, same, f"{alike}folder", f"{alike}$NET"]

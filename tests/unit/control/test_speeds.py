@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from math import inf
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from tests.unit.control.memory import HOME, ME, Bench, lesson, play
+from tests.unit.control.memory import HOME, ME, Bench, lesson, playing
 from treadle.control.jobs import CodeCheck, EndCompletion
 from treadle.control.learning.metering import WINDOWS_MAX, Gauge, Meter
 from treadle.control.learning.progress import TELL_S, ProgressWatch
@@ -34,142 +33,125 @@ def teach(here: Bench, lengths: dict[int, float]) -> None:
 
 
 @pytest.mark.parametrize(("on_two_s", "sizes"), [(520.0, {8}), (1000.0, {1, 2})])
-def test_u2_sizes_beyond_those_seen_follow_how_it_scaled(
-    tmp_path: Path, on_two_s: float, sizes: set[int]
+@playing(devices=8, policy="afs")
+async def test_u2_sizes_beyond_those_seen_follow_how_it_scaled(
+    here: Bench, on_two_s: float, sizes: set[int]
 ) -> None:
     """It ran on 1 and 2 devices, twice as fast or not: on 8 idle ones it is given all, or few."""
-
-    async def story(here: Bench) -> None:
-        teach(here, {1: 1000.0, 2: on_two_s})
-        job = await here.runs(*DDP, devices="1..8", resumable=True)
-        assert here.live.context.scheduler.jobs[job].size in sizes
-
-    play(story, tmp_path, devices=8, policy="afs")
+    teach(here, {1: 1000.0, 2: on_two_s})
+    job = await here.runs(*DDP, devices="1..8", resumable=True)
+    assert here.live.context.scheduler.jobs[job].size in sizes
 
 
-def test_u2_jobs_that_wait_know_what_the_first_of_their_kind_taught(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_u2_jobs_that_wait_know_what_the_first_of_their_kind_taught(here: Bench) -> None:
     """1. Of ten jobs of one kind nothing is known, one runs. 2. It ends. 3. The others are known,
     and a job of another kind is as it was."""
-
-    async def story(here: Bench) -> None:
-        first = await here.runs()
-        others = [await here.submit("forever") for _ in range(9)]
-        stranger = await here.submit("forever", model="other")
-        jobs = here.live.context.scheduler.jobs
-        await here.settle()
-        assert {jobs[job].spec.iterations for job in (*others, stranger)} == {3600.0}
-        here.memory.finish(first)
-        await here.reached(first, State.SUCCEEDED)
-        await here.settle()
-        assert all(jobs[job].spec.iterations < 60.0 for job in others)
-        assert jobs[stranger].spec.iterations == 3600.0
-
-    play(story, tmp_path, devices=1)
+    first = await here.runs()
+    others = [await here.submit("forever") for _ in range(9)]
+    stranger = await here.submit("forever", model="other")
+    jobs = here.live.context.scheduler.jobs
+    await here.settle()
+    assert {jobs[job].spec.iterations for job in (*others, stranger)} == {3600.0}
+    here.memory.finish(first)
+    await here.reached(first, State.SUCCEEDED)
+    await here.settle()
+    assert all(jobs[job].spec.iterations < 60.0 for job in others)
+    assert jobs[stranger].spec.iterations == 3600.0
 
 
 @pytest.mark.parametrize(("step", "state"), [(896, State.PENDING), (400, State.RUNNING)])
-def test_u3_a_job_is_resized_in_the_middle_of_its_work_and_not_in_its_last_steps(
-    tmp_path: Path, step: int, state: State
+@playing(devices=2, policy="max-min")
+async def test_u3_a_job_is_resized_in_the_middle_of_its_work_and_not_in_its_last_steps(
+    here: Bench, step: int, state: State
 ) -> None:
     """A job of 900 steps holds both devices; another that would take one of them waits."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="1..2", resumable=True, ranks="one")
-        own = Who(user="me", role=Role.VIEWER, job=job)
-        await here.live.report(own, job, Report(step=step, total=900))
-        await here.settle()
-        other = await here.submit("forever", devices="1")
-        await here.settle()
-        await here.reached(other, state)
-        if state is State.PENDING:
-            assert (await here.live.job(job)).job.attempts == 1
-            assert (await here.live.why(other)).code == "cost"
-
-    play(story, tmp_path, devices=2, policy="max-min")
+    job = await here.runs(devices="1..2", resumable=True, ranks="one")
+    own = Who(user="me", role=Role.VIEWER, job=job)
+    await here.live.report(own, job, Report(step=step, total=900))
+    await here.settle()
+    other = await here.submit("forever", devices="1")
+    await here.settle()
+    await here.reached(other, state)
+    if state is State.PENDING:
+        assert (await here.live.job(job)).job.attempts == 1
+        assert (await here.live.why(other)).code == "cost"
 
 
-def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_took(
-    tmp_path: Path,
+@playing()
+async def test_u4_a_job_that_says_its_steps_ends_when_they_are_done_whatever_its_kind_took(
+    here: Bench,
 ) -> None:
     """Jobs like it took 1000 s, and it has 600 steps left at 2 a second: the list and `why` say
     300 s, give or take what such a speed is worth."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        lesson(
-            here.live.context.learner.profiles,
-            by_command("me", "", ("forever",), folder=HOME),
-            1,
-            1000.0,
-        )
-        said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
-        here.live.context.learner.hear(job, said)
-        listed = (await here.live.jobs()).jobs[0]
-        why = await here.live.why(job)
-        assert listed.end is not None
-        assert listed.end == why.end
-        assert (listed.end.low_s, listed.end.high_s) == (285.7, 315.0)
-        assert listed.end.because == "from its steps"
-        assert listed.progress is not None
-        assert (listed.progress.step, listed.progress.eta_s) == (400.0, 300.0)
-
-    play(story, tmp_path)
+    job = await here.runs()
+    lesson(
+        here.live.context.learner.profiles,
+        by_command("me", "", ("forever",), folder=HOME),
+        1,
+        1000.0,
+    )
+    said = LastProgress(400.0, 1000.0, 2.0, measured_s=100.0)
+    here.live.context.learner.hear(job, said)
+    listed = (await here.live.jobs()).jobs[0]
+    why = await here.live.why(job)
+    assert listed.end is not None
+    assert listed.end == why.end
+    assert (listed.end.low_s, listed.end.high_s) == (285.7, 315.0)
+    assert listed.end.because == "from its steps"
+    assert listed.progress is not None
+    assert (listed.progress.step, listed.progress.eta_s) == (400.0, 300.0)
 
 
-def test_u4_a_length_that_was_learned_is_cut_by_a_time_limit(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here, {1: 1000.0})
-        request = JobRequest(command=DDP, time_limit_s=20.0)
-        found = await here.live.dry_run(ME, request)
-        assert found.length is not None
-        assert (found.length.low_s, found.length.high_s) == (None, 20.0), "a bound, no estimate"
-        assert (found.length.coverage, found.length.because) == (None, "its time limit")
-        (note,) = found.notes
-        assert note.startswith("its time limit of 20s will probably end it: it is expected to take")
-        assert note.endswith("(from 1 run of this command)")
-        enough = await here.live.dry_run(ME, replace(request, time_limit_s=5000.0))
-        assert enough.notes == ()
-        assert found.spec["iterations"] == 20.0
-
-    play(story, tmp_path)
+@playing()
+async def test_u4_a_length_that_was_learned_is_cut_by_a_time_limit(here: Bench) -> None:
+    teach(here, {1: 1000.0})
+    request = JobRequest(command=DDP, time_limit_s=20.0)
+    found = await here.live.dry_run(ME, request)
+    assert found.length is not None
+    assert (found.length.low_s, found.length.high_s) == (None, 20.0), "a bound, no estimate"
+    assert (found.length.coverage, found.length.because) == (None, "its time limit")
+    (note,) = found.notes
+    assert note.startswith("its time limit of 20s will probably end it: it is expected to take")
+    assert note.endswith("(from 1 run of this command)")
+    enough = await here.live.dry_run(ME, replace(request, time_limit_s=5000.0))
+    assert enough.notes == ()
+    assert found.spec["iterations"] == 20.0
 
 
 # -- The first speed of a job at a size reaches policies at once -----------------------------------
 
 
-def test_the_first_speed_at_a_size_is_told_at_once_and_later_ones_now_and_then(
-    tmp_path: Path,
+@playing()
+async def test_the_first_speed_at_a_size_is_told_at_once_and_later_ones_now_and_then(
+    here: Bench,
 ) -> None:
     """A report each second: the scheduler hears the first, the first with a speed, and one every
     few seconds after that."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        context, clock, told = here.live.context, ManualClock(1000.0), list[Event]()
-        row = context.scheduler.jobs[job]
-        context.learner.begin(job, row.action, 1, share=0.0, now=1000.0)
-        watch = ProgressWatch(
-            context.learner,
-            context.scheduler,
-            context.belief,
-            clock,
-            engine=here.memory,
-            attempt=lambda _: None,
-            spec=lambda row: row.spec,
-            tell=told.append,
-        )
-        heard = []
-        for second in range(1, 9):
-            clock.advance(1000.0 + second)
-            watch.hear(row, 10.0 * second, 1000.0, loss=None, source="report")
-            heard.append([fact for fact in told if isinstance(fact, JobProgressed)])
-        assert TELL_S == 5.0
-        assert [len(facts) for facts in heard] == [1, 1, 2, 2, 2, 2, 2, 3]
-        first = heard[2][-1].progress
-        assert first is not None
-        assert first.per_s == pytest.approx(10.0)
-
-    play(story, tmp_path)
+    job = await here.runs()
+    context, clock, told = here.live.context, ManualClock(1000.0), list[Event]()
+    row = context.scheduler.jobs[job]
+    context.learner.begin(job, row.action, 1, share=0.0, now=1000.0)
+    watch = ProgressWatch(
+        context.learner,
+        context.scheduler,
+        context.belief,
+        clock,
+        engine=here.memory,
+        attempt=lambda _: None,
+        spec=lambda row: row.spec,
+        tell=told.append,
+    )
+    heard = []
+    for second in range(1, 9):
+        clock.advance(1000.0 + second)
+        watch.hear(row, 10.0 * second, 1000.0, loss=None, source="report")
+        heard.append([fact for fact in told if isinstance(fact, JobProgressed)])
+    assert TELL_S == 5.0
+    assert [len(facts) for facts in heard] == [1, 1, 2, 2, 2, 2, 2, 3]
+    first = heard[2][-1].progress
+    assert first is not None
+    assert first.per_s == pytest.approx(10.0)
 
 
 # -- A8: the speed of a job does not depend on when its last words were read -----------------------
@@ -178,38 +160,35 @@ def test_the_first_speed_at_a_size_is_told_at_once_and_later_ones_now_and_then(
 RUNS = State.RUNNING
 
 
-def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(tmp_path: Path) -> None:
+@playing()
+async def test_a8_the_speed_of_what_was_read_after_the_end_is_up_to_the_end(here: Bench) -> None:
     """60 steps in 60 s; the controller was down at the end and read the last one 20 s later."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs()
-        context, clock = here.live.context, ManualClock(1080.0)
-        context.learner.begin(job, 0, 1, share=0.0, now=1000.0)
-        context.learner.meter.see(job, 10, 60, 1010.0)
-        gauge = context.learner.meter.see(job, 60, 60, 1080.0)
-        assert gauge is not None
-        context.learner.hear(job, LastProgress(60, 60, 50 / 70, None, "log"))
-        completion = EndCompletion(
-            context.jobs,
-            context.learner,
-            context.scheduler,
-            engine=here.memory,
-            rules=shipped(),
-            clock=clock,
-            wall=lambda: 9080.0,
-            code=CodeCheck(lambda _: None),
-        )
-        end = AttemptEnded(job, 0, 1, How.EXITED, 0, started_at=9000.0, ended_at=9060.0, ran_s=60.0)
-        words = await completion.read(end)
-        said = completion.complete(end, words).progress
-        assert said is not None
-        assert said.per_s == pytest.approx(1.0)
-        assert said.measured_s == pytest.approx(50.0)
-        both_late = completion.complete(replace(end, ended_at=9005.0), words).progress
-        assert both_late is not None
-        assert both_late.per_s is None
-
-    play(story, tmp_path)
+    job = await here.runs()
+    context, clock = here.live.context, ManualClock(1080.0)
+    context.learner.begin(job, 0, 1, share=0.0, now=1000.0)
+    context.learner.meter.see(job, 10, 60, 1010.0)
+    gauge = context.learner.meter.see(job, 60, 60, 1080.0)
+    assert gauge is not None
+    context.learner.hear(job, LastProgress(60, 60, 50 / 70, None, "log"))
+    completion = EndCompletion(
+        context.jobs,
+        context.learner,
+        context.scheduler,
+        engine=here.memory,
+        rules=shipped(),
+        clock=clock,
+        wall=lambda: 9080.0,
+        code=CodeCheck(lambda _: None),
+    )
+    end = AttemptEnded(job, 0, 1, How.EXITED, 0, started_at=9000.0, ended_at=9060.0, ran_s=60.0)
+    words = await completion.read(end)
+    said = completion.complete(end, words).progress
+    assert said is not None
+    assert said.per_s == pytest.approx(1.0)
+    assert said.measured_s == pytest.approx(50.0)
+    both_late = completion.complete(replace(end, ended_at=9005.0), words).progress
+    assert both_late is not None
+    assert both_late.per_s is None
 
 
 # -- Ranges of a job's end by its own steps: where its speed varies, and before it is measured -----

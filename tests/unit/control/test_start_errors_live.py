@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.unit.control.memory import ME, Bench, play, play_on
+from tests.unit.control.memory import ME, Bench, play_on, playing
 from tests.unit.control.test_estimates import teach
 from treadle.control.api.start_draws import comparable
 from treadle.control.learning.kept_starts import Starts
@@ -21,54 +21,47 @@ def late_by(starts: Starts, factor: float) -> None:
         starts.started(f"past {number}", LONG_AGO + 1000.0 * factor)
 
 
-def test_a_start_is_said_to_be_as_late_as_earlier_ones_were(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here, "", *[1000.0] * 5)
-        await here.runs()
-        second = await here.submit("forever")
-        await here.settle()
-        before = (await here.live.why(second)).estimate
-        late_by(here.live.context.learner.starts, 3.0)
-        third = await here.submit("forever", "and ever")
-        await here.settle()
-        after = (await here.live.why(second)).estimate
-        assert before is not None
-        assert after is not None
-        assert before.latest_s is not None
-        assert after.latest_s is not None
-        assert before.sentence == "if no jobs are added"
-        assert after.sentence == "from 12 earlier starts"
-        assert after.latest_s > 2.0 * before.latest_s
-        assert after.coverage == 0.8
-        assert (await here.live.why(third)).estimate is not None
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_a_start_is_said_to_be_as_late_as_earlier_ones_were(here: Bench) -> None:
+    teach(here, "", *[1000.0] * 5)
+    await here.runs()
+    second = await here.submit("forever")
+    await here.settle()
+    before = (await here.live.why(second)).estimate
+    late_by(here.live.context.learner.starts, 3.0)
+    third = await here.submit("forever", "and ever")
+    await here.settle()
+    after = (await here.live.why(second)).estimate
+    assert before is not None
+    assert after is not None
+    assert before.latest_s is not None
+    assert after.latest_s is not None
+    assert before.sentence == "if no jobs are added"
+    assert after.sentence == "from 12 earlier starts"
+    assert after.latest_s > 2.0 * before.latest_s
+    assert after.coverage == 0.8
+    assert (await here.live.why(third)).estimate is not None
 
 
-def test_a_simulation_that_does_not_reach_the_start_leaves_it_unknown(
-    tmp_path: Path,
-) -> None:
+@playing(devices=1)
+async def test_a_simulation_that_does_not_reach_the_start_leaves_it_unknown(here: Bench) -> None:
     """1. One in eight jobs runs for months, so the simulation with the longest lengths comes to no
     start. 2. Until starts were compared, there is no latest start. 3. Then it is months away."""
-
-    async def story(here: Bench) -> None:
-        teach(here, "", *[1000.0] * 7, 1e7)
-        await here.runs()
-        second = await here.submit("forever")
-        await here.settle()
-        before = (await here.live.why(second)).estimate
-        late_by(here.live.context.learner.starts, 1.0)
-        await here.submit("forever", "and ever")
-        await here.settle()
-        after = (await here.live.why(second)).estimate
-        assert before is not None
-        assert after is not None
-        assert before.latest_s is None
-        assert before.coverage is None
-        assert after.latest_s is None
-        assert after.coverage is None
-
-    play(story, tmp_path, devices=1)
+    teach(here, "", *[1000.0] * 7, 1e7)
+    await here.runs()
+    second = await here.submit("forever")
+    await here.settle()
+    before = (await here.live.why(second)).estimate
+    late_by(here.live.context.learner.starts, 1.0)
+    await here.submit("forever", "and ever")
+    await here.settle()
+    after = (await here.live.why(second)).estimate
+    assert before is not None
+    assert after is not None
+    assert before.latest_s is None
+    assert before.coverage is None
+    assert after.latest_s is None
+    assert after.coverage is None
 
 
 def test_simulations_can_be_compared_where_most_of_them_come_to_a_start() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.store.made import attempt
-from tests.unit.control.memory import HOME, ME, Bench, play, play_on
+from tests.unit.control.memory import HOME, ME, Bench, play, play_on, playing
 from treadle.control.api.spells import Now, page_of
 from treadle.control.jobs import JobRecord, as_shown, row_of
 from treadle.control.jobs.records import attempt_body
@@ -43,96 +43,82 @@ def test_the_quotas_of_every_policy_that_has_some_are_shown(
     play(story, tmp_path, policy=policy)
 
 
-def test_a_device_that_is_avoided_and_idle_is_not_said_to_be_taken(tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_a_device_that_is_avoided_and_idle_is_not_said_to_be_taken(here: Bench) -> None:
     """One device is taken and one avoided. One job waits for the first, one for both."""
-
-    async def story(here: Bench) -> None:
-        await here.live.manage(ME, "here:1", "avoid")
-        await here.settle()
-        await here.runs()
-        both = await here.submit("forever", devices="2")
-        await here.settle()
-        queue = await here.live.queue()
-        assert (queue.fragmentation.free, queue.jobs[0].cause) == (0, "closed")
-        why = await here.live.why(both)
-        assert (why.numbers["asked"], why.numbers["open"]) == (2, 1)
-        assert why.sentence == queue.jobs[0].because
-
-    play(story, tmp_path, devices=2)
+    await here.live.manage(ME, "here:1", "avoid")
+    await here.settle()
+    await here.runs()
+    both = await here.submit("forever", devices="2")
+    await here.settle()
+    queue = await here.live.queue()
+    assert (queue.fragmentation.free, queue.jobs[0].cause) == (0, "closed")
+    why = await here.live.why(both)
+    assert (why.numbers["asked"], why.numbers["open"]) == (2, 1)
+    assert why.sentence == queue.jobs[0].because
 
 
-def test_a_place_is_the_same_in_the_queue_in_the_list_and_in_why(tmp_path: Path) -> None:
+@playing(devices=2, policy="fifo")
+async def test_a_place_is_the_same_in_the_queue_in_the_list_and_in_why(here: Bench) -> None:
     """The first in line asks for both devices, and the second one is expected to start earlier."""
-
-    async def story(here: Bench) -> None:
-        await here.runs(estimate_s=100)
-        await here.submit("forever", devices="2", estimate_s=10)
-        small = await here.submit("forever", time_limit_s=20, estimate_s=5)
-        urgent = await here.submit("forever", devices="2", priority=1, estimate_s=10)
-        await here.settle()
-        listed = [(each.job, each.place) for each in (await here.live.queue()).jobs]
-        whys = [((await here.live.why(job)).id, place) for job, place in listed]
-        assert listed[0] == (urgent, 1)
-        assert small in dict(listed)
-        assert whys == listed
-        assert [(await here.live.why(job)).position for job, _ in listed] == [1, 2, 3][
-            : len(listed)
-        ]
-
-    play(story, tmp_path, devices=2, policy="fifo")
+    await here.runs(estimate_s=100)
+    await here.submit("forever", devices="2", estimate_s=10)
+    small = await here.submit("forever", time_limit_s=20, estimate_s=5)
+    urgent = await here.submit("forever", devices="2", priority=1, estimate_s=10)
+    await here.settle()
+    listed = [(each.job, each.place) for each in (await here.live.queue()).jobs]
+    whys = [((await here.live.why(job)).id, place) for job, place in listed]
+    assert listed[0] == (urgent, 1)
+    assert small in dict(listed)
+    assert whys == listed
+    assert [(await here.live.why(job)).position for job, _ in listed] == [1, 2, 3][: len(listed)]
 
 
 # -- What is shown of jobs that have ended, and of what is not known, is what was so ---------------
 
 
-def test_an_ended_job_has_the_devices_that_it_used_last(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        one = await here.runs(devices="2")
-        held = (await here.live.job(one)).job.devices
-        await here.live.cancel(ME, one)
-        await here.reached(one, State.CANCELLED)
-        await here.settle()
-        [view] = (await here.live.jobs(ended=True)).jobs
-        assert (view.devices, view.used) == ((), held)
-        assert view.because == "cancelled by me"
-        assert (await here.live.why(one)).sentence == view.because
-        events = (await here.live.events_last(job=one)).events
-        assert f"job {one} was cancelled by me" in [event.text for event in events]
-
-    play(story, tmp_path)
+@playing()
+async def test_an_ended_job_has_the_devices_that_it_used_last(here: Bench) -> None:
+    one = await here.runs(devices="2")
+    held = (await here.live.job(one)).job.devices
+    await here.live.cancel(ME, one)
+    await here.reached(one, State.CANCELLED)
+    await here.settle()
+    [view] = (await here.live.jobs(ended=True)).jobs
+    assert (view.devices, view.used) == ((), held)
+    assert view.because == "cancelled by me"
+    assert (await here.live.why(one)).sentence == view.because
+    events = (await here.live.events_last(job=one)).events
+    assert f"job {one} was cancelled by me" in [event.text for event in events]
 
 
-def test_a_job_that_ran_into_its_time_limit_says_so_in_the_list(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        one = await here.submit("forever", time_limit_s=0.05)
-        await here.reached(one, State.TIMEOUT)
-        await here.settle()
-        [view] = (await here.live.jobs(ended=True)).jobs
-        assert view.because == "reached its time limit of 0.05 s"
-        failure = (await here.live.job(one)).failure
-        assert failure is not None
-        assert view.failures == 0, "it did what it was to do"
-        assert failure.advice == (await here.live.why(one)).change
-
-    play(story, tmp_path)
+@playing()
+async def test_a_job_that_ran_into_its_time_limit_says_so_in_the_list(here: Bench) -> None:
+    one = await here.submit("forever", time_limit_s=0.05)
+    await here.reached(one, State.TIMEOUT)
+    await here.settle()
+    [view] = (await here.live.jobs(ended=True)).jobs
+    assert view.because == "reached its time limit of 0.05 s"
+    failure = (await here.live.job(one)).failure
+    assert failure is not None
+    assert view.failures == 0, "it did what it was to do"
+    assert failure.advice == (await here.live.why(one)).change
 
 
-def test_a_failure_that_is_not_retried_any_more_is_not_advised_to_be_retried(
-    tmp_path: Path,
+@playing()
+async def test_a_failure_that_is_not_retried_any_more_is_not_advised_to_be_retried(
+    here: Bench,
 ) -> None:
-    async def story(here: Bench) -> None:
-        one = await here.submit("exit", "75", retries=1)
-        await here.reached(one, State.FAILED)
-        await here.settle()
-        record, detail = here.live.context.jobs.record(one), await here.live.job(one)
-        assert record is not None
-        assert record.failure is not None
-        assert record.failure.advice.startswith("retry"), "so says the rule"
-        assert detail.failure is not None
-        assert not detail.failure.advice.startswith("retry")
-        assert detail.failure.advice == (await here.live.why(one)).change
-
-    play(story, tmp_path)
+    one = await here.submit("exit", "75", retries=1)
+    await here.reached(one, State.FAILED)
+    await here.settle()
+    record, detail = here.live.context.jobs.record(one), await here.live.job(one)
+    assert record is not None
+    assert record.failure is not None
+    assert record.failure.advice.startswith("retry"), "so says the rule"
+    assert detail.failure is not None
+    assert not detail.failure.advice.startswith("retry")
+    assert detail.failure.advice == (await here.live.why(one)).change
 
 
 def test_no_job_is_shown_faster_in_company_than_alone() -> None:
@@ -140,18 +126,16 @@ def test_no_job_is_shown_faster_in_company_than_alone() -> None:
     assert [spell.relative for spell in as_shown(spells, None)] == [1.0]
 
 
-def test_the_busy_share_of_a_slot_is_that_of_its_job(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        one = await here.runs(devices="1")
-        here.world.busy[one] = 0.25
-        context = here.live.context
-        seen = context.engine.measurements()
-        context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
-        [node] = here.live.nodes()
-        assert sorted(device.busy or 0.0 for device in node.devices) == [0.0, 0.0, 0.0, 0.25]
-        assert [d.busy for d in node.devices if d.jobs] == [0.25]
-
-    play(story, tmp_path)
+@playing()
+async def test_the_busy_share_of_a_slot_is_that_of_its_job(here: Bench) -> None:
+    one = await here.runs(devices="1")
+    here.world.busy[one] = 0.25
+    context = here.live.context
+    seen = context.engine.measurements()
+    context.learner.seen.see(seen, {}, {}, now=context.clock.now(), wall_at=wall())
+    [node] = here.live.nodes()
+    assert sorted(device.busy or 0.0 for device in node.devices) == [0.0, 0.0, 0.0, 0.25]
+    assert [d.busy for d in node.devices if d.jobs] == [0.25]
 
 
 def ran(name: str, from_at: float, to_at: float, told: str = "") -> AttemptRow:
@@ -190,28 +174,25 @@ def measured(here: Bench, step_s: float, *, size: int = 1) -> None:
     here.live.context.learner.profiles.observe(keys, outcome)
 
 
-def test_status_queue_and_decisions_count_the_same_jobs_as_waiting(tmp_path: Path) -> None:
+@playing(devices=2, policy="fifo")
+async def test_status_queue_and_decisions_count_the_same_jobs_as_waiting(here: Bench) -> None:
     """Of an array of which one member may run, one runs. A user holds another job. One waits."""
-
-    async def story(here: Bench) -> None:
-        array = await here.submit("forever", array="0-3%1", tenant="lab")
-        await here.reached(f"{array}_0", State.RUNNING)
-        await here.submit("forever", held=True)
-        await here.submit("forever", devices="2", tenant="shop")
+    array = await here.submit("forever", array="0-3%1", tenant="lab")
+    await here.reached(f"{array}_0", State.RUNNING)
+    await here.submit("forever", held=True)
+    await here.submit("forever", devices="2", tenant="shop")
+    await here.settle()
+    queue, status = await here.live.queue(), here.live.status()
+    assert (status.waiting, status.held) == (4, 1)
+    assert (queue.waiting, queue.held_back, len(queue.jobs)) == (4, 3, 1)
+    assert {share.tenant: share.waiting for share in queue.shares} == {"lab": 3, "shop": 1}
+    # The next member starts, and the one after it is let through to nothing.
+    await here.live.cancel(ME, f"{array}_0")
+    await here.reached(f"{array}_1", State.RUNNING)
+    await here.settle()
+    while here.live.decisions().decisions[-1].changes[-1].job != f"{array}_1":
         await here.settle()
-        queue, status = await here.live.queue(), here.live.status()
-        assert (status.waiting, status.held) == (4, 1)
-        assert (queue.waiting, queue.held_back, len(queue.jobs)) == (4, 3, 1)
-        assert {share.tenant: share.waiting for share in queue.shares} == {"lab": 3, "shop": 1}
-        # The next member starts, and the one after it is let through to nothing.
-        await here.live.cancel(ME, f"{array}_0")
-        await here.reached(f"{array}_1", State.RUNNING)
-        await here.settle()
-        while here.live.decisions().decisions[-1].changes[-1].job != f"{array}_1":
-            await here.settle()
-        assert here.live.decisions().decisions[-1].waiting == here.live.status().waiting == 3
-
-    play(story, tmp_path, devices=2, policy="fifo")
+    assert here.live.decisions().decisions[-1].waiting == here.live.status().waiting == 3
 
 
 def test_a_speed_is_predicted_from_others_and_stays_what_it_was(tmp_path: Path) -> None:
@@ -237,19 +218,16 @@ def test_a_speed_is_predicted_from_others_and_stays_what_it_was(tmp_path: Path) 
     play_on(world, goes_on, tmp_path)
 
 
-def test_a_job_that_is_started_again_keeps_the_prediction_of_its_first_start(
-    tmp_path: Path,
+@playing(devices=2, policy="afs")
+async def test_a_job_that_is_started_again_keeps_the_prediction_of_its_first_start(
+    here: Bench,
 ) -> None:
     """Its own first attempt has taught its kind by then: to predict from that would be circular."""
-
-    async def story(here: Bench) -> None:
-        job = await here.runs(devices="1..2", resumable=True)
-        measured(here, 0.25)
-        await here.runs(priority=5)
-        await here.reached(job, State.RUNNING)
-        await here.settle()
-        record = here.live.context.jobs.records[job]
-        assert record.starts == 2
-        assert (record.predicted_per_s, record.predicted_size) == (None, 2)
-
-    play(story, tmp_path, devices=2, policy="afs")
+    job = await here.runs(devices="1..2", resumable=True)
+    measured(here, 0.25)
+    await here.runs(priority=5)
+    await here.reached(job, State.RUNNING)
+    await here.settle()
+    record = here.live.context.jobs.records[job]
+    assert record.starts == 2
+    assert (record.predicted_per_s, record.predicted_size) == (None, 2)

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.unit.control.memory import ME, Bench, Story, play, play_on
+from tests.unit.control.memory import ME, Bench, Story, play_on, playing
 from treadle.core.cluster import Device, Node
 from treadle.engines.memory_world import MemoryWorld
 from treadle.study.snapshot_what_if import read_snapshot, what_if
@@ -22,67 +22,60 @@ async def two(here: Bench) -> tuple[str, str]:
     return first, second
 
 
-def test_times_are_of_the_jobs_that_end_in_both(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        first, second = await two(here)
-        text = msgspec.json.encode(await here.live.snapshot())
-        found = what_if(read_snapshot("s", text), WhatIfRequest(without=(first,)))
-        ends = {job.job: (job.now_s, job.then_s) for job in found.jobs}
-        assert (found.now.mean_completion_s, found.then.mean_completion_s) == ends[second]
-        assert (found.now.ended, found.then.ended) == (2, 1)
-        assert found.notes[0] == "times are compared of the 1 job that ends in both simulations"
-        same = what_if(read_snapshot("s", text), WhatIfRequest())
-        assert same.now.mean_completion_s == pytest.approx((ends[first][0] + ends[second][0]) / 2)  # type: ignore[operator]
-        assert not any("compared" in note for note in same.notes)
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_times_are_of_the_jobs_that_end_in_both(here: Bench) -> None:
+    first, second = await two(here)
+    text = msgspec.json.encode(await here.live.snapshot())
+    found = what_if(read_snapshot("s", text), WhatIfRequest(without=(first,)))
+    ends = {job.job: (job.now_s, job.then_s) for job in found.jobs}
+    assert (found.now.mean_completion_s, found.then.mean_completion_s) == ends[second]
+    assert (found.now.ended, found.then.ended) == (2, 1)
+    assert found.notes[0] == "times are compared of the 1 job that ends in both simulations"
+    same = what_if(read_snapshot("s", text), WhatIfRequest())
+    assert same.now.mean_completion_s == pytest.approx((ends[first][0] + ends[second][0]) / 2)  # type: ignore[operator]
+    assert not any("compared" in note for note in same.notes)
 
 
-def test_jobs_that_never_end_are_counted_in_a_note(tmp_path: Path) -> None:
+@playing(devices=2)
+async def test_jobs_that_never_end_are_counted_in_a_note(here: Bench) -> None:
     """On the other machines there is no room for it; what is left out needs no note."""
-
-    async def story(here: Bench) -> None:
-        wide = await here.runs(devices="2", estimate_s=100)
-        text = msgspec.json.encode(await here.live.snapshot())
-        found = what_if(read_snapshot("s", text), WhatIfRequest(cluster="1x1"))
-        assert found.jobs[0].then_s is None
-        assert "1 job does not end in a simulation: - stands for when" in found.notes
-        out = what_if(read_snapshot("s", text), WhatIfRequest(without=(wide,)))
-        assert not any("does not end" in note for note in out.notes)
-
-    play(story, tmp_path, devices=2)
+    wide = await here.runs(devices="2", estimate_s=100)
+    text = msgspec.json.encode(await here.live.snapshot())
+    found = what_if(read_snapshot("s", text), WhatIfRequest(cluster="1x1"))
+    assert found.jobs[0].then_s is None
+    assert "1 job does not end in a simulation: - stands for when" in found.notes
+    out = what_if(read_snapshot("s", text), WhatIfRequest(without=(wide,)))
+    assert not any("does not end" in note for note in out.notes)
 
 
-def test_jobs_are_left_out_by_name(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        first, second = await two(here)
-        found = await here.live.what_if(WhatIfRequest(without=("first",)))
-        assert {job.job: job.then_s is None for job in found.jobs} == {first: True, second: False}
-        with pytest.raises(NotFoundError):
-            await here.live.what_if(WhatIfRequest(without=("third",)))
-        await here.live.cancel(ME, first)
-        await here.reached(first, State.CANCELLED)
+@playing(devices=1)
+async def test_jobs_are_left_out_by_name(here: Bench) -> None:
+    first, second = await two(here)
+    found = await here.live.what_if(WhatIfRequest(without=("first",)))
+    assert {job.job: job.then_s is None for job in found.jobs} == {first: True, second: False}
+    with pytest.raises(NotFoundError):
+        await here.live.what_if(WhatIfRequest(without=("third",)))
+    await here.live.cancel(ME, first)
+    await here.reached(first, State.CANCELLED)
+    await here.settle()
+    with pytest.raises(InvalidRequestError, match=f"job {first} has ended"):
+        await here.live.what_if(WhatIfRequest(without=("first",)))
+
+
+@playing()
+async def test_decisions_about_a_job_are_found_by_its_name_its_id_and_its_array(
+    here: Bench,
+) -> None:
+    job = await here.runs(name="called so")
+    array = await here.submit("forever", array="0-1", name="many")
+    await here.reached(f"{array}_1", State.RUNNING)
+    while not here.live.decisions(job=array).decisions:
         await here.settle()
-        with pytest.raises(InvalidRequestError, match=f"job {first} has ended"):
-            await here.live.what_if(WhatIfRequest(without=("first",)))
-
-    play(story, tmp_path, devices=1)
-
-
-def test_decisions_about_a_job_are_found_by_its_name_its_id_and_its_array(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        job = await here.runs(name="called so")
-        array = await here.submit("forever", array="0-1", name="many")
-        await here.reached(f"{array}_1", State.RUNNING)
-        while not here.live.decisions(job=array).decisions:
-            await here.settle()
-        by_id = here.live.decisions(job=job)
-        assert [change.job for one in by_id.decisions for change in one.changes] == [job]
-        assert here.live.decisions(job="called so") == by_id
-        assert here.live.decisions(job="many") == here.live.decisions(job=array)
-        assert here.live.decisions(job="another").decisions == ()
-
-    play(story, tmp_path)
+    by_id = here.live.decisions(job=job)
+    assert [change.job for one in by_id.decisions for change in one.changes] == [job]
+    assert here.live.decisions(job="called so") == by_id
+    assert here.live.decisions(job="many") == here.live.decisions(job=array)
+    assert here.live.decisions(job="another").decisions == ()
 
 
 def on_two_nodes(story: Story, root: Path) -> None:

@@ -7,22 +7,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.control.memory import Bench, play
+from tests.unit.control.memory import Bench, play, playing
 from treadle.wire.jobs import State, Why
 
 POLICIES = ("fifo", "backfill", "srtf", "las", "afs", "antman", "muri-s", "philly", "max-min")
 
 
-def test_u14_an_estimate_that_rests_on_a_default_is_unknown(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        first = await here.runs()
-        job = await here.submit("forever")
-        await here.settle()
-        estimate = await here.start(job)
-        assert (estimate.earliest_s, estimate.latest_s, estimate.runs) == (None, None, 0)
-        assert estimate.unknown == (first,)
-
-    play(story, tmp_path, devices=1)
+@playing(devices=1)
+async def test_u14_an_estimate_that_rests_on_a_default_is_unknown(here: Bench) -> None:
+    first = await here.runs()
+    job = await here.submit("forever")
+    await here.settle()
+    estimate = await here.start(job)
+    assert (estimate.earliest_s, estimate.latest_s, estimate.runs) == (None, None, 0)
+    assert estimate.unknown == (first,)
 
 
 JOBS = st.lists(

@@ -1,8 +1,6 @@
 """What `why` says in the states in which users found it untrue or hard to read."""
 
-from pathlib import Path
-
-from tests.unit.control.memory import HOME, ME, Bench, lesson, play, span
+from tests.unit.control.memory import HOME, ME, Bench, lesson, playing, span
 from tests.unit.control.test_estimates import teach
 from treadle.control.loop.live_policy import Guarded, PolicyInCharge
 from treadle.core.allocation import Allocation
@@ -22,40 +20,34 @@ from treadle.testing.builders import job as spec_of
 from treadle.wire.jobs import JobRequest, State
 
 
-def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(tmp_path: Path) -> None:
+@playing(devices=3)
+async def test_u14_a_gang_waits_for_named_jobs_that_free_enough_devices(here: Bench) -> None:
     """Three jobs of one device run. The job that waits gets the device of the one that ends first,
     and a gang of two the devices of that job and of the one that ends next."""
-
-    async def story(here: Bench) -> None:
-        for model, length_s in (("a", 900.0), ("b", 300.0), ("c", 600.0)):
-            teach(here, model, *[length_s] * 5)
-            await here.runs(model=model)
-        one = await here.submit("forever", model="b")
-        await here.settle()
-        assert (await here.live.why(one)).freed_by == ("2",)
-        gang = await here.submit("forever", model="b", devices="2", priority=10)
-        await here.settle()
-        assert set((await here.live.why(gang)).freed_by) == {"3", one}
-
-    play(story, tmp_path, devices=3)
+    for model, length_s in (("a", 900.0), ("b", 300.0), ("c", 600.0)):
+        teach(here, model, *[length_s] * 5)
+        await here.runs(model=model)
+    one = await here.submit("forever", model="b")
+    await here.settle()
+    assert (await here.live.why(one)).freed_by == ("2",)
+    gang = await here.submit("forever", model="b", devices="2", priority=10)
+    await here.settle()
+    assert set((await here.live.why(gang)).freed_by) == {"3", one}
 
 
-def test_u14_devices_that_the_jobs_ahead_will_take_are_not_promised(tmp_path: Path) -> None:
+@playing(devices=2, policy="fifo")
+async def test_u14_devices_that_the_jobs_ahead_will_take_are_not_promised(here: Bench) -> None:
     """Job 2 ends first, and the next job in line takes its device. The last one in line gets the
     device when that job ends in turn."""
-
-    async def story(here: Bench) -> None:
-        for model, length_s in (("a", 300.0), ("b", 2000.0), ("c", 700.0)):
-            teach(here, model, *[length_s] * 5)
-        await here.runs(model="b")
-        await here.runs(model="a")
-        following = await here.submit("forever", model="c")
-        last = await here.submit("forever", model="a")
-        await here.settle()
-        assert (await here.live.why(following)).freed_by == ("2",)
-        assert (await here.live.why(last)).freed_by == (following,)
-
-    play(story, tmp_path, devices=2, policy="fifo")
+    for model, length_s in (("a", 300.0), ("b", 2000.0), ("c", 700.0)):
+        teach(here, model, *[length_s] * 5)
+    await here.runs(model="b")
+    await here.runs(model="a")
+    following = await here.submit("forever", model="c")
+    last = await here.submit("forever", model="a")
+    await here.settle()
+    assert (await here.live.why(following)).freed_by == ("2",)
+    assert (await here.live.why(last)).freed_by == (following,)
 
 
 class Laid(Policy):
@@ -70,128 +62,113 @@ class Laid(Policy):
         return Schedule({name: places[name] for name in waiting})
 
 
-def test_a_gang_waits_for_all_devices_of_jobs_that_share_some(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        context = here.live.context
-        context.scheduler.set_policy(Laid(), context.clock.now())
-        teach(here, "", *[300.0] * 5)
-        teach(here, "long", *[900.0] * 5)
-        await here.runs()
-        await here.runs(model="long", devices="2")
-        gang = await here.submit("forever", devices="2")
-        await here.settle()
-        assert (await here.live.why(gang)).freed_by == ("2",)
-
-    play(story, tmp_path, devices=2)
+@playing(devices=2)
+async def test_a_gang_waits_for_all_devices_of_jobs_that_share_some(here: Bench) -> None:
+    context = here.live.context
+    context.scheduler.set_policy(Laid(), context.clock.now())
+    teach(here, "", *[300.0] * 5)
+    teach(here, "long", *[900.0] * 5)
+    await here.runs()
+    await here.runs(model="long", devices="2")
+    gang = await here.submit("forever", devices="2")
+    await here.settle()
+    assert (await here.live.why(gang)).freed_by == ("2",)
 
 
-def test_u14_jobs_that_start_at_the_same_moment_have_places_of_their_own(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        teach(here, "", *[1000.0] * 5)
-        await here.runs(devices="2")
-        behind = [await here.submit("forever") for _ in range(3)]
-        await here.settle()
-        answers = [await here.live.why(job) for job in behind]
-        assert [answer.position for answer in answers] == [1, 2, 3]
-        assert [answer.estimate and answer.estimate.orders for answer in answers] == [
-            (1, 1),
-            (2, 2),
-            (3, 3),
-        ]
-
-    play(story, tmp_path, devices=2)
+@playing(devices=2)
+async def test_u14_jobs_that_start_at_the_same_moment_have_places_of_their_own(here: Bench) -> None:
+    teach(here, "", *[1000.0] * 5)
+    await here.runs(devices="2")
+    behind = [await here.submit("forever") for _ in range(3)]
+    await here.settle()
+    answers = [await here.live.why(job) for job in behind]
+    assert [answer.position for answer in answers] == [1, 2, 3]
+    assert [answer.estimate and answer.estimate.orders for answer in answers] == [
+        (1, 1),
+        (2, 2),
+        (3, 3),
+    ]
 
 
-def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_others_do(
-    tmp_path: Path,
+@playing(devices=1)
+async def test_u14_members_of_an_array_that_wait_for_its_limit_say_what_the_others_do(
+    here: Bench,
 ) -> None:
     """1. The only device is taken, so none of the array runs. 2. It is free, and one runs."""
-
-    async def story(here: Bench) -> None:
-        first = await here.runs()
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
-        await here.settle()
-        last = array.jobs[-1]
-        assert here.state(last) is State.PENDING, "its user does not hold it"
-        status = here.live.status()
-        assert (status.waiting, status.held) == (4, 0)
-        found = (await here.live.why(last)).numbers
-        assert found == {"array": array.id, "limit": 2, "running": 0, "before": 3}
-        here.memory.finish(first)
-        await here.reached(array.jobs[0], State.RUNNING)
-        await here.settle()
-        found = (await here.live.why(last)).numbers
-        assert found == {"array": array.id, "limit": 2, "running": 1, "before": 2}
-
-    play(story, tmp_path, devices=1)
+    first = await here.runs()
+    array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-3%2"))
+    await here.settle()
+    last = array.jobs[-1]
+    assert here.state(last) is State.PENDING, "its user does not hold it"
+    status = here.live.status()
+    assert (status.waiting, status.held) == (4, 0)
+    found = (await here.live.why(last)).numbers
+    assert found == {"array": array.id, "limit": 2, "running": 0, "before": 3}
+    here.memory.finish(first)
+    await here.reached(array.jobs[0], State.RUNNING)
+    await here.settle()
+    found = (await here.live.why(last)).numbers
+    assert found == {"array": array.id, "limit": 2, "running": 1, "before": 2}
 
 
-def test_u14_a_job_after_another_and_a_limited_one_have_a_range_for_their_start(
-    tmp_path: Path,
+@playing(devices=4)
+async def test_u14_a_job_after_another_and_a_limited_one_have_a_range_for_their_start(
+    here: Bench,
 ) -> None:
     """Jobs of 1,000 s run on two of four devices, one of them in an array that runs one by one."""
-
-    async def story(here: Bench) -> None:
-        teach(here, "", *[1000.0] * 5)
-        first = await here.submit("forever")
-        array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2%1"))
-        await here.reached(array.jobs[0], State.RUNNING)
-        after = await here.submit("forever", after=(first,))
-        await here.settle()
-        for job, around_s in ((after, 1000.0), (array.jobs[1], 1000.0), (array.jobs[2], 2000.0)):
-            why = await here.live.why(job)
-            assert why.position is None
-            assert why.estimate is not None
-            earliest_s, latest_s = span(why.estimate)
-            assert 0.5 * around_s < earliest_s < latest_s < 1.5 * around_s
-            assert why.estimate.coverage == 0.8
-        dry = await here.live.dry_run(ME, JobRequest(command=("forever",), after=(first,)))
-        assert dry.starts_now is False
-        assert dry.estimate is not None
-        assert dry.estimate.earliest_s is not None
-
-    play(story, tmp_path, devices=4)
+    teach(here, "", *[1000.0] * 5)
+    first = await here.submit("forever")
+    array = await here.live.submit(ME, JobRequest(command=("forever",), array="0-2%1"))
+    await here.reached(array.jobs[0], State.RUNNING)
+    after = await here.submit("forever", after=(first,))
+    await here.settle()
+    for job, around_s in ((after, 1000.0), (array.jobs[1], 1000.0), (array.jobs[2], 2000.0)):
+        why = await here.live.why(job)
+        assert why.position is None
+        assert why.estimate is not None
+        earliest_s, latest_s = span(why.estimate)
+        assert 0.5 * around_s < earliest_s < latest_s < 1.5 * around_s
+        assert why.estimate.coverage == 0.8
+    dry = await here.live.dry_run(ME, JobRequest(command=("forever",), after=(first,)))
+    assert dry.starts_now is False
+    assert dry.estimate is not None
+    assert dry.estimate.earliest_s is not None
 
 
-def test_u14_an_array_says_what_its_members_do_and_when_all_have_ended(tmp_path: Path) -> None:
+@playing(devices=4)
+async def test_u14_an_array_says_what_its_members_do_and_when_all_have_ended(here: Bench) -> None:
     """Four jobs of 1,000 s, two at once: about 2,000 s."""
-
-    async def story(here: Bench) -> None:
-        teach(here, "", *[1000.0] * 5)
-        request = JobRequest(command=("forever",), name="sweep", array="0-3%2")
-        array = await here.live.submit(ME, request)
-        await here.reached(array.jobs[1], State.RUNNING)
-        await here.settle()
-        for word in (array.id, "sweep"):
-            why = await here.live.why(word)
-            assert why.code == "array"
-            assert why.sentence.startswith("2 running, 2 waiting; ")
-            assert (why.id, why.state, why.members) == (array.id, State.RUNNING, 4)
-            low_s, high_s = span(await here.end(word))
-            assert 1000.0 < low_s <= 2000.0 <= high_s < 3000.0
-        for job in array.jobs:
-            await here.reached(job, State.RUNNING)
-            here.memory.finish(job)
-            await here.reached(job, State.SUCCEEDED)
-        await here.settle()
-        over = await here.live.why(array.id)
-        assert (over.sentence, over.state) == ("4 succeeded", State.SUCCEEDED)
-
-    play(story, tmp_path, devices=4)
+    teach(here, "", *[1000.0] * 5)
+    request = JobRequest(command=("forever",), name="sweep", array="0-3%2")
+    array = await here.live.submit(ME, request)
+    await here.reached(array.jobs[1], State.RUNNING)
+    await here.settle()
+    for word in (array.id, "sweep"):
+        why = await here.live.why(word)
+        assert why.code == "array"
+        assert why.sentence.startswith("2 running, 2 waiting; ")
+        assert (why.id, why.state, why.members) == (array.id, State.RUNNING, 4)
+        low_s, high_s = span(await here.end(word))
+        assert 1000.0 < low_s <= 2000.0 <= high_s < 3000.0
+    for job in array.jobs:
+        await here.reached(job, State.RUNNING)
+        here.memory.finish(job)
+        await here.reached(job, State.SUCCEEDED)
+    await here.settle()
+    over = await here.live.why(array.id)
+    assert (over.sentence, over.state) == ("4 succeeded", State.SUCCEEDED)
 
 
 # -- `why` of a running job, and of a policy that cannot answer ------------------------------------
 
 
-def test_a_running_job_says_how_many_devices_it_has(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        name = await here.runs(devices="1..2")
-        why = await here.live.why(name)
-        assert why.code == "running"
-        assert why.numbers == {"size": 2, "least": 1, "most": 2, "asked": 2}
-        assert (await here.live.job(name)).job.because == "", "that it runs, the state says"
-
-    play(story, tmp_path, devices=2, policy="weave-l")
+@playing(devices=2, policy="weave-l")
+async def test_a_running_job_says_how_many_devices_it_has(here: Bench) -> None:
+    name = await here.runs(devices="1..2")
+    why = await here.live.why(name)
+    assert why.code == "running"
+    assert why.numbers == {"size": 2, "least": 1, "most": 2, "asked": 2}
+    assert (await here.live.job(name)).job.because == "", "that it runs, the state says"
 
 
 class Speechless(Wrapper):
@@ -209,47 +186,39 @@ def test_a_policy_that_raises_stops_nothing() -> None:
     assert scheduler.why("b", 1.0).code == "devices"
 
 
-def test_u14_as_many_closed_devices_are_named_as_must_open(tmp_path: Path) -> None:
+@playing(devices=4)
+async def test_u14_as_many_closed_devices_are_named_as_must_open(here: Bench) -> None:
     """Three of four devices are avoided, and a job of three waits for two of them."""
-
-    async def story(here: Bench) -> None:
-        for device in ("here:0", "here:2", "here:3"):
-            await here.live.manage(ME, device, "avoid")
-        await here.settle()
-        job = await here.submit("forever", devices="3")
-        await here.settle()
-        why = await here.live.why(job)
-        assert (why.code, why.numbers["asked"], why.numbers["open"]) == ("closed", 3, 1)
-        assert why.change.count("treadle device") == 2
-
-    play(story, tmp_path, devices=4)
+    for device in ("here:0", "here:2", "here:3"):
+        await here.live.manage(ME, device, "avoid")
+    await here.settle()
+    job = await here.submit("forever", devices="3")
+    await here.settle()
+    why = await here.live.why(job)
+    assert (why.code, why.numbers["asked"], why.numbers["open"]) == ("closed", 3, 1)
+    assert why.change.count("treadle device") == 2
 
 
-def test_u14_length_and_company_each_say_from_which_jobs_they_are(tmp_path: Path) -> None:
+@playing(devices=1)
+async def test_u14_length_and_company_each_say_from_which_jobs_they_are(here: Bench) -> None:
     """Runs of another width say how long a job takes, and not what it needs of a device."""
-
-    async def story(here: Bench) -> None:
-        for _ in range(3):
-            keys = by_command(ME.user, "", ("forever", "--width", "1"), folder=HOME)
-            lesson(here.live.context.learner.profiles, keys, 1, 1000.0)
-        await here.runs()
-        job = await here.submit("forever", "--width", "2")
-        await here.settle()
-        why = await here.live.why(job)
-        assert why.length is not None
-        assert why.length.because == "from 3 similar runs, other --width"
-        assert dict(why.details)["sharing"] == "not yet: forever has not been measured"
-
-    play(story, tmp_path, devices=1)
+    for _ in range(3):
+        keys = by_command(ME.user, "", ("forever", "--width", "1"), folder=HOME)
+        lesson(here.live.context.learner.profiles, keys, 1, 1000.0)
+    await here.runs()
+    job = await here.submit("forever", "--width", "2")
+    await here.settle()
+    why = await here.live.why(job)
+    assert why.length is not None
+    assert why.length.because == "from 3 similar runs, other --width"
+    assert dict(why.details)["sharing"] == "not yet: forever has not been measured"
 
 
-def test_u14_a_held_array_is_released_as_a_whole(tmp_path: Path) -> None:
-    async def story(here: Bench) -> None:
-        request = JobRequest(command=("forever",), array="0-2", held=True)
-        array = await here.live.submit(ME, request)
-        await here.settle()
-        why = await here.live.why(array.id)
-        assert (why.code, why.change) == ("held", "treadle release 1")
-        assert (await here.live.why("1_1")).change == "treadle release 1_1"
-
-    play(story, tmp_path, devices=4)
+@playing(devices=4)
+async def test_u14_a_held_array_is_released_as_a_whole(here: Bench) -> None:
+    request = JobRequest(command=("forever",), array="0-2", held=True)
+    array = await here.live.submit(ME, request)
+    await here.settle()
+    why = await here.live.why(array.id)
+    assert (why.code, why.change) == ("held", "treadle release 1")
+    assert (await here.live.why("1_1")).change == "treadle release 1_1"
