@@ -1,8 +1,6 @@
 """Jobs on several nodes: ranks, ends, stops, changes, and a training over two of them."""
 
-import socket
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,13 +14,12 @@ from treadle.core.events import AttemptEnded, JobStarted
 from treadle.core.launch import AttemptId
 from treadle.core.lifecycle import Phase
 from treadle.engines.node.interfaces import interface_of
-from treadle.engines.node.rendezvous_store import MAGIC
 from treadle.testing.engine_bench import row
 
 NAMES = (
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "TREADLE_NODE_RANK", "TREADLE_NUM_NODES", "TREADLE_NODE_IPS"),
-    *("TORCHELASTIC_USE_AGENT_STORE", "GLOO_SOCKET_IFNAME"),
+    "GLOO_SOCKET_IFNAME",
 )
 SAY = "echo " + " ".join(f"${name}" for name in NAMES) + "; echo $MASTER_PORT"
 
@@ -40,37 +37,12 @@ def test_ranks_on_three_nodes_know_their_places(tmp_path):
             words, port = found.data.decode().splitlines()
             group, local = divmod(rank, 2)
             ips = "127.0.0.3,127.0.0.1,127.0.0.2"
-            assert words == f"{rank} {local} 6 2 {group} 3 127.0.0.3 {group} 3 {ips} True lo"
+            assert words == f"{rank} {local} 6 2 {group} 3 127.0.0.3 {group} 3 {ips} lo"
             assert found.ranks == 6
             ports.add(port)
         assert len(ports) == 1
 
     tell(tmp_path, story)
-
-
-def test_the_rendezvous_is_served_before_and_without_any_rank(tmp_path):
-    """1. Ranks that never listen run on two nodes. 2. Their store answers. 3. It ends with them."""
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", "echo $MASTER_ADDR $MASTER_PORT; exec sleep 86400")
-        await bench.order(Start(0, "a", spread("n1", "n0")))
-        await bench.started("a", 0)
-        await bench.until(lambda: bench.runs_on("a") == {"n0", "n1"})
-        said = b""
-        while not said.endswith(b"\n"):
-            said = (await bench.engine.output(AttemptId("a", 1), 1)).data
-        address, port = said.decode().split()
-        assert address == "127.0.0.2"
-        with closing(socket.create_connection((address, int(port)), 20)) as link:
-            ping = b"\x0d" + b"abcd"
-            link.sendall(b"\0" + MAGIC.to_bytes(4, sys.byteorder) + ping)
-            assert link.recv(4) == b"abcd"
-        await bench.order(Stop(1, "a"))
-        await bench.ended("a", 1)
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((address, int(port)), 20)
-
-    tell(tmp_path, story, nodes=("n0", "n1"))
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_a_flood_keeps_its_head_and_its_tail_and_fills_no_disk(tmp_path: Path):
 
 
 def test_the_newest_half_to_quarter_of_the_limit_is_kept(tmp_path: Path):
-    log = Log(str(tmp_path), 0, 40)
+    log = Log(str(tmp_path), "rank-0", 40)
     for number in range(10):
         log.write(b"%010d" % number)
     assert [piece[:2] for piece in logs.pieces(tmp_path, 0)] == [(0, 20), (80, 10), (90, 10)]
@@ -69,7 +69,7 @@ def test_the_newest_half_to_quarter_of_the_limit_is_kept(tmp_path: Path):
 
 def test_one_answer_goes_on_over_files_that_follow_each_other(tmp_path: Path):
     """1. The newest piece has 3 bytes. 2. The last 8 bytes are asked for and given."""
-    log = Log(str(tmp_path), 0, 40)
+    log = Log(str(tmp_path), "rank-0", 40)
     for number in range(10):
         log.write(b"%010d" % number)
     log.write(b"end")
@@ -80,7 +80,7 @@ def test_one_answer_goes_on_over_files_that_follow_each_other(tmp_path: Path):
 
 
 def test_one_answer_ends_where_bytes_were_dropped(tmp_path: Path):
-    log = Log(str(tmp_path), 0, 40)
+    log = Log(str(tmp_path), "rank-0", 40)
     for number in range(10):
         log.write(b"%010d" % number)
     assert logs.read(tmp_path, 0, offset=15, limit=99) == (15, b"00001", 100, 0, 1)
@@ -225,7 +225,7 @@ def test_a_full_disk_costs_output_and_not_the_job(disk: Path):
 
 def test_output_goes_on_when_the_disk_has_room_again(disk: Path, monkeypatch):
     monkeypatch.setattr("treadle.engines.node.output_capture.SILENT_S", 0.0)
-    log = Log(str(disk), 0, 64 * MIB)
+    log = Log(str(disk), "rank-0", 64 * MIB)
     (disk / "rest").write_bytes(b"x" * (900 * 1024))
     log.write(b"a" * MIB)
     assert log.dropped > 0

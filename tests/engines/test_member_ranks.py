@@ -21,7 +21,7 @@ from treadle.core.member_messages import (
     decode,
     encode,
 )
-from treadle.engines.node import member_folders
+from treadle.engines.node import memory_folder
 from treadle.engines.node.first_members import FirstMembers
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.members_files import TARGET
@@ -43,7 +43,9 @@ class Attempt:
         self.first = FirstMembers(order)
         for number, newcomer in enumerate(self.first.newcomers(0.0)):
             self.ends.append(socket.socket(fileno=newcomer.channel))
-            self.ranks.append(Rank(number, 0, -1, Log(str(folder), number, 1024), Mask(())))
+            self.ranks.append(
+                Rank(number, 0, -1, Log(str(folder), f"rank-{number}", 1024), Mask(()))
+            )
         self.members = MemberRanks(
             self.first, self.ranks, tell=self.told.append, dismiss=self.dismiss
         )
@@ -70,8 +72,7 @@ class Attempt:
 
 @pytest.fixture
 def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Attempt]:
-    monkeypatch.setattr(member_folders, "MEMORY", str(tmp_path))
-    monkeypatch.setattr(member_folders, "FILES", str(tmp_path))
+    monkeypatch.setattr(memory_folder, "MEMORY", str(tmp_path))
     attempt = Attempt(tmp_path)
     yield attempt
     attempt.close()
@@ -159,7 +160,7 @@ def test_a_newcomer_that_the_end_dismissed_does_not_count(attempt: Attempt) -> N
     target = {"action": 2, "devices": [0, 1, 2], "ranks": [{"env": {}}] * 3, "plan": ""}
     (attempt.folder / TARGET).write_text(json.dumps(target))
     attempt.members.take_target(1.0)
-    rank = Rank(2, 0, -1, Log(str(attempt.folder), 2, 1024), Mask(()))
+    rank = Rank(2, 0, -1, Log(str(attempt.folder), "rank-2", 1024), Mask(()))
     newcomer = attempt.members.starting.pop()
     attempt.ends.append(socket.socket(fileno=newcomer.channel))
     attempt.ranks.append(rank)

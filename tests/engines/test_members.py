@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -19,16 +18,23 @@ from treadle.core.member_messages import (
 from treadle.engines.node.first_members import environment
 from treadle.engines.node.members import Fact, Members
 
+WHERE = "127.0.0.1:4711"
+
 
 class Attempt:
     """Members whose other ends are held here."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.ends: dict[str, socket.socket] = {}
         self.dismissed: list[tuple[str, bool]] = []
         self.facts: list[Fact] = []
+        self.met: list[str] = []  # with which interpreters
         self.members = Members(
-            str(folder), launch=self.launch, dismiss=self.dismiss, report=self.facts.append
+            WHERE,
+            launch=self.launch,
+            dismiss=self.dismiss,
+            report=self.facts.append,
+            meet=self.met.append,
         )
 
     def launch(self, member: str, place: Place, descriptor: int, joins: bool) -> None:
@@ -47,15 +53,18 @@ class Attempt:
         self.ends[member].setblocking(False)
         return [decode(line) for line in self.ends[member].recv(1 << 16).splitlines()]
 
+    def close(self) -> None:
+        self.members.close()
+        for end in self.ends.values():
+            end.close()
+
 
 @pytest.fixture
-def attempt(tmp_path: Path) -> Iterator[Attempt]:
-    attempt = Attempt(tmp_path)
+def attempt() -> Iterator[Attempt]:
+    attempt = Attempt()
     attempt.members.order(Target(1, (("a",), ("b",))), 0.0)
     yield attempt
-    attempt.members.close()
-    for end in attempt.ends.values():
-        end.close()
+    attempt.close()
 
 
 def _started(attempt: Attempt) -> None:
@@ -65,15 +74,25 @@ def _started(attempt: Attempt) -> None:
         attempt.says(member, encode(Switched(1, 0)))
 
 
-def test_members_form_a_group_through_a_file_in_the_folder(
-    attempt: Attempt, tmp_path: Path
-) -> None:
-    (tmp_path / "group-1").touch()
+def test_members_meet_where_the_store_is_served_before_they_are_told_to(attempt: Attempt) -> None:
+    attempt.says("m0", encode(Hello((), 60.0, "/usr/bin/python3.9")))
+    assert attempt.met == ["/usr/bin/python3.9"]
     _started(attempt)
     (form,) = attempt.hears("m0")
-    assert form.rendezvous == f"file:{tmp_path}/group-1"  # type: ignore[union-attr]
+    assert form.rendezvous == f"tcp:{WHERE}/group-1"  # type: ignore[union-attr]
     assert [type(fact).__name__ for fact in attempt.facts] == ["Changed"]
-    assert not (tmp_path / "group-1").exists(), "the group stands"
+    assert set(attempt.met) == {"/usr/bin/python3.9"}
+
+
+def test_one_alone_needs_no_store() -> None:
+    attempt = Attempt()
+    attempt.members.order(Target(1, (("a",),)), 0.0)
+    attempt.says("m0", encode(Hello((), 60.0, "python")) + encode(Ready()))
+    assert attempt.met == []
+    attempt.members.order(Target(2, (("a",), ("b",))), 0.0)
+    attempt.says("m0", encode(Switched(1, 0)))
+    assert attempt.met == ["python"]
+    attempt.close()
 
 
 def test_what_all_members_can_is_what_the_attempt_can(attempt: Attempt) -> None:
@@ -130,11 +149,11 @@ def test_a_member_that_does_not_read_does_not_block_the_coordinator(attempt: Att
     assert attempt.members.machine.members
 
 
-def test_the_environment_of_a_member(tmp_path: Path) -> None:
-    assert environment("m3", str(tmp_path), 7, joins=True, asked=4) == {
+def test_the_environment_of_a_member() -> None:
+    assert environment("m3", WHERE, 7, joins=True, asked=4) == {
         "TREADLE_MEMBER": "m3",
         "TREADLE_CHANNEL": "7",
-        "TREADLE_GROUP_DIR": str(tmp_path),
+        "TREADLE_MEETING": WHERE,
         "TREADLE_JOINS": "1",
         "TREADLE_ASKED": "4",
     }

@@ -110,7 +110,7 @@ print(json.dumps([dict(os.environ), below, shown]))
             for own in (
                 "TREADLE_CHECKPOINT_DIR",
                 "TREADLE_CHANNEL",
-                "TREADLE_GROUP_DIR",
+                "TREADLE_MEETING",
                 "TREADLE_MEMORY_DIR",
             ):
                 env.pop(own)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.forked import context
+from tests.train.meetings import Meeting
 from treadle.core.member_facts import Limits, Phase, Target
 from treadle.engines.node.first_members import environment
 from treadle.engines.node.members import Fact, Members
@@ -113,8 +114,9 @@ class Supervisor:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.folder = Path(scenario.folder)
-        self.groups = self.folder / "groups"
-        self.groups.mkdir(exist_ok=True)
+        self.memory = self.folder / "memory"
+        self.memory.mkdir(exist_ok=True)
+        self.meeting = Meeting()
         self.pids: dict[str, int] = {}
         self.codes: dict[str, int] = {}
         self.dismissed: set[str] = set()
@@ -129,7 +131,7 @@ class Supervisor:
         self.began = self.heard_at = time.monotonic()
         self.hung = False
         self.members = Members(
-            str(self.groups),
+            self.meeting.where,
             launch=self.launch,
             dismiss=self.dismiss,
             report=self.report,
@@ -147,14 +149,14 @@ class Supervisor:
             os.environ.update(
                 environment(
                     member,
-                    str(self.groups),
+                    self.meeting.where,
                     descriptor,
                     joins=joins,
                     asked=len(self.scenario.start),
                 )
             )
             os.environ["TREADLE_CHECKPOINT_DIR"] = str(self.folder / "checkpoints")
-            os.environ["TREADLE_MEMORY_DIR"] = str(self.groups)  # as good as /dev/shm for a test
+            os.environ["TREADLE_MEMORY_DIR"] = str(self.memory)  # as good as /dev/shm for a test
             os.environ["TREADLE_PLAN"] = self.members.machine._plan
             os.set_inheritable(descriptor, True)
             errors = os.open(self.folder / f"{member}.err", os.O_WRONLY | os.O_CREAT, 0o600)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,17 @@ def rigid(served: Daemon, devices: str) -> str:
     return served.client.submit(JobRequest(command=command, devices=devices)).jobs[0]
 
 
+def stores(folder: Path) -> list[int]:
+    """The processes of a job in that folder that serve the store by which its members meet."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"treadle.train.meeting" in words and (entry / "cwd").readlink() == folder:
+                found.append(int(entry.name))
+    return found
+
+
 def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
     """Every step once, every sample once in each epoch, and the losses of the undisturbed run."""
     steps: dict[int, list[dict[str, Any]]] = {}
@@ -76,13 +88,18 @@ def check_learning(found: list[dict[str, Any]], expected: list[float]) -> None:
 
 @pytest.mark.parametrize("policy", ["weave-l", "afs", "aiturbo"] if THOROUGH else ["weave-l"])
 def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -> None:
-    """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows."""
+    """1. It has all devices. 2. Another job comes: it shrinks. 3. That one goes: it grows.
+
+    The store by which its members met is killed before that, and no member is.
+    """
     expected = undisturbed()
     folder = tmp_path / "job"
     folder.mkdir()
     with daemon("--devices", "3", "--policy", policy + STEADY) as served:
         job = elastic(served, folder)
         until(lambda: rows(folder) and rows(folder)[-1]["size"] == 3)
+        (store,) = stores(folder)
+        os.kill(store, signal.SIGKILL)
         other = rigid(served, "1")
         until(lambda: rows(folder)[-1]["size"] < 3)
         served.reached(State.RUNNING, other)
@@ -96,6 +113,7 @@ def test_a_policy_resizes_a_job_without_a_restart(tmp_path: Path, policy: str) -
     assert (view.state, view.attempts) == (State.SUCCEEDED, 1), said
     check_learning(rows(folder), expected)
     assert any("without a restart, stall" in text for text in said), said
+    assert stores(folder) == []
 
 
 @thorough

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,9 +13,6 @@ import pytest
 from torch._C._distributed_c10d import TCPStore
 
 from tests.waiting import until
-from treadle.engines.node import rendezvous_store
-from treadle.engines.node.environment import free_port
-from treadle.engines.node.scope import RecordedScope
 from treadle.train.stop import STOPPED
 
 SCRIPT = """
@@ -38,15 +36,14 @@ class Site:
     """The store of a job on two nodes, and a rank of it that waits for the other."""
 
     def __init__(self, folder: Path) -> None:
-        port = free_port()
-        self.store = rendezvous_store.start(
-            {
-                "store": ("127.0.0.1", port),
-                "scope": RecordedScope(f"{folder}/record").document(),
-                "supervisor": os.getpid(),
-                "uid": os.geteuid(),
-            }
+        listener = socket.create_server(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        self.store = subprocess.Popen(
+            [sys.executable, "-m", "treadle.train.meeting", "127.0.0.1", str(port)],
+            env={**os.environ, "TREADLE_CHANNEL": str(listener.fileno())},
+            pass_fds=[listener.fileno()],
         )
+        listener.close()
         own = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
         own |= {"MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
         self.log = folder / "log"
@@ -61,15 +58,13 @@ class Site:
         until(lambda: keys.num_keys() >= OWN_KEYS or self.rank.poll() is not None)
 
     def end_store(self) -> None:
-        os.kill(self.store, signal.SIGKILL)
-        os.waitpid(self.store, 0)
-        self.store = 0
+        self.store.kill()
+        self.store.wait()
 
     def clear_away(self) -> None:
         self.rank.kill()
         self.rank.wait()
-        if self.store:
-            self.end_store()
+        self.end_store()
 
 
 @pytest.fixture

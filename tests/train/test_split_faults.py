@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from tests.forked import context
+from tests.train.meetings import Meeting
 from treadle.core.plan import Plan
 from treadle.train import carry
 from treadle.train.elastic import Move
@@ -40,18 +41,18 @@ def _split_model(group: Group, folder: Path) -> Planned:
     return planned
 
 
-def _join(rank: int, folder: Path) -> Group:
+def _join(rank: int, folder: Path, where: str) -> Group:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "TREADLE_MEMORY_DIR": str(folder / "memory")}
     group = Group(CPU, LIMIT_S)
-    group.join(f"file:{folder}/group", rank, 2, version=1)
+    group.join(f"tcp:{where}/group", rank, 2, version=1)
     return group
 
 
-def _saves(rank: int, folder: Path, full: int, said: Connection) -> None:
+def _saves(rank: int, folder: Path, where: str, full: int, said: Connection) -> None:
     """One of two; the disk is full for the rank of that number."""
-    group = _join(rank, folder)
+    group = _join(rank, folder, where)
     planned = _split_model(group, folder)
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     if rank == full:
@@ -74,7 +75,10 @@ def test_a_full_disk_on_one_rank_is_an_error_on_all_and_the_group_goes_on(
 ) -> None:
     (tmp_path / "memory").mkdir()
     heard, said = context.Pipe(duplex=False)
-    ranks = [context.Process(target=_saves, args=(n, tmp_path, full, said)) for n in range(2)]
+    met = Meeting()
+    ranks = [
+        context.Process(target=_saves, args=(n, tmp_path, met.where, full, said)) for n in range(2)
+    ]
     for each in ranks:
         each.start()
     found = {}
@@ -91,8 +95,8 @@ def test_a_full_disk_on_one_rank_is_an_error_on_all_and_the_group_goes_on(
     assert os.listdir(tmp_path / "memory") == []  # noqa: PTH208
 
 
-def _clips(rank: int, folder: Path, said: Connection) -> None:
-    group = _join(rank, folder)
+def _clips(rank: int, folder: Path, where: str, said: Connection) -> None:
+    group = _join(rank, folder, where)
     planned = _split_model(group, folder)
     planned._model(torch.ones(2, 32)).mean().backward()
     planned.agree(torch.zeros(()))
@@ -110,7 +114,8 @@ def test_a_rank_that_dies_before_the_norm_is_known_breaks_the_group_and_not_the_
 ) -> None:
     """Any other error would be the script's own, and the attempt would have failed."""
     heard, said = context.Pipe(duplex=False)
-    ranks = [context.Process(target=_clips, args=(n, tmp_path, said)) for n in range(2)]
+    met = Meeting()
+    ranks = [context.Process(target=_clips, args=(n, tmp_path, met.where, said)) for n in range(2)]
     for each in ranks:
         each.start()
     said.close()

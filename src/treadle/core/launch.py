@@ -31,7 +31,7 @@ class Part:
     first_rank: int  # the global rank of its first process
     ranks: int  # processes on this node
     world_size: int  # processes on all nodes
-    port: int  # of the first node, whose supervisor serves the rendezvous there
+    port: int  # of the first node, for the ranks to meet at
     plan: str = ""  # of the whole attempt: the allocation of a part has none
 
     @property

@@ -51,7 +51,7 @@ class Form:
     members: tuple[Member, ...]  # in rank order
     source: Member  # whose state counts
     receivers: tuple[Member, ...]  # who needs that state; the others have the same already
-    rendezvous: str  # "file:PATH" or "tcp:HOST:PORT"
+    rendezvous: str  # "tcp:HOST:PORT/NAME"
     plan: str = ""  # as in core/plan.py
     carried: str = ""  # the folder with the state, if the old members saved it
 
@@ -87,6 +87,7 @@ class Hello:
 
     can: tuple[str, ...] = ()
     timeout_s: float = 60.0  # how long its collectives wait for each other
+    python: str = ""  # the interpreter it runs in
 
 
 @dataclass(frozen=True, slots=True)

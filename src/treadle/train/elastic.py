@@ -2,6 +2,8 @@
 
 import os
 import sys
+from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from time import monotonic
 from typing import NamedTuple, NoReturn, Protocol
@@ -21,11 +23,13 @@ from treadle.core.member_messages import (
 from treadle.core.plan import Plan, plan_of
 from treadle.train.channel import Channel
 from treadle.train.group import BrokenGroupError, Group
+from treadle.train.meeting import store_at
 from treadle.train.orders import Next
 from treadle.train.stop import STOP, STOPPED, exit_now
 
 CAN = ("size", "devices")
 PROBLEM_MAX = 500  # characters
+MEETING_S_MAX = 60.0  # for the store to be there, before a group is formed
 
 
 class Move(NamedTuple):
@@ -71,7 +75,7 @@ class Elastic:
         self._failure: BrokenGroupError | None = None
         STOP.at_once = lambda: self.version == 0
         self._timeout_s = timeout_s
-        self._channel.say(Hello((), timeout_s))
+        self._channel.say(Hello((), timeout_s, sys.executable))
 
     def announce(self, more: tuple[str, ...]) -> None:
         """What can change, now that the model is known."""
@@ -79,6 +83,10 @@ class Elastic:
 
     def enter(self) -> None:
         """Wait until this member belongs to a group."""
+        if self.joins or int(os.environ.get("TREADLE_ASKED", "1")) > 1:
+            # The others train until it is ready, so that they need not wait for the store.
+            with suppress(RuntimeError):
+                store_at(os.environ["TREADLE_MEETING"], timedelta(seconds=MEETING_S_MAX))
         self._channel.say(Ready())
         self._regroup(0, monotonic())
 

@@ -36,7 +36,7 @@ def cuttable(is_cut: Callable[[], bool]) -> Iterator[None]:
         """Torch makes it, and asks whether it is what it made: so it is a class."""
 
         def __init__(self, *words: Any, **options: Any) -> None:  # noqa: ANN401
-            _call(lambda: usual.__init__(self, *words, **options), is_cut)
+            call(lambda: usual.__init__(self, *words, **options), is_cut)
 
     torch_groups.ProcessGroupGloo = Cuttable
     try:
@@ -45,8 +45,8 @@ def cuttable(is_cut: Callable[[], bool]) -> Iterator[None]:
         torch_groups.ProcessGroupGloo = usual
 
 
-def _call(form: Callable[[], None], is_cut: Callable[[], bool]) -> None:
-    """Call it in a thread, and wait for it unless it is cut."""
+def call(form: Callable[[], None], is_cut: Callable[[], bool]) -> None:
+    """Call it in a thread, and wait for it; raises BrokenGroupError once it is cut."""
     errors: list[Exception] = []
     done = threading.Event()
 

@@ -16,15 +16,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch._C._distributed_c10d import FileStore
 
 from treadle.train.connections import Connections
 from treadle.train.forming import LOOK_EVERY_S, BrokenGroupError, cuttable, forget_names
+from treadle.train.meeting import store_at
 from treadle.train.stop import STOP, end_without_teardown
 
 __all__ = ["BrokenGroupError", "Group"]
 JOIN_S_MAX = 20.0  # for all peers to be there: one that hangs is waited for that long
 POLL_S = 50e-6
+LOOPBACK = "127.0.0.1:"
 STOP_FOLLOWS_S = 5.0
 
 
@@ -83,7 +84,7 @@ class Group:
     def join(self, rendezvous: str, rank: int, size: int, *, version: int) -> None:
         """Form a group with others; the old one must have been left.
 
-        rendezvous: "file:PATH" on one machine, "tcp:HOST:PORT", or "env:" under torchrun.
+        rendezvous: "tcp:HOST:PORT/NAME", or "env:" under torchrun.
         """
         self.rank, self.size, self.version = rank, size, version
         if size == 1:
@@ -95,14 +96,14 @@ class Group:
         arguments: dict[str, Any] = {"backend": self.backend, "timeout": join_s}
         if self.backend == "nccl" and kind != "env":
             _spare_survivors()
-        if kind == "file":
+        if kind == "env":
+            arguments["timeout"] = self._timeout
+        if where.startswith(LOOPBACK):
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-            arguments |= {"store": FileStore(where, size), "rank": rank, "world_size": size}
-        elif kind == "tcp":
-            arguments |= {"init_method": f"tcp://{where}", "rank": rank, "world_size": size}
-        else:
-            arguments |= {"timeout": self._timeout}
         try:
+            if kind == "tcp":
+                store = store_at(where, join_s, lambda: self.is_cut)
+                arguments |= {"store": store, "rank": rank, "world_size": size}
             with self.forming():
                 dist.init_process_group(**arguments)
             self._joined = True

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from treadle.core.launch import AttemptId
 from treadle.engines.agent.found import Found
-from treadle.engines.node import member_folders
+from treadle.engines.node import memory_folder
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.scope import Scope, scope_of
@@ -36,4 +36,4 @@ class AttemptGroups:
         """Remove groups that a killed agent made and no supervisor used."""
         alive = {self.tag_of(each) for each in found if each.alive}
         self.containment.sweep(f"{self._folders.instance}-", keep=alive)
-        member_folders.sweep(f"{self._folders.instance}-", keep=alive)
+        memory_folder.sweep(f"{self._folders.instance}-", keep=alive)

@@ -40,7 +40,7 @@ from treadle.engines.agent.pausing import Pauses
 from treadle.engines.agent.rejoining import Rejoining
 from treadle.engines.agent.warm_pool import WarmPool
 from treadle.engines.context import EngineOptions
-from treadle.engines.node import member_folders
+from treadle.engines.node import memory_folder
 from treadle.engines.node.attempt_folders import AttemptFolders
 from treadle.engines.node.cgroup import Containment
 from treadle.engines.node.checkpoint_folders import CheckpointFolders
@@ -283,7 +283,7 @@ class Machine:
         return left
 
     def _clear_and_forget(self, live: LiveAttempt) -> None:
-        member_folders.remove_of(live.tag)  # Its supervisor was killed, and did not.
+        memory_folder.remove_of(live.tag)  # Its supervisor was killed, and did not.
         self._forget(live)
 
     def _forget(self, live: LiveAttempt) -> None:

@@ -163,8 +163,6 @@ def _place(launch: Launch, part: Part) -> dict[str, str]:
     interface = interface_of(part.addresses[part.node_rank])
     if interface and GLOO not in launch.env and GLOO not in launch.secrets:
         found[GLOO] = interface
-    if not launch.launcher:
-        found["TORCHELASTIC_USE_AGENT_STORE"] = "True"  # Rank 0 is a client like all others.
     return found
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from treadle.core.member_messages import Member, member_name
-from treadle.engines.node.member_folders import MemberFolders
+from treadle.engines.node.meeting import Meeting
+from treadle.engines.node.memory_folder import MemoryFolder
 
 
 class Newcomer(NamedTuple):
@@ -28,7 +29,8 @@ class FirstMembers:
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.order = order
-        self.folders = MemberFolders(order["tag"], order.get("uid"), order.get("gid"))
+        self.memory = MemoryFolder(order["tag"], order.get("uid"), order.get("gid"))
+        self.meeting = Meeting()
         self.began = 0.0  # monotonic
         self.lines: dict[Member, socket.socket] = {}
         self.spoken = False
@@ -51,9 +53,9 @@ class FirstMembers:
         *,
         joins: bool = False,
     ) -> Newcomer:
-        asked, folders = len(self.order["devices"]), self.folders
-        own = environment(member, folders.groups, channel, joins=joins, asked=asked)
-        own |= {"TREADLE_MEMORY_DIR": folders.memory, "TREADLE_PLAN": plan}
+        asked = len(self.order["devices"])
+        own = environment(member, self.meeting.where, channel, joins=joins, asked=asked)
+        own |= {"TREADLE_MEMORY_DIR": self.memory.path, "TREADLE_PLAN": plan}
         return Newcomer(member, {**extra, "env": {**extra["env"], **own}}, channel)
 
     def descriptors(self) -> Mapping[int, socket.socket]:
@@ -77,17 +79,18 @@ class FirstMembers:
     def close(self) -> None:
         for line in self.lines.values():
             line.close()
-        self.folders.remove()
+        self.meeting.close()
+        self.memory.remove()
 
 
 def environment(
-    member: Member, folder: str, channel: int, *, joins: bool, asked: int
+    member: Member, meeting: str, channel: int, *, joins: bool, asked: int
 ) -> dict[str, str]:
     """What a member's process needs beside the environment of a rank."""
     return {
         "TREADLE_MEMBER": member,
         "TREADLE_CHANNEL": str(channel),
-        "TREADLE_GROUP_DIR": folder,
+        "TREADLE_MEETING": meeting,
         "TREADLE_JOINS": "1" if joins else "0",
         "TREADLE_ASKED": str(asked),
     }

@@ -51,12 +51,13 @@ class MemberRanks:
         dismiss: ask a rank to end; at once, if the second argument says so.
         """
         order = self._order = first.order
-        self._newcomer, self._folders = first.newcomer, first.folders
+        self._newcomer = first.newcomer
+        first.memory.make()
         self._attempt = order["folder"]
         self._tell = tell
         self._dismiss_rank = dismiss
         self.members = Members(
-            self._folders.groups,
+            first.meeting.where,
             launch=self._launch,
             dismiss=self._dismiss,
             report=self._hear,
@@ -65,6 +66,7 @@ class MemberRanks:
             lines=first.lines,
         )
         self.starting: list[Newcomer] = []
+        self.meets = ""  # the interpreter that is to serve the store, if nothing does
         self.finished = False
         self._last_codes: list[int | None] = []  # of members that ended after the training
         self._ranks = dict(zip(first.lines, ranks, strict=True))
@@ -226,12 +228,8 @@ class MemberRanks:
         extra, channel = self._extras[place[0]], os.dup(descriptor)
         self.starting.append(self._newcomer(member, extra, channel, self._plan, joins=joins))
 
-    def _meet(self) -> None:
-        """The first member has spoken. Without a folder to meet in, none of them can train."""
-        try:
-            self._folders.make()
-        except OSError:
-            self.failed = 0
+    def _meet(self, python: str) -> None:
+        self.meets = python
 
     def _dismiss(self, member: Member, at_once: bool) -> None:
         waiting = [each for each in self.starting if each.member == member]

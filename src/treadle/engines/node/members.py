@@ -3,7 +3,7 @@
 A selector loop drives it: the supervisor's, or that of a test. It imports the standard library and
 the core, and starts and ends no process itself: `launch` and `dismiss` do.
 
-    members = Members(folder, launch=..., dismiss=..., report=...)
+    members = Members(meeting, launch=..., dismiss=..., report=...)
     members.order(Target(1, (("gpu0",), ("gpu1",))), now)
     loop: poll(members.descriptors(), until members.due) -> members.readable(descriptor, now),
           members.ended(member, now) when its process ends, members.tick(now)
@@ -13,10 +13,8 @@ that is forked and executes no program calls `close()` in itself: the lines of i
 not end with this process otherwise.
 """
 
-import os
 import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from treadle.core.member_facts import (
     Changed,
@@ -39,6 +37,7 @@ from treadle.core.member_facts import (
 from treadle.core.member_messages import (
     LINE_BYTES_MAX,
     Answer,
+    Form,
     Hello,
     Member,
     Order,
@@ -48,6 +47,7 @@ from treadle.core.member_messages import (
 from treadle.core.membership import Membership
 
 Fact = Changed | Refused | Lost | Ended
+ANY_PYTHON = "python3"  # of a library that does not say which it runs in
 LaunchMember = Callable[[Member, Place, int, bool], None]
 
 
@@ -56,33 +56,33 @@ class Members:
 
     def __init__(
         self,
-        folder: str,
+        meeting: str,
         *,
         launch: LaunchMember,
         dismiss: Callable[[Member, bool], None],
         report: Callable[[Fact], None],
-        meet: Callable[[], None] = lambda: None,
+        meet: Callable[[str], None] = lambda _: None,
         lines: Mapping[Member, socket.socket] = {},
         limits: Limits = Limits(),  # noqa: B008
     ) -> None:
-        """folder: for rendezvous; it belongs to the job's user and to no other attempt.
+        """meeting: where a store is served by which members find each other.
 
-        meet: make that folder; a member has spoken for the first time.
+        meet: members are about to do so; serve it with this interpreter, if nothing does.
 
         dismiss: end a process; at once, if the second argument says so.
 
         lines: to members that run already.
         """
-        self._folder = folder
         self._launch = launch
         self._dismiss = dismiss
         self._report = report
         self._meet = meet
-        self._machine = Membership(f"file:{folder}/group-", limits)
+        self._machine = Membership(f"tcp:{meeting}/group-", limits)
         self._given = dict(lines)
         self._lines: dict[Member, socket.socket] = {}
         self._buffers: dict[Member, bytes] = {}
         self._can: dict[Member, tuple[str, ...]] = {}
+        self._python = ""  # in which members run
 
     # -- for the loop ------------------------------------------------------------------------------
 
@@ -152,6 +152,7 @@ class Members:
             case Launch(member=member) if member in self._given:
                 self._lines[member], self._buffers[member] = self._given.pop(member), b""
             case Launch():
+                self._prepare_meeting()
                 ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
                 ours.setblocking(False)
                 self._lines[output.member], self._buffers[output.member] = ours, b""
@@ -160,10 +161,9 @@ class Members:
             case Dismiss():
                 self._dismiss(output.member, output.at_once)
             case Send():
+                if isinstance(output.order, Form):
+                    self._prepare_meeting()
                 self._send(output.member, output.order)
-            case Changed():
-                self._forget_rendezvous(output.version)
-                self._report(output)
             case _:
                 self._report(output)
 
@@ -207,17 +207,17 @@ class Members:
         return None
 
     def _greet(self, member: Member, hello: Hello) -> None:
-        if not self.spoken:
-            self._meet()
-        self._can[member] = hello.can
+        first, self._can[member] = not self.spoken, hello.can
+        if first:
+            self._python = hello.python or ANY_PYTHON
+            self._prepare_meeting()
 
     def _close(self, member: Member) -> None:
         line = self._lines.pop(member, None)
         if line is not None:
             line.close()
 
-    def _forget_rendezvous(self, version: int) -> None:
-        """The group stands: files through which older ones met are of no use."""
-        for old in range(max(0, version - 8), version + 1):
-            with suppress(OSError):
-                os.unlink(f"{self._folder}/group-{old}")
+    def _prepare_meeting(self) -> None:
+        """One alone meets no other."""
+        if self.spoken and len(self._machine.members) > 1:
+            self._meet(self._python)

@@ -104,19 +104,7 @@ def order_document(
         "ready_s": NEWCOMER_READY_S,
         "grant": None if around.grant is None else str(around.grant),
         "part": None if launch.part is None else asdict(launch.part),
-        "store": _store(launch),
     }
-
-
-def _store(launch: Launch) -> tuple[str, int] | None:
-    """Where the supervisor serves the rendezvous of all ranks (rendezvous_store.py).
-
-    On the first of several nodes. A launcher has a store of its own in its agent.
-    """
-    part = launch.part
-    if part is None or part.node_rank or launch.launcher:
-        return None
-    return part.master, part.port
 
 
 def limits_of(launch: Launch) -> Limits:

@@ -109,13 +109,13 @@ class Log:
     named by where they begin, `rank-0.<offset>.log`, of which the newest two are kept.
     """
 
-    def __init__(self, folder: str, rank: int, bytes_max: int) -> None:
-        self._folder, self._rank = folder, rank
+    def __init__(self, folder: str, name: str, bytes_max: int) -> None:
+        self._folder, self._name = folder, name
         self._room = max(1, bytes_max // 2)  # bytes that the present file may still take
         self._piece_max = max(1, bytes_max // 4)
         self._offset = 0  # of the next byte, counted over all that was written
         self._tails: list[tuple[str, int]] = []  # path and size, oldest first
-        self._file = open_new(f"{folder}/rank-{rank}.log")
+        self._file = open_new(f"{folder}/{name}.log")
         self._silent_until = 0.0  # after a failed write
         self._unsaid = 0  # bytes that could not be written since the last note
         self.lost = 0  # bytes that the limit removed
@@ -177,7 +177,7 @@ class Log:
 
     def _turn(self) -> bool:
         """Begin the next file of the tail; the oldest of three is deleted."""
-        path = f"{self._folder}/rank-{self._rank}.{self._offset}.log"
+        path = f"{self._folder}/{self._name}.{self._offset}.log"
         if len(self._tails) == 2:
             gone, size = self._tails.pop(0)
             self.lost += size

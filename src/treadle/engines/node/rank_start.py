@@ -5,13 +5,13 @@ Part of the supervisor: it imports the standard library alone.
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from treadle.engines.node.output_capture import Log, Mask
 from treadle.engines.node.ranks import Rank, become_rank
 from treadle.engines.node.scope import Scope
-from treadle.engines.node.warm_rank import Keeper, Refused, WarmRank, ask_for_rank
+from treadle.engines.node.warm_rank import Refused, WarmRank, ask_for_rank
 
 
 class RankStart:
@@ -24,26 +24,39 @@ class RankStart:
         self.cold = ""  # why it did not fork a rank
 
     def start(
-        self, number: int, extra: Mapping[str, Any], channel: int | None = None
+        self,
+        number: int,
+        extra: Mapping[str, Any],
+        channel: int | None = None,
+        *,
+        name: str = "",
+        command: Sequence[str] | None = None,
     ) -> tuple[Rank, int]:
-        """One rank, and where it says that it begins.
+        """One process of the job's user, and where it says that it begins.
 
-        channel: a descriptor for it, with its line to the supervisor.
+        channel: a descriptor for it. name, command: of one that is no rank.
         """
-        order = self._order
-        log = Log(order["folder"], number, order["log_bytes_max"])
+        order = self._order if command is None else {**self._order, "command": [*command]}
+        log = Log(order["folder"], name or f"rank-{number}", order["log_bytes_max"])
         mask = Mask(order["secrets"])
+        warm = self._warm
         while True:
             output, its_end = os.pipe2(os.O_CLOEXEC)
             heard, said = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(output, False)
             keeper, pid = None, 0
-            if self._warm is None:
+            if warm is None:
                 pid = os.fork()
                 if pid == 0:
                     become_rank(order, extra, its_end, said, channel)
             else:
-                keeper = self._keeper(extra, [its_end, said, *([channel] if channel else [])])
+                files = [its_end, said, *([channel] if channel else [])]
+                try:
+                    keeper = ask_for_rank(warm, order, extra, files=files, scope=self._scope)
+                except (Refused, OSError) as error:
+                    warm = None
+                    if command is None:
+                        self._be_cold(str(error))
             os.close(its_end)
             os.close(said)
             if keeper is not None:
@@ -54,13 +67,9 @@ class RankStart:
             os.close(output)
             os.close(heard)
 
-    def _keeper(self, extra: Mapping[str, Any], files: list[int]) -> Keeper | None:
-        """Of a rank that the warm interpreter forks; None from the first refusal on."""
+    def _be_cold(self, why: str) -> None:
+        """From the first refusal of a rank on."""
         assert self._warm is not None
-        try:
-            return ask_for_rank(self._warm, self._order, extra, files=files, scope=self._scope)
-        except (Refused, OSError) as error:
-            self.cold = str(error)
-            self._warm.close()
-            self._warm = None
-            return None
+        self.cold = why
+        self._warm.close()
+        self._warm = None

@@ -17,6 +17,7 @@ from treadle.engines.node.scope import scope_of
 
 PR_SET_PDEATHSIG, KILL = 1, int(signal.SIGKILL)
 READ_BYTES = 1 << 16  # what a pipe holds
+DRAINS_MAX = 64  # reads after the end: more than that
 NOTHING_FOUND, NOT_ALLOWED = 127, 126  # as shells write it
 BEGINS = b"\1"  # what a rank says before it executes its program
 
@@ -25,6 +26,8 @@ prctl = ctypes.CDLL(None).prctl
 
 class Rank:
     """One process of the attempt, in a process group of its own."""
+
+    warm = False  # forked from a warm interpreter
 
     def __init__(self, number: int, pid: int, output: int, log: Log, mask: Mask) -> None:
         self.number = number
@@ -78,6 +81,24 @@ class Rank:
             self.output = None
             self.log.write(self.mask.rest())
             self.log.finish()
+
+    def finish(self) -> None:
+        """Nothing of it is alive."""
+        self.ended_now()
+        for _ in range(DRAINS_MAX):
+            self.drain()
+        self.close()
+
+
+def ends_of(ranks: Sequence[Rank]) -> dict[str, Any]:
+    """How they ended, for the status of their attempt."""
+    return {
+        "pids": [rank.pid for rank in ranks],
+        "codes": [rank.code for rank in ranks],
+        "lost": [rank.log.lost for rank in ranks],
+        "dropped": [rank.log.dropped for rank in ranks],
+        "warm": sum(rank.warm for rank in ranks),
+    }
 
 
 def become_rank(

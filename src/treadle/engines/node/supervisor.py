@@ -26,19 +26,19 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from treadle.engines.node import machine_probe, rendezvous_store
+from treadle.engines.node import machine_probe
 from treadle.engines.node.fence import Fence
 from treadle.engines.node.first_members import FirstMembers, Newcomer
 from treadle.engines.node.member_ranks import MemberRanks
 from treadle.engines.node.pausing import Pausing
 from treadle.engines.node.rank_start import RankStart
-from treadle.engines.node.ranks import BEGINS, NOT_ALLOWED, Rank
+from treadle.engines.node.ranks import BEGINS, NOT_ALLOWED, Rank, ends_of
 from treadle.engines.node.recorded_processes import ProcessRecord
 from treadle.engines.node.scope import RecordedScope, scope_of
 from treadle.engines.node.supervisor_files import (
@@ -54,7 +54,6 @@ from treadle.engines.node.warm_rank import KILLED, WarmRank, handles
 FAILED = 1
 # As a rank would complain of the machine: whatever killed it, its command did not run.
 KILLED_EARLY = f"{errno.EIO} it was killed before it began".encode()
-DRAINS_MAX = 64  # reads after the end: more than the pipe holds
 COMPLAINT_BYTES_MAX = 4096
 BEGIN_WITHIN_S = 1.0  # for a rank that is being launched while it has to stop
 
@@ -138,8 +137,6 @@ class Attempt:
 
     def _launch(self) -> bool:
         """Start all ranks; False if one could not be started or all have to stop."""
-        if self.order.get("store") is not None:  # One of our children; it ends with the attempt.
-            rendezvous_store.start(self.order)
         if self._first is None:
             return all(self._begin(extra) is not None for extra in self.order["ranks"])
         return all(
@@ -148,10 +145,20 @@ class Attempt:
 
     def _launch_members(self, members: MemberRanks) -> None:
         """Start the members that are wanted. A newcomer that cannot be started is no failure."""
+        assert self._first is not None
+        started = self._first.meeting.serve(self._starts, members.meets)
+        members.meets = ""
+        if started is not None:
+            self._begun(*started)
         while members.starting:
             newcomer = members.starting.pop(0)
             rank = self._begin_member(newcomer, fails=False)
             members.started(newcomer.member, rank, time.monotonic())
+
+    @property
+    def _processes(self) -> Sequence[Rank]:
+        """The ranks, and those that serve the store by which members meet."""
+        return self.ranks if self._first is None else [*self.ranks, *self._first.meeting.servers]
 
     def _begin_member(self, newcomer: Newcomer, *, fails: bool = True) -> Rank | None:
         try:
@@ -173,11 +180,7 @@ class Attempt:
             return None
         rank, heard = self._starts.start(number, extra, channel)
         self.ranks.append(rank)
-        assert rank.output is not None
-        self._poll.register(rank.output, select.POLLIN)
-        complaint = self._hear(heard)
-        if rank.channel is not None:
-            self._poll.register(rank.channel, select.POLLIN)
+        complaint = self._begun(rank, heard)
         if complaint and fails:
             self.first = number
             why, _, self.error = complaint.decode(errors="replace").partition(" ")
@@ -186,6 +189,15 @@ class Attempt:
         if complaint is None:
             self.cause = self._why_stop()
         return rank if complaint == b"" else None
+
+    def _begun(self, rank: Rank, heard: int) -> bytes | None:
+        """Listen to it from now on; what it complains of (`_hear`)."""
+        assert rank.output is not None
+        self._poll.register(rank.output, select.POLLIN)
+        complaint = self._hear(heard)
+        if rank.channel is not None:
+            self._poll.register(rank.channel, select.POLLIN)
+        return complaint
 
     def _hear(self, heard: int) -> bytes | None:
         """Why a rank could not be launched, empty if it was; None if it hangs and has to stop."""
@@ -296,9 +308,9 @@ class Attempt:
             self._record.look([rank.keeper.pid for rank in self._warm_ranks()])
 
     def _look_at_ranks(self) -> None:
-        for rank in self.ranks:
-            if rank.ended_now() and self._failed_by(rank) and self.first is None:
-                self.first = rank.number
+        for rank in self._processes:
+            if rank.ended_now() and rank in self.ranks and self._failed_by(rank):
+                self.first = rank.number if self.first is None else self.first
             if rank.channel is None and isinstance(rank, WarmRank):
                 with suppress(KeyError):
                     self._poll.unregister(rank.keeper.socket)
@@ -306,7 +318,7 @@ class Attempt:
         if self.first is not None and self._kill_at is None:
             self._stop("", time.monotonic())
         for pid in children_of_this() or ():
-            if all(pid != rank.pid for rank in self.ranks):
+            if all(pid != rank.pid for rank in self._processes):
                 with suppress(ChildProcessError):
                     os.waitpid(pid, os.WNOHANG)
 
@@ -355,7 +367,7 @@ class Attempt:
             self._hear_ranks(ready)
 
     def _hear_ranks(self, ready: int) -> None:
-        for rank in self.ranks:
+        for rank in self._processes:
             if rank.handle == ready:
                 rank.look()
             if ready in (rank.channel, rank.handle):
@@ -401,20 +413,15 @@ class Attempt:
         self._leave_status()
 
     def _close_ranks(self) -> None:
-        for rank in self.ranks:
-            rank.ended_now()
-            for _ in range(DRAINS_MAX):
-                rank.drain()
-            rank.close()
-        for warm in self._warm_ranks():
-            warm.forget()
+        for rank in self._processes:
+            rank.finish()
         if self._members is not None:
             self._members.close()
         if self._first is not None:
             self._first.close()
 
     def _warm_ranks(self) -> list[WarmRank]:
-        return [rank for rank in self.ranks if isinstance(rank, WarmRank)]
+        return [rank for rank in self._processes if isinstance(rank, WarmRank)]
 
     def _dismiss_keepers(self) -> None:
         """They clear what they started, which counts where the kernel keeps no group."""
@@ -442,7 +449,7 @@ class Attempt:
         return killed and oom_kills() > self._oom_kills
 
     def _reap(self, pid: int) -> None:
-        rank = next((rank for rank in self.ranks if rank.pid == pid), None)
+        rank = next((rank for rank in self._processes if rank.pid == pid), None)
         if rank is not None and rank.code is None and not rank.ended_now():
             return
         with suppress(ChildProcessError):
@@ -468,12 +475,8 @@ class Attempt:
             code = first.code or FAILED  # One that left the others ended with 0.
         return {
             "state": "ended",
-            "job": self.order["job"],
-            "attempt": self.order["attempt"],
-            "nonce": self.order["nonce"],
-            "action": self.order["action"],
-            "pids": [rank.pid for rank in self.ranks],
-            "codes": [rank.code for rank in self.ranks],
+            **{name: self.order[name] for name in ("job", "attempt", "nonce", "action")},
+            **ends_of(self.ranks),
             "code": code,
             "first": self.first,
             "cause": self.cause,
@@ -481,12 +484,9 @@ class Attempt:
             "started_at": self.started_at,
             "ended_at": time.time(),
             "ran_s": self._ran_s(),
-            "lost": [rank.log.lost for rank in self.ranks],
-            "dropped": [rank.log.dropped for rank in self.ranks],
             "peak_bytes": self._peak_bytes,
             "memory_kills": self._memory_kills,
             "began": self._began,
-            "warm": len(self._warm_ranks()),
             "cold": self._starts.cold,
         }
 

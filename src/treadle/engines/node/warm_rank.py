@@ -41,6 +41,8 @@ class Refused(Exception):  # noqa: N818  # It is an answer, not an error.
 class WarmRank(Rank):
     """A rank below a keeper."""
 
+    warm = True
+
     def __init__(self, number: int, keeper: "Keeper", output: int, log: Log, mask: Mask) -> None:
         super().__init__(number, keeper.pid, output, log, mask)
         self.keeper = keeper
@@ -89,8 +91,8 @@ class WarmRank(Rank):
         with suppress(OSError):
             self.keeper.socket.shutdown(socket.SHUT_RDWR)
 
-    def forget(self) -> None:
-        """Nothing of it is alive."""
+    def finish(self) -> None:
+        super().finish()
         self.keeper.close()
         self.channel = None
         if self.handle >= 0:

@@ -1,4 +1,4 @@
-"""What members of one attempt leave for each other in the group's folder: hints, not a protocol.
+"""What members of one attempt leave for each other in a folder in memory: hints, not a protocol.
 
 Without the folder, or with members on another machine, nothing is found, and all still works:
 newcomers catch up when they have joined, not before.
@@ -18,7 +18,7 @@ class Notes:
     def __init__(self, me: str) -> None:
         """me: the name of the member, "m0", "m1", ...: the oldest have the lowest numbers."""
         self._me = me
-        named = os.environ.get("TREADLE_GROUP_DIR")
+        named = os.environ.get("TREADLE_MEMORY_DIR")
         self._folder = Path(named) if named else None
 
     def passes(self) -> int:
