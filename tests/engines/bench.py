@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tests.telling import told_by
+
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action
 from treadle.core.allocation import Allocation
@@ -204,3 +206,6 @@ def tell(root: Path, story: Callable[[Story], Coroutine[Any, Any, None]], **deta
             await bench.engine.close()
 
     asyncio.run(whole())
+
+
+telling = told_by(lambda story, root, **details: tell(root, story, **details))

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from tests.engines.bench import WITHIN_S, Jobs
 from tests.engines.fleet_world import FleetWorld, WorldFleet
+from tests.telling import told_by
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Action
@@ -134,3 +135,6 @@ def tell(
             await bench.world.clear_away()
 
     asyncio.run(whole())
+
+
+telling = told_by(lambda story, root, **details: tell(root, story, **details))

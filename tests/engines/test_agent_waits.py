@@ -6,43 +6,38 @@ from collections.abc import Collection
 
 import pytest
 from tests.engines.bench import WITHIN_S
-from tests.engines.fleet_story import FleetStory, tell
+from tests.engines.fleet_story import FleetStory, telling
 
 
-def test_an_agent_answers_while_it_removes_archives(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        link, go, begun = bench.world.links["n1"], asyncio.Event(), list[Collection[str]]()
+@telling()
+async def test_an_agent_answers_while_it_removes_archives(bench: FleetStory) -> None:
+    link, go, begun = bench.world.links["n1"], asyncio.Event(), list[Collection[str]]()
 
-        async def slow(used: Collection[str]) -> None:
-            begun.append(used)
-            await go.wait()
+    async def slow(used: Collection[str]) -> None:
+        begun.append(used)
+        await go.wait()
 
-        link.agent._archives.sweep = slow  # type: ignore[method-assign]
-        await bench.engine.adopt([])
-        await bench.until(lambda: link.calls["facts"] > 3)
-        assert len(begun) == 1
-        go.set()
-
-    tell(tmp_path, story)
+    link.agent._archives.sweep = slow  # type: ignore[method-assign]
+    await bench.engine.adopt([])
+    await bench.until(lambda: link.calls["facts"] > 3)
+    assert len(begun) == 1
+    go.set()
 
 
-def test_a_controller_whose_folder_does_not_answer_holds_up_no_agent(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-):
+@telling()
+async def test_a_controller_whose_folder_does_not_answer_holds_up_no_agent(
+    bench: FleetStory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lease is renewed by the same event loop, and jobs would be killed."""
+    link, go, waited = bench.world.links["n1"], threading.Event(), list[bool]()
 
-    async def story(bench: FleetStory) -> None:
-        link, go, waited = bench.world.links["n1"], threading.Event(), list[bool]()
+    def sees(path: str, content: str) -> bool:
+        waited.append(go.wait(WITHIN_S / 4))
+        return False
 
-        def sees(path: str, content: str) -> bool:
-            waited.append(go.wait(WITHIN_S / 4))
-            return False
-
-        monkeypatch.setattr(link.agent, "sees", sees)
-        adopting = asyncio.ensure_future(bench.engine.adopt([]))
-        await bench.until(lambda: bench.world.links["n0"].calls["facts"] > 3)
-        go.set()
-        await adopting
-        assert waited == [True]
-
-    tell(tmp_path, story)
+    monkeypatch.setattr(link.agent, "sees", sees)
+    adopting = asyncio.ensure_future(bench.engine.adopt([]))
+    await bench.until(lambda: bench.world.links["n0"].calls["facts"] > 3)
+    go.set()
+    await adopting
+    assert waited == [True]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, tell, telling
 
 from treadle.code_archive import packed
 from treadle.core.actions import Start, Stop
@@ -40,34 +40,32 @@ async def packed_job(bench: FleetStory, name: str, *command: str) -> JobFiles:
     return files
 
 
-def test_jobs_run_in_one_unpacked_archive_and_their_commands_are_as_they_were(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        word = f"--out={private(bench)}/x"
-        await packed_job(bench, "a", "sh", "run.sh", word)
-        files = await packed_job(bench, "b", "sh", "run.sh", word)
-        assert files == JobFiles(files.archive, apart=True)
-        own = bench.root / "nodes" / "n1" / "code" / str(os.geteuid()) / files.archive
-        for action, name in enumerate("ab"):
-            await bench.order(Start(action, name, spread("n1")))
-            assert (await bench.ended(name, action)).code == 0
-            assert (await bench.started(name, action)).workdirs == (("n1", str(own)),)
-            assert (bench.root / name).read_text() == f"{own}\n{word}\n"
-        assert sorted(path.name for path in own.iterdir()) == ["data", "run.sh", "wrote"]
-        assert bench.world.links["n1"].calls["archive"] == 2 + 2 + 1, "it was sent once"
-        await bench.engine.discard("a")
-        assert (own / "wrote").exists(), "what a user wrote stays"
+@telling(apart=True)
+async def test_jobs_run_in_one_unpacked_archive_and_their_commands_are_as_they_were(
+    bench: FleetStory,
+) -> None:
+    word = f"--out={private(bench)}/x"
+    await packed_job(bench, "a", "sh", "run.sh", word)
+    files = await packed_job(bench, "b", "sh", "run.sh", word)
+    assert files == JobFiles(files.archive, apart=True)
+    own = bench.root / "nodes" / "n1" / "code" / str(os.geteuid()) / files.archive
+    for action, name in enumerate("ab"):
+        await bench.order(Start(action, name, spread("n1")))
+        assert (await bench.ended(name, action)).code == 0
+        assert (await bench.started(name, action)).workdirs == (("n1", str(own)),)
+        assert (bench.root / name).read_text() == f"{own}\n{word}\n"
+    assert sorted(path.name for path in own.iterdir()) == ["data", "run.sh", "wrote"]
+    assert bench.world.links["n1"].calls["archive"] == 2 + 2 + 1, "it was sent once"
+    await bench.engine.discard("a")
+    assert (own / "wrote").exists(), "what a user wrote stays"
 
-    tell(tmp_path, story, apart=True)
 
-
-def test_a_folder_that_all_nodes_see_is_not_packed(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await bench.engine.adopt([])
-        files = await bench.engine.pack(str(bench.root), None, None)
-        assert files == JobFiles(apart=True)
-        assert not (bench.root / "engine" / "archives").exists()
-
-    tell(tmp_path, story, apart=True)
+@telling(apart=True)
+async def test_a_folder_that_all_nodes_see_is_not_packed(bench: FleetStory) -> None:
+    await bench.engine.adopt([])
+    files = await bench.engine.pack(str(bench.root), None, None)
+    assert files == JobFiles(apart=True)
+    assert not (bench.root / "engine" / "archives").exists()
 
 
 def test_a_folder_that_is_too_large_is_refused_unless_a_node_sees_it(tmp_path, monkeypatch):
@@ -120,18 +118,16 @@ def test_an_archive_survives_answers_that_are_lost_and_agents_that_die(tmp_path,
     tell(tmp_path, story, apart=True)
 
 
-def test_an_order_that_is_withdrawn_meanwhile_is_not_launched(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await packed_job(bench, "a", "sh", "run.sh")
-        bench.world.links["n1"].refused.add("archive")
-        await bench.order(Start(0, "a", spread("n1")))
-        await bench.order(Stop(1, "a"))
-        bench.world.links["n1"].refused.clear()
-        await bench.order(Start(2, "a", spread("n2")))
-        assert (await bench.ended("a", 2)).code == 0
-        assert bench.runs_on("a") == set()
-
-    tell(tmp_path, story, apart=True)
+@telling(apart=True)
+async def test_an_order_that_is_withdrawn_meanwhile_is_not_launched(bench: FleetStory) -> None:
+    await packed_job(bench, "a", "sh", "run.sh")
+    bench.world.links["n1"].refused.add("archive")
+    await bench.order(Start(0, "a", spread("n1")))
+    await bench.order(Stop(1, "a"))
+    bench.world.links["n1"].refused.clear()
+    await bench.order(Start(2, "a", spread("n2")))
+    assert (await bench.ended("a", 2)).code == 0
+    assert bench.runs_on("a") == set()
 
 
 def test_a_job_does_not_wait_for_an_agent_that_hangs(tmp_path, monkeypatch):
@@ -153,19 +149,17 @@ def test_a_job_does_not_wait_for_an_agent_that_hangs(tmp_path, monkeypatch):
     tell(tmp_path, story, apart=True)
 
 
-def test_archives_that_no_job_needs_are_removed(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        files = await packed_job(bench, "a", "true")
-        folder = bench.root / "engine" / "archives"
-        await bench.engine.keep_archives(())
-        assert (folder / files.archive).exists(), "perhaps of a job that is being submitted"
-        os.utime(folder / files.archive, (0, 0))
-        await bench.engine.keep_archives({files.archive})
-        assert (folder / files.archive).exists()
-        await bench.engine.keep_archives(())
-        assert not (folder / files.archive).exists()
-
-    tell(tmp_path, story, apart=True)
+@telling(apart=True)
+async def test_archives_that_no_job_needs_are_removed(bench: FleetStory) -> None:
+    files = await packed_job(bench, "a", "true")
+    folder = bench.root / "engine" / "archives"
+    await bench.engine.keep_archives(())
+    assert (folder / files.archive).exists(), "perhaps of a job that is being submitted"
+    os.utime(folder / files.archive, (0, 0))
+    await bench.engine.keep_archives({files.archive})
+    assert (folder / files.archive).exists()
+    await bench.engine.keep_archives(())
+    assert not (folder / files.archive).exists()
 
 
 def taken(node: Archives, content: bytes, digest: str = "", uid: int | None = None) -> Path:

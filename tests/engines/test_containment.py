@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, telling
 from tests.engines.groups import KINDS, containment, unified
 
 from treadle.core.actions import Start, Stop
@@ -60,60 +60,53 @@ async def escapes(bench: Story, contained: Containment) -> tuple[ProcessId, Proc
     return ProcessId(pid, processes.start_of(pid) or 0), bench.supervisor("a")
 
 
-def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
-    tmp_path: Path, contained: Containment
-):
+@telling()
+async def test_a7_a_child_without_environment_does_not_outlive_a_killed_supervisor(
+    bench: Story, contained: Containment
+) -> None:
     """1. A daemon without our tag writes. 2. The supervisor is killed. 3. It ends, and so does the
     daemon: when the end is reported, which is when a retry may begin, nothing writes any more."""
-
-    async def story(bench: Story) -> None:
-        escaped, supervisor = await escapes(bench, contained)
-        processes.send(supervisor, signal.SIGKILL)
-        assert await bench.event() == JobFailed("a", 0, 0.0)
-        assert alive([escaped]) == []
-        assert [ended.how for ended in bench.ends] == ["lost"]
-
-    tell(tmp_path, story)
+    escaped, supervisor = await escapes(bench, contained)
+    processes.send(supervisor, signal.SIGKILL)
+    assert await bench.event() == JobFailed("a", 0, 0.0)
+    assert alive([escaped]) == []
+    assert [ended.how for ended in bench.ends] == ["lost"]
 
 
-def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
-    tmp_path: Path, contained: Containment
-):
-    async def story(bench: Story) -> None:
-        escaped, supervisor = await escapes(bench, contained)
-        await bench.engine.close()
-        processes.send(supervisor, signal.SIGKILL)
-        await bench.until(lambda: not alive([supervisor]))
-        # A new engine knows the group from the attempt's folder, whatever groups it makes itself.
-        bench.fresh_engine()
-        await bench.engine.adopt([])
-        await bench.until(lambda: not bench.folders.live())
-        assert alive([escaped]) == []
-
-    tell(tmp_path, story)
+@telling()
+async def test_a7_a_restarted_engine_clears_the_group_before_it_reports_the_end(
+    bench: Story, contained: Containment
+) -> None:
+    escaped, supervisor = await escapes(bench, contained)
+    await bench.engine.close()
+    processes.send(supervisor, signal.SIGKILL)
+    await bench.until(lambda: not alive([supervisor]))
+    # A new engine knows the group from the attempt's folder, whatever groups it makes itself.
+    bench.fresh_engine()
+    await bench.engine.adopt([])
+    await bench.until(lambda: not bench.folders.live())
+    assert alive([escaped]) == []
 
 
-def test_every_process_of_an_attempt_is_in_its_group_and_the_group_is_removed(
-    tmp_path: Path, contained: Containment
-):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.machine.groups.containment = contained
-        bench.job("a", "sh", "-c", "cat /proc/self/cgroup; echo up; sleep 600 & exec sleep 600")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.until(lambda: "up" in bench.log("a"))
-        live = bench.live("a")
-        await bench.until(lambda: len(live.scope.pids()) == 2)
-        if contained.kind != "processes only":
-            assert bench.log("a").count(f"/treadle-{live.tag}\n") >= 1
-        await bench.order(Stop(1, "a"))
-        assert await bench.event() == JobStopped("a", 1, 0.0)
-        assert live.scope.pids() == []
-        for folder in folders_of(live.scope.document()):
-            assert not folder.exists()
-
-    tell(tmp_path, story)
+@telling()
+async def test_every_process_of_an_attempt_is_in_its_group_and_the_group_is_removed(
+    bench: Story, contained: Containment
+) -> None:
+    await bench.begin()
+    bench.machine.groups.containment = contained
+    bench.job("a", "sh", "-c", "cat /proc/self/cgroup; echo up; sleep 600 & exec sleep 600")
+    await bench.order(Start(0, "a", on(0)))
+    await bench.event()
+    await bench.until(lambda: "up" in bench.log("a"))
+    live = bench.live("a")
+    await bench.until(lambda: len(live.scope.pids()) == 2)
+    if contained.kind != "processes only":
+        assert bench.log("a").count(f"/treadle-{live.tag}\n") >= 1
+    await bench.order(Stop(1, "a"))
+    assert await bench.event() == JobStopped("a", 1, 0.0)
+    assert live.scope.pids() == []
+    for folder in folders_of(live.scope.document()):
+        assert not folder.exists()
 
 
 def folders_of(document: dict[str, object]) -> list[Path]:
@@ -131,88 +124,80 @@ class Vanishing(Containment):
         return group
 
 
-def test_a_rank_that_cannot_enter_its_group_is_not_launched_and_the_machine_is_to_blame(
-    tmp_path: Path,
-):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        with unified() as cgroups:
-            bench.machine.groups.containment = Vanishing(cgroups)
-            bench.job("a", "true")
-            await bench.order(Start(0, "a", on(0)))
-            await bench.until(lambda: bench.ends)
-            (ended,) = bench.ends
-            assert ended.how == "machine-error"
-            assert ended.error.startswith("the rank could not enter the group of its attempt: ")
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_rank_that_cannot_enter_its_group_is_not_launched_and_the_machine_is_to_blame(
+    bench: Story,
+) -> None:
+    await bench.begin()
+    with unified() as cgroups:
+        bench.machine.groups.containment = Vanishing(cgroups)
+        bench.job("a", "true")
+        await bench.order(Start(0, "a", on(0)))
+        await bench.until(lambda: bench.ends)
+        (ended,) = bench.ends
+        assert ended.how == "machine-error"
+        assert ended.error.startswith("the rank could not enter the group of its attempt: ")
 
 
 EATS = "b = bytearray(1)\nfor _ in range(200): b += bytes(1 << 20)\nprint('ate')"
 
 
-def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        with containment("cgroup v1") as contained:
-            bench.machine.groups.containment = contained
-            bench.job("a", "python", "-c", EATS, memory_gib=0.0625)
-            await bench.order(Start(0, "a", on(0)))
-            assert isinstance(await bench.ended(), JobFailed)
-            (ended,) = bench.ends
-            assert (ended.how, ended.code) == ("oom-killed", 137)
-            assert ended.error == "it used more than its --memory of 64 MiB (peak 64 MiB)"
-            assert ended.memory_peak_gib == 0.0625
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_job_that_uses_more_than_its_memory_is_killed_and_says_so(bench: Story) -> None:
+    await bench.begin()
+    with containment("cgroup v1") as contained:
+        bench.machine.groups.containment = contained
+        bench.job("a", "python", "-c", EATS, memory_gib=0.0625)
+        await bench.order(Start(0, "a", on(0)))
+        assert isinstance(await bench.ended(), JobFailed)
+        (ended,) = bench.ends
+        assert (ended.how, ended.code) == ("oom-killed", 137)
+        assert ended.error == "it used more than its --memory of 64 MiB (peak 64 MiB)"
+        assert ended.memory_peak_gib == 0.0625
 
 
-def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        with containment("cgroup v1") as contained:
-            bench.machine.groups.containment = contained
-            bench.job("a", "python", "-c", EATS, memory_gib=1.0, cpus=0.5)
-            await bench.order(Start(0, "a", on(0)))
-            assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
-            assert await bench.event() == JobFinished("a", 0)
-            (ended,) = bench.ends
-            assert ended.memory_peak_gib is not None
-            assert 200 / 1024 <= ended.memory_peak_gib <= 1.0
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_job_within_its_memory_ends_well_and_its_peak_is_known(bench: Story) -> None:
+    await bench.begin()
+    with containment("cgroup v1") as contained:
+        bench.machine.groups.containment = contained
+        bench.job("a", "python", "-c", EATS, memory_gib=1.0, cpus=0.5)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.event() == JobStarted("a", 0, 0.0, 1.0, attempt=1)
+        assert await bench.event() == JobFinished("a", 0)
+        (ended,) = bench.ends
+        assert ended.memory_peak_gib is not None
+        assert 200 / 1024 <= ended.memory_peak_gib <= 1.0
 
 
-def test_a_child_that_is_killed_for_memory_is_counted_though_the_job_ends_well(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        with containment("cgroup v1") as contained:
-            bench.machine.groups.containment = contained
-            bench.job("a", "sh", "-c", 'python -c "$0"; true', EATS, memory_gib=0.0625)
-            await bench.order(Start(0, "a", on(0)))
-            assert await bench.ended() == JobFinished("a", 0)
-            (ended,) = bench.ends
-            assert (ended.how, ended.memory_kills, ended.memory_peak_gib) == ("exited", 1, 0.0625)
+@telling()
+async def test_a_child_that_is_killed_for_memory_is_counted_though_the_job_ends_well(
+    bench: Story,
+) -> None:
+    await bench.begin()
+    with containment("cgroup v1") as contained:
+        bench.machine.groups.containment = contained
+        bench.job("a", "sh", "-c", 'python -c "$0"; true', EATS, memory_gib=0.0625)
+        await bench.order(Start(0, "a", on(0)))
+        assert await bench.ended() == JobFinished("a", 0)
+        (ended,) = bench.ends
+        assert (ended.how, ended.memory_kills, ended.memory_peak_gib) == ("exited", 1, 0.0625)
 
-    tell(tmp_path, story)
 
-
-def test_cores_are_a_quota_of_the_group(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        with containment("cgroup v1") as contained:
-            bench.machine.groups.containment = contained
-            bench.job("a", "sleep", "600", cpus=1.5, memory_gib=0.5)
-            await bench.order(Start(0, "a", on(0)))
-            await bench.event()
-            live = bench.live("a")
-            folders = live.scope.document()["folders"]
-            quota = Path(folders["cpu"], "cpu.cfs_quota_us").read_text()
-            period = Path(folders["cpu"], "cpu.cfs_period_us").read_text()
-            assert int(quota) / int(period) == 1.5
-            assert int(Path(folders["memory"], "memory.limit_in_bytes").read_text()) == 2**29
-
-    tell(tmp_path, story)
+@telling()
+async def test_cores_are_a_quota_of_the_group(bench: Story) -> None:
+    await bench.begin()
+    with containment("cgroup v1") as contained:
+        bench.machine.groups.containment = contained
+        bench.job("a", "sleep", "600", cpus=1.5, memory_gib=0.5)
+        await bench.order(Start(0, "a", on(0)))
+        await bench.event()
+        live = bench.live("a")
+        folders = live.scope.document()["folders"]
+        quota = Path(folders["cpu"], "cpu.cfs_quota_us").read_text()
+        period = Path(folders["cpu"], "cpu.cfs_period_us").read_text()
+        assert int(quota) / int(period) == 1.5
+        assert int(Path(folders["memory"], "memory.limit_in_bytes").read_text()) == 2**29
 
 
 @pytest.mark.parametrize("limits", [Limits(2**30, None), Limits(None, 1.0)])

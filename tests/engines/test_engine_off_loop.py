@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 
 from treadle.core.actions import Start, Stop
 from treadle.core.events import JobFailed, JobFinished, JobStarted, JobStopped
@@ -156,77 +156,74 @@ def open_pipes() -> list[str]:
     return sorted(name for name in found if name.startswith("pipe:"))
 
 
-def test_the_output_of_an_attempt_that_is_being_launched_can_be_followed(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.job("a", "echo", "well")
+@telling()
+async def test_the_output_of_an_attempt_that_is_being_launched_can_be_followed(
+    bench: Story,
+) -> None:
+    await bench.begin()
+    bench.job("a", "echo", "well")
 
-        async def follow() -> bytes:
-            followed = bench.engine.follow(AttemptId("a", 1), 0)
-            return b"".join([piece.data async for piece in followed])
+    async def follow() -> bytes:
+        followed = bench.engine.follow(AttemptId("a", 1), 0)
+        return b"".join([piece.data async for piece in followed])
 
-        with busy(bench.machine.fork_server):
-            await bench.order(Start(0, "a", on(0)))
-            await bench.until(bench.folder("a").is_dir)
-            assert await read(bench, "a", 1) == b""
-            whole = asyncio.create_task(follow())
-            await asyncio.wait({whole}, timeout=0.3)  # Several looks, none of which ends it.
-            assert not whole.done()
-        assert await whole == b"well\n"
-
-    tell(tmp_path, story)
+    with busy(bench.machine.fork_server):
+        await bench.order(Start(0, "a", on(0)))
+        await bench.until(bench.folder("a").is_dir)
+        assert await read(bench, "a", 1) == b""
+        whole = asyncio.create_task(follow())
+        await asyncio.wait({whole}, timeout=0.3)  # Several looks, none of which ends it.
+        assert not whole.done()
+    assert await whole == b"well\n"
 
 
-def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(tmp_path: Path):
+@telling()
+async def test_an_order_that_comes_after_a_job_waits_for_the_launch_of_that_job(
+    bench: Story,
+) -> None:
     """1. Job a is being launched. 2. It is to stop, and b is to start after it, elsewhere. 3. Job b
     starts once a has stopped."""
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.job("a", "sleep", "600")
-        bench.job("b", "true")
-        with busy(bench.machine.fork_server):
-            await bench.order(Start(0, "a", on(0)))
-            await bench.until(bench.folder("a").is_dir)
-            await bench.order(Stop(1, "a"), Start(2, "b", on(1), after=("a",)))
-            for _ in range(LOOKS):  # In threads, as a launch of b would be.
-                await read(bench, "a", 1)
-            assert not bench.folder("b").exists()
-        assert await bench.event() == JobStopped("a", 1, 0.0)
-        assert await bench.event() == JobStarted("b", 2, 0.0, 1.0, attempt=1)
-
-    tell(tmp_path, story)
+    await bench.begin()
+    bench.job("a", "sleep", "600")
+    bench.job("b", "true")
+    with busy(bench.machine.fork_server):
+        await bench.order(Start(0, "a", on(0)))
+        await bench.until(bench.folder("a").is_dir)
+        await bench.order(Stop(1, "a"), Start(2, "b", on(1), after=("a",)))
+        for _ in range(LOOKS):  # In threads, as a launch of b would be.
+            await read(bench, "a", 1)
+        assert not bench.folder("b").exists()
+    assert await bench.event() == JobStopped("a", 1, 0.0)
+    assert await bench.event() == JobStarted("b", 2, 0.0, 1.0, attempt=1)
 
 
-def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.job("a", "true")
-        machine, server = bench.machine, bench.machine.fork_server
-        server.start()
-        before = open_pipes()
-        live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
-        with busy(server):
-            launch = asyncio.create_task(machine.launch(live))
-            await bench.until(live.folder.is_dir)
-            launch.cancel()
-            await asyncio.wait({launch})
-        await bench.until(lambda: attempt_folders.read_status(live.folder))
-        await bench.until(lambda: open_pipes() == before)
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_launch_that_nothing_waits_for_any_more_leaves_no_pipe_open(bench: Story) -> None:
+    await bench.begin()
+    bench.job("a", "true")
+    machine, server = bench.machine, bench.machine.fork_server
+    server.start()
+    before = open_pipes()
+    live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
+    with busy(server):
+        launch = asyncio.create_task(machine.launch(live))
+        await bench.until(live.folder.is_dir)
+        launch.cancel()
+        await asyncio.wait({launch})
+    await bench.until(lambda: attempt_folders.read_status(live.folder))
+    await bench.until(lambda: open_pipes() == before)
 
 
-def test_a_launch_that_comes_after_the_end_of_the_engine_starts_no_fork_server(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.job("a", "true")
-        machine = bench.machine
-        live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
-        await bench.engine.close()
-        with pytest.raises(OSError, match="Cannot send after transport endpoint shutdown"):
-            await machine.launch(live)
-        assert machine.fork_server._process is None
-        assert bench.folders.live() == []
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_launch_that_comes_after_the_end_of_the_engine_starts_no_fork_server(
+    bench: Story,
+) -> None:
+    await bench.begin()
+    bench.job("a", "true")
+    machine = bench.machine
+    live = machine.attempt(bench.jobs.launch("a", 0, on(0)), on(0), 0)
+    await bench.engine.close()
+    with pytest.raises(OSError, match="Cannot send after transport endpoint shutdown"):
+        await machine.launch(live)
+    assert machine.fork_server._process is None
+    assert bench.folders.live() == []

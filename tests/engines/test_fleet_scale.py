@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, telling
 
 from treadle.core.actions import Start
 from treadle.core.launch import AttemptId
@@ -26,44 +26,41 @@ def asked_of(bench: FleetStory, verb: str) -> Counter[str]:
     return counted
 
 
-def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("wide", "sh", "-c", "echo here")
-        await bench.order(Start(0, "wide", spread("n0", "n2")))
-        await bench.ended("wide", 0)
-        asked = asked_of(bench, "tidy")
-        left = await bench.engine.tidy("wide")
-        assert {name for name, count in asked.items() if count} == {"n0", "n2"}
-        assert left.bytes > 0
+@telling()
+async def test_only_the_nodes_of_a_job_are_asked_what_it_left_and_what_it_wrote(
+    bench: FleetStory,
+) -> None:
+    bench.job("wide", "sh", "-c", "echo here")
+    await bench.order(Start(0, "wide", spread("n0", "n2")))
+    await bench.ended("wide", 0)
+    asked = asked_of(bench, "tidy")
+    left = await bench.engine.tidy("wide")
+    assert {name for name, count in asked.items() if count} == {"n0", "n2"}
+    assert left.bytes > 0
 
-        asked = asked_of(bench, "where")
-        found = [await bench.engine.output(AttemptId("wide", 1), rank) for rank in range(2)]
-        assert [each.data for each in found] == [b"here\n"] * 2
-        assert not any(asked.values())
+    asked = asked_of(bench, "where")
+    found = [await bench.engine.output(AttemptId("wide", 1), rank) for rank in range(2)]
+    assert [each.data for each in found] == [b"here\n"] * 2
+    assert not any(asked.values())
 
-        await bench.crash()
-        await bench.engine.adopt([])
-        asked = asked_of(bench, "tidy")
-        assert (await bench.engine.tidy("wide")).bytes == left.bytes
-        assert {name for name, count in asked.items() if count} == set(NODES)
-
-    tell(tmp_path, story)
+    await bench.crash()
+    await bench.engine.adopt([])
+    asked = asked_of(bench, "tidy")
+    assert (await bench.engine.tidy("wide")).bytes == left.bytes
+    assert {name for name, count in asked.items() if count} == set(NODES)
 
 
-def test_agents_forget_the_secrets_of_jobs_that_have_ended(tmp_path):
+@telling()
+async def test_agents_forget_the_secrets_of_jobs_that_have_ended(bench: FleetStory) -> None:
     """They would keep one for each job that ever ran there."""
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "true", secrets={JOB_TOKEN: "secret"})
-        await bench.order(Start(0, "a", spread("n0")))
-        await bench.ended("a", 0)
-        session = bench.world.links["n0"].agent.session
-        assert session is not None
-        assert session.tokens == {"a": "secret"}, "its last reports may be on their way"
-        await bench.engine.tidy("a")
-        assert session.tokens == {}
-
-    tell(tmp_path, story)
+    bench.job("a", "true", secrets={JOB_TOKEN: "secret"})
+    await bench.order(Start(0, "a", spread("n0")))
+    await bench.ended("a", 0)
+    session = bench.world.links["n0"].agent.session
+    assert session is not None
+    assert session.tokens == {"a": "secret"}, "its last reports may be on their way"
+    await bench.engine.tidy("a")
+    assert session.tokens == {}
 
 
 def test_nodes_are_known_only_if_no_other_controller_launched_the_job_before():

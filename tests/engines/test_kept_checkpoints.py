@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, tell, telling
 
 from treadle.core.actions import Start, Stop
 from treadle.core.attempt import How
@@ -32,15 +32,15 @@ def found(bench: FleetStory, attempt: int) -> list[str]:
     return (bench.root / f"found-{attempt}-0").read_text().split()
 
 
-def test_checkpoints_are_on_the_node_that_wrote_them_and_not_copied(tmp_path: Path) -> None:
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES, keeps_checkpoints=True)
-        assert await runs(bench, 1, "n0") == ("n0",)
-        assert await runs(bench, 2, "n1") == ("n1",)
-        assert await runs(bench, 3, "n0") == ("n0",)
-        assert (found(bench, 2), found(bench, 3)) == ([], ["1"])
-
-    tell(tmp_path, story, apart=True)
+@telling(apart=True)
+async def test_checkpoints_are_on_the_node_that_wrote_them_and_not_copied(
+    bench: FleetStory,
+) -> None:
+    bench.job("a", "sh", "-c", WRITES, keeps_checkpoints=True)
+    assert await runs(bench, 1, "n0") == ("n0",)
+    assert await runs(bench, 2, "n1") == ("n1",)
+    assert await runs(bench, 3, "n0") == ("n0",)
+    assert (found(bench, 2), found(bench, 3)) == ([], ["1"])
 
 
 @pytest.mark.parametrize("place", ["", "own"])
@@ -60,13 +60,13 @@ def test_checkpoints_that_all_nodes_see_bind_a_job_to_none(tmp_path: Path, place
     tell(tmp_path, story, apart=bool(place))
 
 
-def test_a_resumable_job_keeps_to_one_node_if_its_nodes_share_no_checkpoints(tmp_path) -> None:
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sh", "-c", WRITES, keeps_checkpoints=True)
-        await bench.order(Start(0, "a", spread("n1", "n2")))
-        refused = await bench.ended("a", 0)
-        assert (refused.attempt, refused.how) == (0, How.MACHINE_ERROR)
-        assert (refused.only_on, refused.only_because) == (("n1",), ONE_NODE)
-        assert await runs(bench, 2, "n1") == ("n1",)
-
-    tell(tmp_path, story, apart=True)
+@telling(apart=True)
+async def test_a_resumable_job_keeps_to_one_node_if_its_nodes_share_no_checkpoints(
+    bench: FleetStory,
+) -> None:
+    bench.job("a", "sh", "-c", WRITES, keeps_checkpoints=True)
+    await bench.order(Start(0, "a", spread("n1", "n2")))
+    refused = await bench.ended("a", 0)
+    assert (refused.attempt, refused.how) == (0, How.MACHINE_ERROR)
+    assert (refused.only_on, refused.only_because) == (("n1",), ONE_NODE)
+    assert await runs(bench, 2, "n1") == ("n1",)

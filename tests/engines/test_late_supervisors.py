@@ -1,10 +1,9 @@
 """An end that the supervisor did not write down: the engine does, and nothing runs there later."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, telling
 
 from treadle.core.attempt import How
 from treadle.core.launch import AttemptId
@@ -33,23 +32,20 @@ def without_supervisor(bench: Story, *, failure: str = "", lacked: bool = False)
     return live
 
 
-def test_an_attempt_that_a_late_supervisor_has_is_not_reported_as_over(tmp_path: Path):
+@telling()
+async def test_an_attempt_that_a_late_supervisor_has_is_not_reported_as_over(bench: Story) -> None:
     """1. No supervisor was heard of. 2. One has its lock: it has not ended. 3. That one is gone
     without a word: now it has."""
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        live = without_supervisor(bench)
-        with attempt_folders.locked(live.folder) as free:
-            assert free
-            assert await bench.machine.end_of(live) is None
-            assert live.taken, "the runner then looks for its rival"
-        assert await bench.machine.rival(live) is None
-        ended = await bench.machine.end_of(live)
-        assert ended is not None
-        assert ended.how is How.LOST
-
-    tell(tmp_path, story)
+    await bench.begin()
+    live = without_supervisor(bench)
+    with attempt_folders.locked(live.folder) as free:
+        assert free
+        assert await bench.machine.end_of(live) is None
+        assert live.taken, "the runner then looks for its rival"
+    assert await bench.machine.rival(live) is None
+    ended = await bench.machine.end_of(live)
+    assert ended is not None
+    assert ended.how is How.LOST
 
 
 @pytest.mark.parametrize(
@@ -60,35 +56,32 @@ def test_an_attempt_that_a_late_supervisor_has_is_not_reported_as_over(tmp_path:
         ("", False, How.LOST),
     ],
 )
-def test_an_end_reads_the_same_after_a_crash_before_its_report(
-    tmp_path: Path, failure: str, lacked: bool, how: How
-):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        live = without_supervisor(bench, failure=failure, lacked=lacked)
-        ended = await bench.machine.end_of(live)
-        again = ended_of(await asyncio.to_thread(look, bench.folders, live.id))
-        assert ended is not None
-        assert (ended.how, again.how, again.error) == (how, how, ended.error)
-
-    tell(tmp_path, story)
+@telling()
+async def test_an_end_reads_the_same_after_a_crash_before_its_report(
+    bench: Story, failure: str, lacked: bool, how: How
+) -> None:
+    await bench.begin()
+    live = without_supervisor(bench, failure=failure, lacked=lacked)
+    ended = await bench.machine.end_of(live)
+    again = ended_of(await asyncio.to_thread(look, bench.folders, live.id))
+    assert ended is not None
+    assert (ended.how, again.how, again.error) == (how, how, ended.error)
 
 
-def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(tmp_path: Path):
+@telling()
+async def test_an_attempt_that_no_job_knows_cannot_begin_after_it_was_given_up(
+    bench: Story,
+) -> None:
     """1. An engine dies while it launches. 2. The next one knows no such job: the mark goes, which
     says that nothing is left of it. 3. A supervisor that was only slow finds that it has ended.
     """
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        folder = without_supervisor(bench).folder
-        await bench.engine.close()
-        engine = bench.fresh_engine()
-        await engine.adopt([])
-        async with asyncio.timeout(20):
-            while bench.folders.live():
-                await asyncio.sleep(0.01)
-        assert has_ended(str(folder), "")
-        await engine.close()
-
-    tell(tmp_path, story)
+    await bench.begin()
+    folder = without_supervisor(bench).folder
+    await bench.engine.close()
+    engine = bench.fresh_engine()
+    await engine.adopt([])
+    async with asyncio.timeout(20):
+        while bench.folders.live():
+            await asyncio.sleep(0.01)
+    assert has_ended(str(folder), "")
+    await engine.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 
 from treadle.core.actions import Start, Stop
 from treadle.core.cluster import Device
@@ -177,37 +177,35 @@ def test_a_gpu_that_stays_unclean_is_quarantined_until_an_admin_opens_it(
     tell(tmp_path, story, source=fake)
 
 
-def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sleep", "600")
-        bench.job("b", "true")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        await bench.engine.order_device(GPU, DeviceOrder.AVOID)
-        assert bench.closed == [DeviceClosed(GPU, "an admin avoids device here:0", "avoided")]
-        await bench.order(Start(1, "b", on(0, turn=1)))
-        assert await bench.event() == JobStopped("b", 1, 0.0)
-        await bench.order(Stop(2, "a"))
-        assert await bench.event() == JobStopped("a", 2, 0.0)
-        assert bench.engine.view()[0].devices[0].state == "avoided"
-
-    tell(tmp_path, story)
+@telling()
+async def test_an_avoided_device_takes_nothing_new_and_what_runs_runs_on(bench: Story) -> None:
+    bench.job("a", "sleep", "600")
+    bench.job("b", "true")
+    await bench.order(Start(0, "a", on(0)))
+    await bench.event()
+    await bench.engine.order_device(GPU, DeviceOrder.AVOID)
+    assert bench.closed == [DeviceClosed(GPU, "an admin avoids device here:0", "avoided")]
+    await bench.order(Start(1, "b", on(0, turn=1)))
+    assert await bench.event() == JobStopped("b", 1, 0.0)
+    await bench.order(Stop(2, "a"))
+    assert await bench.event() == JobStopped("a", 2, 0.0)
+    assert bench.engine.view()[0].devices[0].state == "avoided"
 
 
-def test_a_device_that_options_exclude_takes_nothing_until_it_is_managed(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "true")
-        await bench.engine.adopt([])
-        reason = "the options of treadle up exclude device here:0"
-        assert bench.closed == [DeviceClosed(GPU, reason, "excluded")]
-        assert bench.engine.view()[0].devices[0].state == "avoided"
-        await bench.order(Start(0, "a", on(0)))
-        assert await bench.event() == JobStopped("a", 0, 0.0)
-        await bench.engine.order_device(GPU, DeviceOrder.MANAGE)
-        await bench.order(Start(1, "a", on(0)))
-        assert await bench.ended() == JobFinished("a", 1)
-
-    tell(tmp_path, story, excluded=(0,))
+@telling(excluded=(0,))
+async def test_a_device_that_options_exclude_takes_nothing_until_it_is_managed(
+    bench: Story,
+) -> None:
+    bench.job("a", "true")
+    await bench.engine.adopt([])
+    reason = "the options of treadle up exclude device here:0"
+    assert bench.closed == [DeviceClosed(GPU, reason, "excluded")]
+    assert bench.engine.view()[0].devices[0].state == "avoided"
+    await bench.order(Start(0, "a", on(0)))
+    assert await bench.event() == JobStopped("a", 0, 0.0)
+    await bench.engine.order_device(GPU, DeviceOrder.MANAGE)
+    await bench.order(Start(1, "a", on(0)))
+    assert await bench.ended() == JobFinished("a", 1)
 
 
 class SlowGpus(FakeGpus):

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 
 from treadle.core.actions import Start
 from treadle.core.allocation import Allocation, Host
@@ -25,45 +25,43 @@ def _environment(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def test_ranks_get_what_torchrun_would_give_them(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        own = {"TREADLE_CHECKPOINT_DIR": "/ckpt", "RANK": "9", "X": "1"}
-        bench.job("a", "env", ranks=2, env=own, time_limit_s=60.0)
-        await bench.order(Start(0, "a", on(0, 1)))
-        await bench.ended()
-        first, second = (_environment(bench.log("a", rank=rank)) for rank in (0, 1))
-        assert {name for name in first if first[name] != second[name]} == {
-            "RANK",
-            "LOCAL_RANK",
-            "ROLE_RANK",
-            "TREADLE_MEMBER",
-            "TREADLE_CHANNEL",
-        }
-        assert int(second.pop("MASTER_PORT")) > 1023
-        wanted = {
-            "RANK": "1",
-            "LOCAL_RANK": "1",
-            "WORLD_SIZE": "2",
-            "LOCAL_WORLD_SIZE": "2",
-            "GROUP_RANK": "0",
-            "MASTER_ADDR": "127.0.0.1",
-            "TORCHELASTIC_RUN_ID": "a",
-            "TORCHELASTIC_RESTART_COUNT": "0",
-            "CUDA_VISIBLE_DEVICES": "",
-            "TREADLE_JOB_ID": "a",
-            "TREADLE_ATTEMPT": "1",
-            "TREADLE_NUM_DEVICES": "2",
-            "TREADLE_DEVICES": "0,1",
-            "TREADLE_CHECKPOINT_DIR": "/ckpt",
-            "TREADLE_RESUME": "0",
-            "TREADLE_GRACE": "5",
-            "TREADLE_TIME_LIMIT": "60",
-            "X": "1",
-            "PATH": os.environ["PATH"],
-        }
-        assert wanted.items() <= second.items()
-
-    tell(tmp_path, story)
+@telling()
+async def test_ranks_get_what_torchrun_would_give_them(bench: Story) -> None:
+    own = {"TREADLE_CHECKPOINT_DIR": "/ckpt", "RANK": "9", "X": "1"}
+    bench.job("a", "env", ranks=2, env=own, time_limit_s=60.0)
+    await bench.order(Start(0, "a", on(0, 1)))
+    await bench.ended()
+    first, second = (_environment(bench.log("a", rank=rank)) for rank in (0, 1))
+    assert {name for name in first if first[name] != second[name]} == {
+        "RANK",
+        "LOCAL_RANK",
+        "ROLE_RANK",
+        "TREADLE_MEMBER",
+        "TREADLE_CHANNEL",
+    }
+    assert int(second.pop("MASTER_PORT")) > 1023
+    wanted = {
+        "RANK": "1",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "GROUP_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "TORCHELASTIC_RUN_ID": "a",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "CUDA_VISIBLE_DEVICES": "",
+        "TREADLE_JOB_ID": "a",
+        "TREADLE_ATTEMPT": "1",
+        "TREADLE_NUM_DEVICES": "2",
+        "TREADLE_DEVICES": "0,1",
+        "TREADLE_CHECKPOINT_DIR": "/ckpt",
+        "TREADLE_RESUME": "0",
+        "TREADLE_GRACE": "5",
+        "TREADLE_TIME_LIMIT": "60",
+        "X": "1",
+        "PATH": os.environ["PATH"],
+    }
+    assert wanted.items() <= second.items()
 
 
 def test_a_launcher_gets_defaults_and_is_no_rank_itself():
@@ -154,31 +152,27 @@ def test_a_rank_runs_on_its_cores(tmp_path: Path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
-def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        nobody = pwd.getpwnam("nobody")
-        command = "id -u; id -g; echo $HOME; umask; cat /etc/shadow; ls " + str(bench.root)
-        bench.job("a", "sh", "-c", command, workdir="/", uid=nobody.pw_uid, user="nobody")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        uid, gid, home, umask, *refused = bench.log("a").splitlines()
-        assert (uid, gid, home) == (str(nobody.pw_uid), str(nobody.pw_gid), nobody.pw_dir)
-        assert umask == "0022"
-        assert "denied" in refused[0]
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_job_of_another_user_runs_as_that_user(bench: Story) -> None:
+    nobody = pwd.getpwnam("nobody")
+    command = "id -u; id -g; echo $HOME; umask; cat /etc/shadow; ls " + str(bench.root)
+    bench.job("a", "sh", "-c", command, workdir="/", uid=nobody.pw_uid, user="nobody")
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    uid, gid, home, umask, *refused = bench.log("a").splitlines()
+    assert (uid, gid, home) == (str(nobody.pw_uid), str(nobody.pw_gid), nobody.pw_dir)
+    assert umask == "0022"
+    assert "denied" in refused[0]
 
 
-def test_checkpoints_have_a_folder_that_only_its_user_may_read(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", 'echo 7 > "$TREADLE_CHECKPOINT_DIR/step"')
-        await bench.order(Start(0, "a", on(0)))
-        assert await bench.ended() == JobFinished("a", 0)
-        folder = bench.root / "engine" / "checkpoints" / "a"
-        assert folder.stat().st_mode & 0o777 == 0o700
-        assert (folder / "step").read_text() == "7\n"
-
-    tell(tmp_path, story)
+@telling()
+async def test_checkpoints_have_a_folder_that_only_its_user_may_read(bench: Story) -> None:
+    bench.job("a", "sh", "-c", 'echo 7 > "$TREADLE_CHECKPOINT_DIR/step"')
+    await bench.order(Start(0, "a", on(0)))
+    assert await bench.ended() == JobFinished("a", 0)
+    folder = bench.root / "engine" / "checkpoints" / "a"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "step").read_text() == "7\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run jobs as another user")
@@ -203,43 +197,36 @@ def test_checkpoints_of_another_user_belong_to_that_user():
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may run jobs as any user")
-def test_only_root_may_run_jobs_as_another_user(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "true", uid=0)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        assert "does not let us run as user 0" in bench.ends[0].error
-
-    tell(tmp_path, story)
+@telling()
+async def test_only_root_may_run_jobs_as_another_user(bench: Story) -> None:
+    bench.job("a", "true", uid=0)
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    assert "does not let us run as user 0" in bench.ends[0].error
 
 
-def test_programs_find_signals_as_they_should_be(tmp_path: Path):
+@telling()
+async def test_programs_find_signals_as_they_should_be(bench: Story) -> None:
     """Python ignores SIGPIPE, and programs that it launches would too."""
-
-    async def story(bench: Story) -> None:
-        bench.job("a", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        # The C library keeps signals 32 and 33 for itself: whatever became of them before us stays.
-        own = ~(0b11 << 31)
-        masks = [int(line.split()[1], 16) & own for line in bench.log("a").splitlines()]
-        assert masks == [0, 0]
-
-    tell(tmp_path, story)
+    bench.job("a", "grep", "-E", "Sig(Blk|Ign)", "/proc/self/status")
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    # The C library keeps signals 32 and 33 for itself: whatever became of them before us stays.
+    own = ~(0b11 << 31)
+    masks = [int(line.split()[1], 16) & own for line in bench.log("a").splitlines()]
+    assert masks == [0, 0]
 
 
-def test_no_file_of_the_supervisor_is_open_in_a_rank(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        code = (
-            "import os; line = os.environ['TREADLE_CHANNEL']; names = os.listdir('/proc/self/fd');"
-            "print(sorted(int(n) for n in names if n != line)[:-1], line in names)"
-        )
-        bench.job("a", sys.executable, "-S", "-c", code)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        assert bench.log("a") == "[0, 1, 2] True\n"
-
-    tell(tmp_path, story)
+@telling()
+async def test_no_file_of_the_supervisor_is_open_in_a_rank(bench: Story) -> None:
+    code = (
+        "import os; line = os.environ['TREADLE_CHANNEL']; names = os.listdir('/proc/self/fd');"
+        "print(sorted(int(n) for n in names if n != line)[:-1], line in names)"
+    )
+    bench.job("a", sys.executable, "-S", "-c", code)
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    assert bench.log("a") == "[0, 1, 2] True\n"
 
 
 ALL_REDUCE = """
@@ -253,15 +240,13 @@ dist.destroy_process_group()
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
-def test_ranks_find_each_other_without_any_setting(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        path = {"PYTHONPATH": os.pathsep.join(sys.path)}
-        bench.job("a", "python", "-W", "ignore", "-c", ALL_REDUCE, ranks=2, env=path)
-        await bench.order(Start(0, "a", on(0, 1)))
-        assert await bench.ended() == JobFinished("a", 0), bench.log("a")
-        assert bench.log("a").splitlines()[-1] == "2 3.0"
-
-    tell(tmp_path, story)
+@telling()
+async def test_ranks_find_each_other_without_any_setting(bench: Story) -> None:
+    path = {"PYTHONPATH": os.pathsep.join(sys.path)}
+    bench.job("a", "python", "-W", "ignore", "-c", ALL_REDUCE, ranks=2, env=path)
+    await bench.order(Start(0, "a", on(0, 1)))
+    assert await bench.ended() == JobFinished("a", 0), bench.log("a")
+    assert bench.log("a").splitlines()[-1] == "2 3.0"
 
 
 def test_a_port_is_kept_for_the_attempt_that_it_was_given_to():

@@ -2,9 +2,8 @@
 
 import textwrap
 from itertools import combinations
-from pathlib import Path
 
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, telling
 
 from treadle.core.actions import Start
 
@@ -34,27 +33,23 @@ def spells(log: str) -> list[tuple[float, float]]:
     return [(float(begun), float(ended)) for _, begun, ended in lines]
 
 
-def test_two_jobs_on_one_device_are_never_in_it_at_the_same_time(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        for name in ("a", "b"):
-            bench.job(name, "python", "-c", WORKS, may_share=True)
-        await bench.order(Start(1, "a", on(0)), Start(2, "b", on(0, turn=1)))
-        await bench.ended()
-        await bench.ended()
-        assert [end.code for end in bench.ends] == [0, 0]
-        first, second = spells(bench.log("a")), spells(bench.log("b"))
-        assert len(first) == len(second) == 20
-        for (begun, ended), (other_begun, other_ended) in combinations(sorted(first + second), 2):
-            assert ended <= other_begun or other_ended <= begun
-
-    tell(tmp_path, story, turns="turns")
+@telling(turns="turns")
+async def test_two_jobs_on_one_device_are_never_in_it_at_the_same_time(bench: Story) -> None:
+    for name in ("a", "b"):
+        bench.job(name, "python", "-c", WORKS, may_share=True)
+    await bench.order(Start(1, "a", on(0)), Start(2, "b", on(0, turn=1)))
+    await bench.ended()
+    await bench.ended()
+    assert [end.code for end in bench.ends] == [0, 0]
+    first, second = spells(bench.log("a")), spells(bench.log("b"))
+    assert len(first) == len(second) == 20
+    for (begun, ended), (other_begun, other_ended) in combinations(sorted(first + second), 2):
+        assert ended <= other_begun or other_ended <= begun
 
 
-def test_a_job_that_shares_with_no_other_is_told_nothing(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        bench.job("a", "python", "-c", WORKS)
-        await bench.order(Start(1, "a", on(0)))
-        await bench.ended()
-        assert "begins False" in bench.log("a")
-
-    tell(tmp_path, story, turns="turns")
+@telling(turns="turns")
+async def test_a_job_that_shares_with_no_other_is_told_nothing(bench: Story) -> None:
+    bench.job("a", "python", "-c", WORKS)
+    await bench.order(Start(1, "a", on(0)))
+    await bench.ended()
+    assert "begins False" in bench.log("a")

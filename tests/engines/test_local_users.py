@@ -6,7 +6,7 @@ import select
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, telling
 
 from treadle.core.actions import Start
 from treadle.core.errors import EngineError
@@ -17,19 +17,19 @@ from treadle.engines.node.order_document import Paths, Surroundings, order_docum
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root runs jobs as others")
 
 
-def test_a1_the_engine_launches_nothing_without_a_user_id(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        mark = tmp_path / "mark"
-        bench.job("a", "touch", str(mark), uid=None, user="ghost")
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        assert bench.ends[0].error == (
-            "job a of ghost has no user id, and Treadle, which runs as root here, launches "
-            "nothing as root in its place; submit it again"
-        )
-        assert not mark.exists()
-
-    tell(tmp_path, story)
+@telling()
+async def test_a1_the_engine_launches_nothing_without_a_user_id(
+    bench: Story, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    bench.job("a", "touch", str(mark), uid=None, user="ghost")
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    assert bench.ends[0].error == (
+        "job a of ghost has no user id, and Treadle, which runs as root here, launches "
+        "nothing as root in its place; submit it again"
+    )
+    assert not mark.exists()
 
 
 def test_a1_an_order_without_a_user_id_cannot_be_written(tmp_path: Path) -> None:
@@ -62,14 +62,12 @@ def test_a1_the_supervisor_refuses_an_order_without_a_user_id(tmp_path: Path, mi
     assert not mark.exists()
 
 
-def test_a1_roots_own_jobs_run_as_root(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        bench.job("a", "id", "-u", uid=0)
-        await bench.order(Start(0, "a", on(0)))
-        await bench.ended()
-        assert bench.log("a") == "0\n"
-
-    tell(tmp_path, story)
+@telling()
+async def test_a1_roots_own_jobs_run_as_root(bench: Story) -> None:
+    bench.job("a", "id", "-u", uid=0)
+    await bench.order(Start(0, "a", on(0)))
+    await bench.ended()
+    assert bench.log("a") == "0\n"
 
 
 def _order(launch: Launch, folder: Path) -> dict[str, object]:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, telling
 from tests.engines.fleet_world import GONE_AFTER_S, InProcessLink
 
 from treadle.core.actions import Start
@@ -50,75 +50,68 @@ async def is_over_when_its_agent_answers(bench: FleetStory) -> None:
     assert (await bench.started("one", 2)).attempt == 2
 
 
-def test_the_clock_does_not_fence_a_node_that_is_a_member_again(tmp_path):
+@telling()
+async def test_the_clock_does_not_fence_a_node_that_is_a_member_again(bench: FleetStory) -> None:
     """1. Two nodes are cut off. 2. One returns before its lease has run out, with a slow agent."""
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        bench.world.cut("n1")
-        bench.world.cut("n2")
-        bench.world.mend("n1")
-        bench.world.links["n1"].refused.add("take-charge")
-        await goes_on_until_its_agent_answers(bench)
-        client = bench.engine.clients["n1"]
-        await bench.until(lambda: client.health().word == "answers")
-        assert bench.runs_on("one") == {"n1"}
-        assert bench.count(AttemptEnded, "one") == 0
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    bench.world.cut("n1")
+    bench.world.cut("n2")
+    bench.world.mend("n1")
+    bench.world.links["n1"].refused.add("take-charge")
+    await goes_on_until_its_agent_answers(bench)
+    client = bench.engine.clients["n1"]
+    await bench.until(lambda: client.health().word == "answers")
+    assert bench.runs_on("one") == {"n1"}
+    assert bench.count(AttemptEnded, "one") == 0
 
 
-def test_the_clock_does_not_fence_a_node_that_joins_while_a_controller_takes_over(tmp_path):
+@telling()
+async def test_the_clock_does_not_fence_a_node_that_joins_while_a_controller_takes_over(
+    bench: FleetStory,
+) -> None:
     """1. Two nodes are no members when the controller begins. 2. One joins while it looks at the
     others, with a slow agent, and its lease goes on.
     """
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        await bench.engine.close()
-        bench.world.cut("n1")
-        bench.world.cut("n2")
-        engine = await bench.crash()
-        bench.world.links["n0"].refused.add("survey")
-        adopting = await begun(bench, engine.adopt(ROWS, ATTEMPTS))
-        bench.world.mend("n1")
-        bench.world.links["n1"].refused.add("take-charge")
-        bench.world.links["n0"].refused.clear()
-        await adopting
-        await is_over_when_its_agent_answers(bench)
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    await bench.engine.close()
+    bench.world.cut("n1")
+    bench.world.cut("n2")
+    engine = await bench.crash()
+    bench.world.links["n0"].refused.add("survey")
+    adopting = await begun(bench, engine.adopt(ROWS, ATTEMPTS))
+    bench.world.mend("n1")
+    bench.world.links["n1"].refused.add("take-charge")
+    bench.world.links["n0"].refused.clear()
+    await adopting
+    await is_over_when_its_agent_answers(bench)
 
 
-def test_an_older_attempt_on_a_missing_node_is_waited_for_though_the_newest_order_names_that_node(
-    tmp_path,
-):
+@telling()
+async def test_an_older_attempt_on_a_missing_node_is_waited_for_though_the_newest_order_names_it(
+    bench: FleetStory,
+) -> None:
     """1. A job on two nodes is moved, and one of its parts has ended. 2. Of the node of the other
     one nothing is heard when the next controller begins; the job is to run there again.
     """
-
-    async def story(bench: FleetStory) -> None:
-        release = bench.root / "release"
-        wait = f"while test $RANK = 1 || test ! -e {release}; do sleep 0.01; done"
-        bench.job("wide", "sh", "-c", wait)
-        await bench.order(Start(0, "wide", spread("n0", "n1")))
-        await bench.started("wide", 0)
-        await bench.engine.close()
-        release.touch()
-        await bench.until(lambda: bench.runs_on("wide") == {"n1"})
-        bench.world.late.add("n1")
-        engine = await bench.crash()
-        moved = row("wide", Phase.STARTING, spread("n1", "n2"), action=1)
-        nodes = {AttemptId("wide", 1): ("n0", "n1"), AttemptId("wide", 2): ("n1", "n2")}
-        await engine.adopt([moved], list(nodes), nodes=nodes)
-        assert bench.count(AttemptEnded, "wide") == 0, "it runs on the node that is missing"
-        bench.world.late.remove("n1")
-        bench.world.tell(bench.world.joined("n1"))
-        end = await bench.ended("wide", 1)
-        assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
-        assert bench.runs_on("wide") == set()
-
-    tell(tmp_path, story)
+    release = bench.root / "release"
+    wait = f"while test $RANK = 1 || test ! -e {release}; do sleep 0.01; done"
+    bench.job("wide", "sh", "-c", wait)
+    await bench.order(Start(0, "wide", spread("n0", "n1")))
+    await bench.started("wide", 0)
+    await bench.engine.close()
+    release.touch()
+    await bench.until(lambda: bench.runs_on("wide") == {"n1"})
+    bench.world.late.add("n1")
+    engine = await bench.crash()
+    moved = row("wide", Phase.STARTING, spread("n1", "n2"), action=1)
+    nodes = {AttemptId("wide", 1): ("n0", "n1"), AttemptId("wide", 2): ("n1", "n2")}
+    await engine.adopt([moved], list(nodes), nodes=nodes)
+    assert bench.count(AttemptEnded, "wide") == 0, "it runs on the node that is missing"
+    bench.world.late.remove("n1")
+    bench.world.tell(bench.world.joined("n1"))
+    end = await bench.ended("wide", 1)
+    assert (end.attempt, end.how, end.node_lost) == (1, How.LOST, True)
+    assert bench.runs_on("wide") == set()
 
 
 async def begun(bench: FleetStory, adopting: Coroutine[None, None, None]) -> "asyncio.Task[None]":
@@ -129,47 +122,43 @@ async def begun(bench: FleetStory, adopting: Coroutine[None, None, None]) -> "as
     return task
 
 
-def test_an_agent_says_that_a_job_is_gone_when_none_of_its_attempts_is_left(tmp_path):
+@telling()
+async def test_an_agent_says_that_a_job_is_gone_when_none_of_its_attempts_is_left(
+    bench: FleetStory,
+) -> None:
     """Whatever their numbers: it may have launched another one than its controller knows."""
+    stubborn = "trap '' TERM; touch ready; while :; do sleep 0.01; done"
+    bench.job("one", "sh", "-c", stubborn, grace_s=1.0)
+    await bench.order(Start(0, "one", ONE))
+    await bench.until((bench.root / "ready").exists)
+    link = bench.world.links["n1"]
 
-    async def story(bench: FleetStory) -> None:
-        stubborn = "trap '' TERM; touch ready; while :; do sleep 0.01; done"
-        bench.job("one", "sh", "-c", stubborn, grace_s=1.0)
-        await bench.order(Start(0, "one", ONE))
-        await bench.until((bench.root / "ready").exists)
-        link = bench.world.links["n1"]
+    async def gone(*jobs: JobId, wait_s: float) -> tuple[JobId, ...]:
+        asked = messages.GoneAsked(session=charged.session, jobs=jobs, wait_s=wait_s)
+        answer = await link.call("gone", wire.encode(asked))
+        return wire.opened(answer, messages.Gone).jobs
 
-        async def gone(*jobs: JobId, wait_s: float) -> tuple[JobId, ...]:
-            asked = messages.GoneAsked(session=charged.session, jobs=jobs, wait_s=wait_s)
-            answer = await link.call("gone", wire.encode(asked))
-            return wire.opened(answer, messages.Gone).jobs
-
-        charge = wire.encode(messages.TakeCharge(epoch=bench.world.epoch + 1))
-        charged = wire.opened(await link.call("take-charge", charge), messages.Charged)
-        assert await gone("one", "other", wait_s=9.0) == ("other",), "one is being stopped"
-        assert await gone("one", wait_s=0.0) == ()
-        assert await gone("one", wait_s=20.0) == ("one",)
-        assert bench.runs_on("one") == set()
-
-    tell(tmp_path, story)
+    charge = wire.encode(messages.TakeCharge(epoch=bench.world.epoch + 1))
+    charged = wire.opened(await link.call("take-charge", charge), messages.Charged)
+    assert await gone("one", "other", wait_s=9.0) == ("other",), "one is being stopped"
+    assert await gone("one", wait_s=0.0) == ()
+    assert await gone("one", wait_s=20.0) == ("one",)
+    assert bench.runs_on("one") == set()
 
 
-def test_the_clock_of_a_machine_that_leaves_again_begins_anew(tmp_path):
+@telling()
+async def test_the_clock_of_a_machine_that_leaves_again_begins_anew(bench: FleetStory) -> None:
     """1. A node leaves. 2. It is back, and its agent does not answer. 3. It leaves once more."""
-
-    async def story(bench: FleetStory) -> None:
-        loop = asyncio.get_running_loop()
-        await both_run(bench)
-        bench.world.cut("n1")
-        bench.world.mend("n1")
-        bench.world.links["n1"].refused.add("take-charge")
-        await bench.until(lambda: bench.world.links["n1"].calls["take-charge"])
-        cut_at = loop.time()
-        bench.world.cut("n1")
-        await bench.ended("one", 0)
-        assert loop.time() - cut_at >= GONE_AFTER_S - 0.1
-
-    tell(tmp_path, story)
+    loop = asyncio.get_running_loop()
+    await both_run(bench)
+    bench.world.cut("n1")
+    bench.world.mend("n1")
+    bench.world.links["n1"].refused.add("take-charge")
+    await bench.until(lambda: bench.world.links["n1"].calls["take-charge"])
+    cut_at = loop.time()
+    bench.world.cut("n1")
+    await bench.ended("one", 0)
+    assert loop.time() - cut_at >= GONE_AFTER_S - 0.1
 
 
 def take_name(bench: FleetStory, name: str) -> Agent:
@@ -196,88 +185,80 @@ async def ends_when_its_lease_has_run_out(bench: FleetStory, before: Agent, cut_
     assert bench.count(JobStarted, "one") <= 1
 
 
-def test_an_agent_on_another_machine_proves_nothing_before_the_lease_has_run_out(tmp_path):
+@telling()
+async def test_an_agent_on_another_machine_proves_nothing_before_the_lease_has_run_out(
+    bench: FleetStory,
+) -> None:
     """1. A node is cut off. 2. Another machine takes its name: it has no attempts of the job."""
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        cut_at = asyncio.get_running_loop().time()
-        bench.world.cut("n1")
-        before = take_name(bench, "n1")
-        bench.world.tell(bench.world.joined("n1"))
-        await ends_when_its_lease_has_run_out(bench, before, cut_at)
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    cut_at = asyncio.get_running_loop().time()
+    bench.world.cut("n1")
+    before = take_name(bench, "n1")
+    bench.world.tell(bench.world.joined("n1"))
+    await ends_when_its_lease_has_run_out(bench, before, cut_at)
 
 
-def test_another_machine_that_leaves_and_returns_proves_nothing(tmp_path):
+@telling()
+async def test_another_machine_that_leaves_and_returns_proves_nothing(bench: FleetStory) -> None:
     """The controller has taken charge of it in between."""
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        cut_at = asyncio.get_running_loop().time()
-        bench.world.cut("n1")
-        before = take_name(bench, "n1")
-        bench.world.tell(bench.world.joined("n1"))
-        await bench.engine.clients["n1"].ready()
-        bench.world.cut("n1")
-        bench.world.mend("n1")
-        await ends_when_its_lease_has_run_out(bench, before, cut_at)
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    cut_at = asyncio.get_running_loop().time()
+    bench.world.cut("n1")
+    before = take_name(bench, "n1")
+    bench.world.tell(bench.world.joined("n1"))
+    await bench.engine.clients["n1"].ready()
+    bench.world.cut("n1")
+    bench.world.mend("n1")
+    await ends_when_its_lease_has_run_out(bench, before, cut_at)
 
 
-def test_another_machine_takes_the_name_of_a_node_and_nothing_says_that_it_left(tmp_path):
+@telling()
+async def test_another_machine_takes_the_name_of_a_node_and_nothing_says_that_it_left(
+    bench: FleetStory,
+) -> None:
     """So it is if the driver of the cluster dies, and the next one finds another machine."""
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        cut_at = asyncio.get_running_loop().time()
-        bench.world.links["n1"].cut = True
-        before = take_name(bench, "n1")
-        bench.world.tell(bench.world.joined("n1"))
-        await ends_when_its_lease_has_run_out(bench, before, cut_at)
-        assert bench.count(NodeLost, "") == 1
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    cut_at = asyncio.get_running_loop().time()
+    bench.world.links["n1"].cut = True
+    before = take_name(bench, "n1")
+    bench.world.tell(bench.world.joined("n1"))
+    await ends_when_its_lease_has_run_out(bench, before, cut_at)
+    assert bench.count(NodeLost, "") == 1
 
 
-def test_another_machine_has_the_name_when_a_controller_takes_over(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        cut_at = asyncio.get_running_loop().time()
-        before = take_name(bench, "n1")
-        engine = await bench.crash()
-        nodes = {AttemptId("one", 1): ("n1",)}
-        await engine.adopt([row("one", Phase.RUNNING, ONE)], list(nodes), nodes=nodes)
-        await ends_when_its_lease_has_run_out(bench, before, cut_at)
-
-    tell(tmp_path, story)
+@telling()
+async def test_another_machine_has_the_name_when_a_controller_takes_over(bench: FleetStory) -> None:
+    await both_run(bench)
+    cut_at = asyncio.get_running_loop().time()
+    before = take_name(bench, "n1")
+    engine = await bench.crash()
+    nodes = {AttemptId("one", 1): ("n1",)}
+    await engine.adopt([row("one", Phase.RUNNING, ONE)], list(nodes), nodes=nodes)
+    await ends_when_its_lease_has_run_out(bench, before, cut_at)
 
 
-def test_the_machine_of_a_lost_part_is_known_to_the_controller_after_next(tmp_path):
+@telling()
+async def test_the_machine_of_a_lost_part_is_known_to_the_controller_after_next(
+    bench: FleetStory,
+) -> None:
     """1. Another machine takes the name. 2. Controllers die. 3. The first machine is back, with its
     lease: its agent is asked, and the time proves nothing.
     """
-
-    async def story(bench: FleetStory) -> None:
-        await both_run(bench)
-        bench.world.cut("n2")
-        bench.world.cut("n1")
-        before = take_name(bench, "n1")
-        bench.world.tell(bench.world.joined("n1"))
-        await bench.engine.clients["n1"].ready()
-        engine = await bench.crash()
-        nodes = {ATTEMPTS[0]: ("n1",), ATTEMPTS[1]: ("n2",)}
-        await engine.adopt(ROWS, list(nodes), nodes=nodes)
-        bench.world.cut("n1")
-        await bench.world.links["n1"].agent.close()
-        bench.world.links["n1"] = InProcessLink(before)
-        bench.world.mend("n1")
-        bench.world.links["n1"].refused.add("take-charge")
-        await is_over_when_its_agent_answers(bench)
-
-    tell(tmp_path, story)
+    await both_run(bench)
+    bench.world.cut("n2")
+    bench.world.cut("n1")
+    before = take_name(bench, "n1")
+    bench.world.tell(bench.world.joined("n1"))
+    await bench.engine.clients["n1"].ready()
+    engine = await bench.crash()
+    nodes = {ATTEMPTS[0]: ("n1",), ATTEMPTS[1]: ("n2",)}
+    await engine.adopt(ROWS, list(nodes), nodes=nodes)
+    bench.world.cut("n1")
+    await bench.world.links["n1"].agent.close()
+    bench.world.links["n1"] = InProcessLink(before)
+    bench.world.mend("n1")
+    bench.world.links["n1"].refused.add("take-charge")
+    await is_over_when_its_agent_answers(bench)
 
 
 def test_what_was_written_down_of_machines_is_believed_of_the_controller_before_alone(tmp_path):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 
 from treadle.control.loop.clock import MonotonicClock
 from treadle.core.actions import Start
@@ -78,35 +78,32 @@ def test_a_process_that_is_not_ours_to_see_is_not_measured() -> None:
     assert ProcessLoad(Pids()).look(0.0) is None  # type: ignore[arg-type]
 
 
-def test_a_cpu_slot_is_busy_as_far_as_its_cores_are_used(tmp_path: Path) -> None:
+@telling(slots=2)
+async def test_a_cpu_slot_is_busy_as_far_as_its_cores_are_used(bench: Story) -> None:
     """1. A job spins and another sleeps. 2. Each is measured: cores, memory, busy share."""
+    bench.job("spins", "python", "-c", SPIN)
+    bench.job("sleeps", "sleep", "600")
+    await bench.order(Start(0, "spins", on(0)), Start(1, "sleeps", on(1)))
+    await bench.event()
+    await bench.event()
+    await bench.machine.observer.look()
 
-    async def story(bench: Story) -> None:
-        bench.job("spins", "python", "-c", SPIN)
-        bench.job("sleeps", "sleep", "600")
-        await bench.order(Start(0, "spins", on(0)), Start(1, "sleeps", on(1)))
-        await bench.event()
-        await bench.event()
-        await bench.machine.observer.look()
+    def seen(job: str) -> Measurement:
+        return next(each for each in bench.engine.measurements() if each.job == job)
 
-        def seen(job: str) -> Measurement:
-            return next(each for each in bench.engine.measurements() if each.job == job)
-
-        # A further look so soon could fall between two ticks of the kernel's clock and see nothing.
-        await bench.until(lambda: (seen("spins").load.cores or 0.0) > 0.1)
-        await bench.until(lambda: seen("sleeps").busy is not None)
-        spins, sleeps = seen("spins"), seen("sleeps")
-        assert spins.busy is not None
-        assert spins.busy == spins.load.busy
-        assert 0.0 < spins.busy <= 1.0
-        assert sleeps.busy is not None
-        assert sleeps.busy < 0.1
-        assert spins.load.memory_gib is not None
-        assert spins.load.memory_gib > 0.001
-        assert spins.alone
-        assert spins.at > 0
-
-    tell(tmp_path, story, slots=2)
+    # A further look so soon could fall between two ticks of the kernel's clock and see nothing.
+    await bench.until(lambda: (seen("spins").load.cores or 0.0) > 0.1)
+    await bench.until(lambda: seen("sleeps").busy is not None)
+    spins, sleeps = seen("spins"), seen("sleeps")
+    assert spins.busy is not None
+    assert spins.busy == spins.load.busy
+    assert 0.0 < spins.busy <= 1.0
+    assert sleeps.busy is not None
+    assert sleeps.busy < 0.1
+    assert spins.load.memory_gib is not None
+    assert spins.load.memory_gib > 0.001
+    assert spins.alone
+    assert spins.at > 0
 
 
 def test_gpu_memory_is_of_the_jobs_own_processes_and_energy_is_shared(tmp_path: Path) -> None:

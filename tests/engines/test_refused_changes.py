@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 from tests.engines.test_live_changes import Flexible
 
 from treadle.core.attempt import How
@@ -43,63 +43,63 @@ def test_a2_a_newcomer_that_hangs_is_given_up_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("code", [1, 137])
-def test_a1_a_newcomer_that_ends_ends_only_itself(tmp_path: Path, code: int) -> None:
-    async def story(bench: Story) -> None:
-        wait = tmp_path / "wait"
-        wait.touch()
-        job = Flexible(bench, str(wait), str(tmp_path / "crash"))
-        await job.start(0)
-        (tmp_path / "crash").write_text(str(code))
-        wait.unlink()
-        refused = await job.change(1, 0, 1)
-        said = f"rank 1 ended with exit code {code} before it trained"
-        assert (refused.attempt, refused.refused) == (1, said)
-        assert bench.ends == []
-        assert not [fact for fact in bench.jobs.facts if isinstance(fact, RankReplaced)]
-        await bench.until(lambda: job.held() == {0})
-        (tmp_path / "crash").unlink()
-        grown = await job.change(2, 0, 1)
-        assert (grown.attempt, grown.refused) == (1, "")
-
-    tell(tmp_path, story)
-
-
-def test_a1_a_job_that_could_not_grow_goes_on_after_a_restart_of_the_engine(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        wait, crash = tmp_path / "wait", tmp_path / "crash"
-        wait.touch()
-        job = Flexible(bench, str(wait), str(crash))
-        await job.start(0)
-        crash.write_text("1")
-        wait.unlink()
-        assert (await job.change(1, 0, 1)).refused
-        crash.unlink()
-        await bench.engine.close()
-        bench.jobs.facts.clear()
-        bench.fresh_engine()
-        row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=1, attempt=0)
-        await bench.engine.adopt([row], [AttemptId("a", 1)])
-        assert (await job.reached(1)).attempt == 1
-        grown = await job.change(2, 0, 1)
-        assert (grown.attempt, grown.refused) == (1, "")
-        assert bench.ends == []
-
-    tell(tmp_path, story)
+@telling()
+async def test_a1_a_newcomer_that_ends_ends_only_itself(
+    bench: Story, tmp_path: Path, code: int
+) -> None:
+    wait = tmp_path / "wait"
+    wait.touch()
+    job = Flexible(bench, str(wait), str(tmp_path / "crash"))
+    await job.start(0)
+    (tmp_path / "crash").write_text(str(code))
+    wait.unlink()
+    refused = await job.change(1, 0, 1)
+    said = f"rank 1 ended with exit code {code} before it trained"
+    assert (refused.attempt, refused.refused) == (1, said)
+    assert bench.ends == []
+    assert not [fact for fact in bench.jobs.facts if isinstance(fact, RankReplaced)]
+    await bench.until(lambda: job.held() == {0})
+    (tmp_path / "crash").unlink()
+    grown = await job.change(2, 0, 1)
+    assert (grown.attempt, grown.refused) == (1, "")
 
 
-def test_a_member_whose_replacement_is_killed_is_replaced_again(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        crash = tmp_path / "crash"
-        job = Flexible(bench, str(tmp_path / "wait"), str(crash))
-        await job.start(0, 1)
-        crash.write_text("137")
-        os.kill(job.pids()["m1"], signal.SIGKILL)
-        await bench.until(lambda: "m2" in job.pids() or "m3" in job.pids())
-        crash.unlink()
-        await bench.until(lambda: len(job.pids()) == 2 and "of 2" in job.log(_newest(job)))
-        assert bench.ends == []
+@telling()
+async def test_a1_a_job_that_could_not_grow_goes_on_after_a_restart_of_the_engine(
+    bench: Story, tmp_path: Path
+) -> None:
+    wait, crash = tmp_path / "wait", tmp_path / "crash"
+    wait.touch()
+    job = Flexible(bench, str(wait), str(crash))
+    await job.start(0)
+    crash.write_text("1")
+    wait.unlink()
+    assert (await job.change(1, 0, 1)).refused
+    crash.unlink()
+    await bench.engine.close()
+    bench.jobs.facts.clear()
+    bench.fresh_engine()
+    row = Job(spec("a"), 0, Phase.RUNNING, 0.0, 0.0, allocation=on(0), action=1, attempt=0)
+    await bench.engine.adopt([row], [AttemptId("a", 1)])
+    assert (await job.reached(1)).attempt == 1
+    grown = await job.change(2, 0, 1)
+    assert (grown.attempt, grown.refused) == (1, "")
+    assert bench.ends == []
 
-    tell(tmp_path, story)
+
+@telling()
+async def test_a_member_whose_replacement_is_killed_is_replaced_again(
+    bench: Story, tmp_path: Path
+) -> None:
+    crash = tmp_path / "crash"
+    job = Flexible(bench, str(tmp_path / "wait"), str(crash))
+    await job.start(0, 1)
+    crash.write_text("137")
+    os.kill(job.pids()["m1"], signal.SIGKILL)
+    await bench.until(lambda: "m2" in job.pids() or "m3" in job.pids())
+    crash.unlink()
+    await bench.until(lambda: len(job.pids()) == 2 and "of 2" in job.log(_newest(job)))
+    assert bench.ends == []
 
 
 def _newest(job: Flexible) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, telling
 
 from treadle.core.actions import Change, Start
 from treadle.core.job_report import JobReport, Report
@@ -190,79 +190,74 @@ async def heard(bench: FleetStory, step: int) -> JobReport:
     return found[0]
 
 
-def test_a_job_reports_to_its_node_also_when_its_agent_was_replaced(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        reporter(bench)
-        await bench.order(Start(0, "a", spread("n1")))
-        found = await heard(bench, 1)
-        assert (found.job, found.token, found.report) == ("a", "t-a", Report(step=1, total=1000))
-        assert 0 <= found.at <= bench.engine._clock.now()
-        await bench.world.replace_agent("n1")
-        await bench.until(lambda: bench.world.links["n1"].agent.session)
-        (bench.root / "after-1").touch()
-        await heard(bench, 2)
-
-    tell(tmp_path, story)
-
-
-def test_an_answer_that_is_lost_costs_no_report(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        reporter(bench)
-        await bench.order(Start(0, "a", spread("n1")))
-        await heard(bench, 1)
-        bench.world.links["n1"].lose_answers_of.add("facts")
-        (bench.root / "after-1").touch()
-        await heard(bench, 2)
-        assert [each.report.step for each in bench.jobs.reports] == [1, 2]
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_job_reports_to_its_node_also_when_its_agent_was_replaced(
+    bench: FleetStory,
+) -> None:
+    reporter(bench)
+    await bench.order(Start(0, "a", spread("n1")))
+    found = await heard(bench, 1)
+    assert (found.job, found.token, found.report) == ("a", "t-a", Report(step=1, total=1000))
+    assert 0 <= found.at <= bench.engine._clock.now()
+    await bench.world.replace_agent("n1")
+    await bench.until(lambda: bench.world.links["n1"].agent.session)
+    (bench.root / "after-1").touch()
+    await heard(bench, 2)
 
 
-def test_a_report_for_a_job_of_another_node_is_not_handed_on(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        reporter(bench)
-        await bench.order(Start(0, "a", spread("n1")))
-        await heard(bench, 1)
-        report = JobReport(job="a", token="t-a", report=Report(step=99), at=0.0)
-        (view,) = [view for view in bench.engine.view() if view.name == "n2"]
-        given = FactsGiven(facts=(), upto=0, view=view, measurements=(), now=0.0, reports=(report,))
-        bench.engine.see("n2", given)
-        assert [each.report.step for each in bench.jobs.reports] == [1]
-        bench.engine.see("n1", given)
-        assert [each.report.step for each in bench.jobs.reports] == [1, 99]
-
-    tell(tmp_path, story)
+@telling()
+async def test_an_answer_that_is_lost_costs_no_report(bench: FleetStory) -> None:
+    reporter(bench)
+    await bench.order(Start(0, "a", spread("n1")))
+    await heard(bench, 1)
+    bench.world.links["n1"].lose_answers_of.add("facts")
+    (bench.root / "after-1").touch()
+    await heard(bench, 2)
+    assert [each.report.step for each in bench.jobs.reports] == [1, 2]
 
 
-def test_what_an_attempt_reports_in_its_grace_is_not_taken_for_the_next_ones(tmp_path):
+@telling()
+async def test_a_report_for_a_job_of_another_node_is_not_handed_on(bench: FleetStory) -> None:
+    reporter(bench)
+    await bench.order(Start(0, "a", spread("n1")))
+    await heard(bench, 1)
+    report = JobReport(job="a", token="t-a", report=Report(step=99), at=0.0)
+    (view,) = [view for view in bench.engine.view() if view.name == "n2"]
+    given = FactsGiven(facts=(), upto=0, view=view, measurements=(), now=0.0, reports=(report,))
+    bench.engine.see("n2", given)
+    assert [each.report.step for each in bench.jobs.reports] == [1]
+    bench.engine.see("n1", given)
+    assert [each.report.step for each in bench.jobs.reports] == [1, 99]
+
+
+@telling()
+async def test_what_an_attempt_reports_in_its_grace_is_not_taken_for_the_next_ones(
+    bench: FleetStory,
+) -> None:
     """The next one goes on from the checkpoint before, perhaps."""
-
-    async def story(bench: FleetStory) -> None:
-        stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
-        reporter(bench, stubborn + REPORTER)
-        await bench.order(Start(0, "a", spread("n1")))
-        await heard(bench, 1)
-        await bench.order(Change(1, "a", spread("n2")))
-        relay = bench.world.links["n1"].agent._relay
-        assert relay is not None
-        (bench.root / "after-1").touch()
-        await bench.until(lambda: relay._upto == 2 and not relay._kept)
-        assert [each.report.step for each in bench.jobs.reports] == [1]
-        (bench.root / "after-1").unlink()
-        await bench.until(lambda: len(bench.jobs.reports) == 2)
-        assert bench.jobs.reports[1].report.step == 1
-
-    tell(tmp_path, story)
+    stubborn = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+    reporter(bench, stubborn + REPORTER)
+    await bench.order(Start(0, "a", spread("n1")))
+    await heard(bench, 1)
+    await bench.order(Change(1, "a", spread("n2")))
+    relay = bench.world.links["n1"].agent._relay
+    assert relay is not None
+    (bench.root / "after-1").touch()
+    await bench.until(lambda: relay._upto == 2 and not relay._kept)
+    assert [each.report.step for each in bench.jobs.reports] == [1]
+    (bench.root / "after-1").unlink()
+    await bench.until(lambda: len(bench.jobs.reports) == 2)
+    assert bench.jobs.reports[1].report.step == 1
 
 
 @AS_ROOT
-def test_the_process_of_another_user_reaches_an_agent_that_runs_as_root(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        reporter(bench, REPORTER.replace("for step", "os.setuid(65534)\nfor step"))
-        await bench.order(Start(0, "a", spread("n1")))
-        assert (await heard(bench, 1)).token == "t-a"
-
-    tell(tmp_path, story)
+@telling()
+async def test_the_process_of_another_user_reaches_an_agent_that_runs_as_root(
+    bench: FleetStory,
+) -> None:
+    reporter(bench, REPORTER.replace("for step", "os.setuid(65534)\nfor step"))
+    await bench.order(Start(0, "a", spread("n1")))
+    assert (await heard(bench, 1)).token == "t-a"
 
 
 @AS_ROOT

@@ -1,7 +1,7 @@
 """Attempts that run and that a controller does not know, as after its store was restored."""
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, telling
 
 from treadle.core.actions import Start
 from treadle.core.attempt import How
@@ -27,46 +27,44 @@ def held(bench: FleetStory) -> dict[str, tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("phase", [Phase.WAITING, Phase.RUNNING, Phase.STARTING])
-def test_nothing_of_a_job_is_launched_before_a_stray_of_it_is_over(tmp_path, phase):
-    async def story(bench: FleetStory) -> None:
-        await stray_runs(bench)
-        waits = phase is Phase.WAITING
-        known = row("a", phase, None if waits else HERE, action=5, attempt=5)
-        forgotten = [] if waits else [AttemptId("a", 1, "of the backup")]
-        await bench.engine.adopt([known], forgotten)
-        assert held(bench) == {"n1:0": ("a",)}
-        (stuck,) = {text for view in bench.engine.view() for text in view.stuck.values()}
-        assert "on n1, which this daemon does not know" in stuck
-        action = 5
-        if waits:
-            action = 6
-            await bench.order(Start(6, "a", HERE))
-        await bench.until(lambda: "n0" in bench.runs_on("a"))
-        assert bench.runs_on("a") == {"n0"}, "the stray was over before"
-        await bench.started("a", action)
-        assert bench.count(AttemptEnded, "a") == 0 or not waits
-        assert held(bench) == {"n0:0": ("a",)}
-
-    tell(tmp_path, story)
-
-
-def test_a_stop_is_answered_when_a_stray_is_over(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await stray_runs(bench)
-        await bench.engine.adopt([row("a", Phase.STOPPING, HERE, action=5, attempt=4)], [])
-        end = await bench.ended("a", 5)
-        assert (end.how, end.attempt) == (How.STOPPED, 0)
-        assert bench.runs_on("a") == set()
-
-    tell(tmp_path, story)
+@telling()
+async def test_nothing_of_a_job_is_launched_before_a_stray_of_it_is_over(
+    bench: FleetStory, phase
+) -> None:
+    await stray_runs(bench)
+    waits = phase is Phase.WAITING
+    known = row("a", phase, None if waits else HERE, action=5, attempt=5)
+    forgotten = [] if waits else [AttemptId("a", 1, "of the backup")]
+    await bench.engine.adopt([known], forgotten)
+    assert held(bench) == {"n1:0": ("a",)}
+    (stuck,) = {text for view in bench.engine.view() for text in view.stuck.values()}
+    assert "on n1, which this daemon does not know" in stuck
+    action = 5
+    if waits:
+        action = 6
+        await bench.order(Start(6, "a", HERE))
+    await bench.until(lambda: "n0" in bench.runs_on("a"))
+    assert bench.runs_on("a") == {"n0"}, "the stray was over before"
+    await bench.started("a", action)
+    assert bench.count(AttemptEnded, "a") == 0 or not waits
+    assert held(bench) == {"n0:0": ("a",)}
 
 
-def test_a_stray_of_a_job_that_is_not_known_is_stopped_without_a_word(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        await stray_runs(bench)
-        await bench.engine.adopt([], [])
-        await bench.until(lambda: not bench.runs_on("a"))
-        await bench.until(lambda: not bench.engine.courses)
-        assert bench.count(AttemptEnded, "a") == 0
+@telling()
+async def test_a_stop_is_answered_when_a_stray_is_over(bench: FleetStory) -> None:
+    await stray_runs(bench)
+    await bench.engine.adopt([row("a", Phase.STOPPING, HERE, action=5, attempt=4)], [])
+    end = await bench.ended("a", 5)
+    assert (end.how, end.attempt) == (How.STOPPED, 0)
+    assert bench.runs_on("a") == set()
 
-    tell(tmp_path, story)
+
+@telling()
+async def test_a_stray_of_a_job_that_is_not_known_is_stopped_without_a_word(
+    bench: FleetStory,
+) -> None:
+    await stray_runs(bench)
+    await bench.engine.adopt([], [])
+    await bench.until(lambda: not bench.runs_on("a"))
+    await bench.until(lambda: not bench.engine.courses)
+    assert bench.count(AttemptEnded, "a") == 0

@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, tell, telling
 from tests.engines.test_silent_nodes import DEVICES, OPENED, changes, view_of
 
 from treadle.core.actions import Start
@@ -76,45 +76,41 @@ def test_nothing_is_started_on_a_node_until_the_cluster_confirms_it_again(
     assert said[0].startswith(f"{REASON} (")
 
 
-def test_what_is_ordered_before_the_controller_knows_goes_back_to_the_queue_too(tmp_path):
+@telling()
+async def test_what_is_ordered_before_the_controller_knows_goes_back_to_the_queue_too(
+    bench: FleetStory,
+) -> None:
     """Answers of the agent do not come through; the order does, and is not carried out."""
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("one", "sleep", "86400")
-        await bench.engine.adopt([])
-        link = bench.world.links["n1"]
-        link.refused.add("facts")
-        head_hangs(bench)
-        await bench.until(lambda: link.agent._doubt() is not None)
-        assert changes(bench) == []
-        await bench.order(Start(0, "one", spread("n1")))
-        await bench.until(lambda: link.calls["orders"])
-        assert bench.runs_on("one") == set()
-        link.refused.clear()
-        end = await bench.ended("one", 0)
-        assert (end.attempt, end.how) == (0, How.STOPPED)
-        (closed,) = changes(bench)
-        assert bench.jobs.facts.index(closed) < bench.jobs.facts.index(end), "no second order"
-
-    tell(tmp_path, story)
+    bench.job("one", "sleep", "86400")
+    await bench.engine.adopt([])
+    link = bench.world.links["n1"]
+    link.refused.add("facts")
+    head_hangs(bench)
+    await bench.until(lambda: link.agent._doubt() is not None)
+    assert changes(bench) == []
+    await bench.order(Start(0, "one", spread("n1")))
+    await bench.until(lambda: link.calls["orders"])
+    assert bench.runs_on("one") == set()
+    link.refused.clear()
+    end = await bench.ended("one", 0)
+    assert (end.attempt, end.how) == (0, How.STOPPED)
+    (closed,) = changes(bench)
+    assert bench.jobs.facts.index(closed) < bench.jobs.facts.index(end), "no second order"
 
 
-def test_a_node_of_which_no_controller_can_take_charge_is_closed(tmp_path):
+@telling()
+async def test_a_node_of_which_no_controller_can_take_charge_is_closed(bench: FleetStory) -> None:
     """Its lease has run out, and its agent does not know the controller any more."""
-
-    async def story(bench: FleetStory) -> None:
-        await bench.engine.adopt([])
-        head_hangs(bench)
-        link = bench.world.links["n1"]
-        link.refused.add("facts")
-        grant = link.agent._grant
-        assert grant is not None
-        await bench.until(lambda: grant.is_over)
-        await link.agent._end_session()
-        assert changes(bench) == []
-        link.refused.clear()
-        await bench.until(lambda: changes(bench) == [CLOSED])
-        head_answers(bench)
-        await bench.until(lambda: changes(bench) == [CLOSED, OPENED])
-
-    tell(tmp_path, story)
+    await bench.engine.adopt([])
+    head_hangs(bench)
+    link = bench.world.links["n1"]
+    link.refused.add("facts")
+    grant = link.agent._grant
+    assert grant is not None
+    await bench.until(lambda: grant.is_over)
+    await link.agent._end_session()
+    assert changes(bench) == []
+    link.refused.clear()
+    await bench.until(lambda: changes(bench) == [CLOSED])
+    head_answers(bench)
+    await bench.until(lambda: changes(bench) == [CLOSED, OPENED])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, tell
+from tests.engines.bench import Story, tell, telling
 from tests.engines.groups import KINDS, containment
 from tests.engines.warm import WarmStory
 
@@ -52,38 +52,36 @@ async def _warm_up(bench: WarmStory, count: int = 1) -> None:
 
 
 @as_root
-def test_a_job_of_another_user_runs_as_that_user(tmp_path: Path, nobody: dict[str, object]) -> None:
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench, **nobody)
-        await _warm_up(warm)
-        warm.write("a.py", ABOUT)
-        cold, hot = await warm.both(PYTHON, "a.py")
-        assert hot.log == cold.log
-        assert str(OTHER) in hot.log
-        (pid,) = warm.templates[0].scope.pids()
-        assert Path(f"/proc/{pid}").stat().st_uid == OTHER
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_job_of_another_user_runs_as_that_user(
+    bench: Story, nobody: dict[str, object]
+) -> None:
+    await bench.begin()
+    warm = WarmStory(bench, **nobody)
+    await _warm_up(warm)
+    warm.write("a.py", ABOUT)
+    cold, hot = await warm.both(PYTHON, "a.py")
+    assert hot.log == cold.log
+    assert str(OTHER) in hot.log
+    (pid,) = warm.templates[0].scope.pids()
+    assert Path(f"/proc/{pid}").stat().st_uid == OTHER
 
 
 @as_root
-def test_users_do_not_share_one(tmp_path: Path, nobody: dict[str, object]) -> None:
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        theirs, ours = WarmStory(bench, **nobody), WarmStory(bench)
-        ours._orders = 100
-        await _warm_up(theirs)
-        ours.write("a.py", "import os; print(os.getuid())")
-        ran = await ours.run(PYTHON, "a.py")
-        assert (ran.warm, ran.log) == (False, "0\n")
-        await _warm_up(ours, count=2)
-        ran = await ours.run(PYTHON, "a.py")
-        assert (ran.warm, ran.log) == (True, "0\n")
-        ran = await theirs.run(PYTHON, "a.py")
-        assert (ran.warm, ran.log) == (True, f"{OTHER}\n")
-
-    tell(tmp_path, story)
+@telling()
+async def test_users_do_not_share_one(bench: Story, nobody: dict[str, object]) -> None:
+    await bench.begin()
+    theirs, ours = WarmStory(bench, **nobody), WarmStory(bench)
+    ours._orders = 100
+    await _warm_up(theirs)
+    ours.write("a.py", "import os; print(os.getuid())")
+    ran = await ours.run(PYTHON, "a.py")
+    assert (ran.warm, ran.log) == (False, "0\n")
+    await _warm_up(ours, count=2)
+    ran = await ours.run(PYTHON, "a.py")
+    assert (ran.warm, ran.log) == (True, "0\n")
+    ran = await theirs.run(PYTHON, "a.py")
+    assert (ran.warm, ran.log) == (True, f"{OTHER}\n")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,18 +117,16 @@ time.sleep(1000)
         tell(tmp_path, story)
 
 
-def test_a_killed_supervisor_takes_its_warm_ranks_along(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench)
-        await _warm_up(warm)
-        warm.write("a.py", "import time, os; print(os.getpid(), flush=True); time.sleep(1000)")
-        job = await warm.start(PYTHON, "a.py")
-        pid = int(await bench.until(lambda: bench.log(job)))
-        os.kill(bench.supervisor(job).pid, signal.SIGKILL)
-        await bench.until(lambda: not Path(f"/proc/{pid}/exe").exists())
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_killed_supervisor_takes_its_warm_ranks_along(bench: Story) -> None:
+    await bench.begin()
+    warm = WarmStory(bench)
+    await _warm_up(warm)
+    warm.write("a.py", "import time, os; print(os.getpid(), flush=True); time.sleep(1000)")
+    job = await warm.start(PYTHON, "a.py")
+    pid = int(await bench.until(lambda: bench.log(job)))
+    os.kill(bench.supervisor(job).pid, signal.SIGKILL)
+    await bench.until(lambda: not Path(f"/proc/{pid}/exe").exists())
 
 
 # -- growth ---------------------------------------------------------------------------------------
@@ -310,40 +306,35 @@ def test_a_keeper_of_the_right_user_is_moved(scope: Scope) -> None:
 
 
 @as_root
-def test_a_tampered_keeper_ends_only_its_own_attempt(
-    tmp_path: Path, nobody: dict[str, object]
+@telling()
+async def test_a_tampered_keeper_ends_only_its_own_attempt(
+    bench: Story, nobody: dict[str, object]
 ) -> None:
     """The script kills its keeper, which is its own user's."""
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench, **nobody)
-        await _warm_up(warm)
-        warm.write("a.py", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
-        ran = await warm.run(PYTHON, "a.py")
-        assert (ran.warm, ran.code) == (True, 137)
-        warm.write("b.py", "print(1)")
-        assert (await warm.run(PYTHON, "b.py")).log == "1\n"
-
-    tell(tmp_path, story)
+    await bench.begin()
+    warm = WarmStory(bench, **nobody)
+    await _warm_up(warm)
+    warm.write("a.py", "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)")
+    ran = await warm.run(PYTHON, "a.py")
+    assert (ran.warm, ran.code) == (True, 137)
+    warm.write("b.py", "print(1)")
+    assert (await warm.run(PYTHON, "b.py")).log == "1\n"
 
 
-def test_a_stopped_interpreter_is_not_waited_for(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench)
-        await _warm_up(warm)
-        (pid,) = warm.templates[0].scope.pids()
-        os.kill(pid, signal.SIGSTOP)
-        warm.write("a.py", "print(1)")
-        ran = await warm.run(PYTHON, "a.py")
-        assert (ran.warm, ran.log) == (False, "1\n")
-        # What it was asked for meanwhile is not launched when it goes on.
-        os.kill(pid, signal.SIGCONT)
-        ran = await warm.run(PYTHON, "a.py")
-        assert (ran.warm, ran.log) == (True, "1\n")
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_stopped_interpreter_is_not_waited_for(bench: Story) -> None:
+    await bench.begin()
+    warm = WarmStory(bench)
+    await _warm_up(warm)
+    (pid,) = warm.templates[0].scope.pids()
+    os.kill(pid, signal.SIGSTOP)
+    warm.write("a.py", "print(1)")
+    ran = await warm.run(PYTHON, "a.py")
+    assert (ran.warm, ran.log) == (False, "1\n")
+    # What it was asked for meanwhile is not launched when it goes on.
+    os.kill(pid, signal.SIGCONT)
+    ran = await warm.run(PYTHON, "a.py")
+    assert (ran.warm, ran.log) == (True, "1\n")
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
