@@ -29,6 +29,7 @@ from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule, Snapshot
 from treadle.engines.memory_world import MemoryWorld
 from treadle.models.company.belief import kind_of
+from treadle.models.company.predictor import predict
 from treadle.models.company.record import CompanyRecord
 from treadle.models.learning.outcome import Outcome
 from treadle.wire.jobs import CompanyView, State
@@ -43,9 +44,13 @@ class Kept:
         self._shares, self._tried = shares, tried
         self.found: dict[JobId, float] = {}
 
+    def at_work(self, job: JobId) -> bool:
+        del job
+        return True
+
     def tried(self, job: JobId, others: Sequence[JobId]) -> bool:
         del others
-        return job == self._tried
+        return job in self._tried
 
     def beside(self, job: JobId, others: Sequence[JobId], busy: float, kept: float) -> None:
         del others, kept
@@ -56,8 +61,8 @@ class Kept:
         return self._shares[job]
 
 
-def row(name: str, device: int, turn: int) -> Job:
-    spec = JobSpec(name, 100.0, profile=Profile(busy=0.5, memory_gib=2.0, model=name))
+def row(name: str, device: int, turn: int, busy: float | None = 0.5) -> Job:
+    spec = JobSpec(name, 100.0, profile=Profile(busy=busy, memory_gib=2.0, model=name))
     allocation = Allocation((Device("n0", device),), turn=turn)
     return Job(spec, 0, Phase.RUNNING, 0.0, 0.0, allocation)
 
@@ -72,7 +77,7 @@ def test_groups_with_and_without_mps_are_remembered_apart() -> None:
     learner = cast("Any", SimpleNamespace(seen=seen))
     judge = CompanyJudge(belief, jobs, learner)
     measured = [Measurement(AttemptId(r.id, 1), mps=r.id in "ab") for r in rows]
-    assert judge.look(rows, measured, 10.0) == []
+    assert judge.look(rows, measured, 10.0).parted == []
     judge.look([], [], 20.0)
     a, b, c, d = (kind_of(each.spec) for each in rows)
     factor = belief.record.factor
@@ -89,8 +94,8 @@ def test_a_job_that_prints_no_steps_does_not_hide_what_the_other_loses() -> None
     learner = cast("Any", SimpleNamespace(seen=Kept({"a": 0.1, "b": None})))
     judge = CompanyJudge(belief, jobs, learner)
     measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
-    assert judge.look(rows, measured, 10.0) == []
-    (parted,) = judge.look(rows, measured, 31.0)
+    assert judge.look(rows, measured, 10.0).parted == []
+    (parted,) = judge.look(rows, measured, 31.0).parted
     assert parted.jobs == {"a", "b"}
     assert parted.why == "job a keeps 0.10 of its speed alone; at least 0.50 was meant"
     assert belief.refuses([r.spec for r in rows]) is not None, "such jobs join no more"
@@ -104,7 +109,7 @@ def test_the_sum_is_judged_only_where_all_speeds_are_known() -> None:
     learner = cast("Any", SimpleNamespace(seen=Kept({"a": 0.8, "b": None})))
     judge = CompanyJudge(belief, jobs, learner)
     measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
-    assert judge.look(rows, measured, 10.0) == judge.look(rows, measured, 60.0) == []
+    assert all(not judge.look(rows, measured, at).parted for at in (10.0, 60.0))
     judge.look([], [], 70.0)
     assert judge.changed() is None, "nothing is learned from half of a group"
 
@@ -115,14 +120,37 @@ def test_what_the_others_keep_says_what_a_job_needs_that_was_never_alone(
 ) -> None:
     """A, known to keep its device busy for half of the time, keeps so much beside b."""
     belief = belief_on(CLUSTER)
-    rows = [row("a", 0, 0), row("b", 0, 1)]
+    rows = [row("a", 0, 0), row("b", 0, 1, busy=None)]
     seen = Kept({"a": kept, "b": None}, tried="b")
     jobs = cast("Any", SimpleNamespace(records={}))
     judge = CompanyJudge(belief, jobs, cast("Any", SimpleNamespace(seen=seen)))
     measured = [Measurement(AttemptId(r.id, 1)) for r in rows]
-    judge.look(rows, measured, 10.0)
+    assert judge.look(rows, measured, 10.0).newcomer
     assert seen.found["b"] == pytest.approx(busy, abs=0.1)
-    assert (judge.look(rows, measured, 31.0) == []) is stays
+    parted, newcomer = judge.look(rows, measured, 31.0)
+    assert (parted == []) is stays
+    assert not newcomer
+
+
+def test_two_newcomers_beside_a_known_job_count_as_equal() -> None:
+    """A keeps as much as it would beside two jobs that are busy for 0.4 of the time."""
+    rows = [row("a", 0, 0), row("b", 0, 1, busy=None), row("c", 0, 2, busy=None)]
+    kept, *_ = predict([(0.5, None, None), *[(0.4, None, None)] * 2])
+    seen = Kept({"a": kept, "b": None, "c": None}, tried="bc")
+    jobs = cast("Any", SimpleNamespace(records={}))
+    judge = CompanyJudge(belief_on(CLUSTER), jobs, cast("Any", SimpleNamespace(seen=seen)))
+    judge.look(rows, [Measurement(AttemptId(r.id, 1)) for r in rows], 10.0)
+    assert seen.found == {"b": 0.4, "c": 0.4}
+
+
+def test_newcomers_beside_no_known_job_count_as_busy_as_their_device() -> None:
+    """The known job has ended: nothing would tell more until one of them is alone."""
+    rows = [row("b", 0, 0, busy=None), row("c", 0, 1, busy=None)]
+    seen = Kept({"b": None, "c": None}, tried="bc")
+    jobs = cast("Any", SimpleNamespace(records={}))
+    judge = CompanyJudge(belief_on(CLUSTER), jobs, cast("Any", SimpleNamespace(seen=seen)))
+    judge.look(rows, [Measurement(AttemptId(r.id, 1), busy=0.35) for r in rows], 10.0)
+    assert seen.found == {"b": 0.7, "c": 0.7}
 
 
 class Asked(Kept):
@@ -339,3 +367,17 @@ def test_u14_spells_go_on_over_a_restart(tmp_path: Path) -> None:
 
     play_on(there, before, tmp_path)
     play_on(there, after, tmp_path)
+
+
+def test_newcomers_are_limited_to_what_they_are_taken_to_need(tmp_path: Path) -> None:
+    """A says that it needs 40 of 80 GiB, and b and c say nothing."""
+
+    async def story(here: Bench) -> None:
+        share(here)
+        jobs = [await here.runs("forever", gpu_memory_gib=40.0), await here.runs("forever")]
+        jobs.append(await here.runs("forever"))
+        newest = [here.world.newest(job) for job in jobs]
+        limits = [attempt.launch.device_memory_gib for attempt in newest if attempt is not None]
+        assert limits == [40.0, pytest.approx(0.4 * 80), pytest.approx(0.4 * 80)]
+
+    play_on(MemoryWorld.of(Node("here", 1, "H200", device_memory_gib=80.0)), story, tmp_path)

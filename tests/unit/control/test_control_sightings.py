@@ -18,17 +18,18 @@ from treadle.core.lifecycle import Phase
 from treadle.core.machine import Measurement
 from treadle.core.sighting import Load, Sighting
 
-A = AttemptId("a", 1)
+A, B = AttemptId("a", 1), AttemptId("b", 1)
 
 
 def watched(seen: Sightings, until: int, *, since: int = 0, per_s: float = 1.0, **how: object):
-    """Measure every 2 s; the job does so many steps a second."""
+    """Measure every 2 s; the job does so many steps a second, and b one."""
     others = how.get("others", ())
     for at in range(since, until + 1, 2):
         load = Load(busy=0.5 if not others else None, device_memory_gib=10.0 + at / 100)
         found = Measurement(A, 0.5, load, float(at), energy_j=100.0 * at, alone=not others)
-        steps = {"a": how.get("from_step", 0.0) + (at - since) * per_s}  # type: ignore[operator]
-        seen.see([found], {"a": others}, steps, now=float(at), wall_at=0.0)  # type: ignore[dict-item]
+        steps = {"a": how.get("from_step", 0.0) + (at - since) * per_s, "b": at}  # type: ignore[operator]
+        beside = Measurement(B, at=float(at))
+        seen.see([found, beside], {"a": others}, steps, now=float(at), wall_at=0.0)  # type: ignore[dict-item]
 
 
 def test_seconds_alone_and_shared_are_told_apart_and_speeds_compared() -> None:
@@ -149,7 +150,7 @@ def test_a_restarted_controller_goes_on_with_what_was_seen() -> None:
     before = Sightings()
     watched(before, 20, per_s=10.0)
     watched(before, 40, since=20, per_s=6.0, others=("b",), from_step=200.0)
-    (found,) = before.running()
+    found, _ = before.running()
     body = packed(found[1].points(), before.so_far(A))
     seen = Sightings()
     seen.restore(A, History.of(unpacked(body), found[1].started_at), so_far_in(body))
@@ -219,6 +220,31 @@ def test_a_job_that_pauses_between_steps_is_judged_over_several_pauses() -> None
     for at in range(0, 401, 2):
         others = ("b",) if at > 200 else ()
         found = Measurement(A, 0.5, Load(busy=0.5), float(at), alone=not others)
-        seen.see([found], {"a": others}, {"a": at // 40 * 40.0}, now=float(at), wall_at=0.0)
+        steps = {"a": at // 40 * 40.0, "b": float(at)}
+        both = [found, Measurement(B, at=float(at))]
+        seen.see(both, {"a": others}, steps, now=float(at), wall_at=0.0)
         kept = seen.kept("a", ("b",), None)
         assert at < 340 or kept == pytest.approx(1.0, rel=0.34)
+
+
+@pytest.mark.parametrize(("says", "counts_from", "shared_s"), [(True, 14, 28.0), (False, 30, 10.0)])
+def test_a_job_that_loads_its_libraries_slows_no_other(
+    says: bool, counts_from: int, shared_s: float
+) -> None:
+    """B begins at 10 and makes its first step at 12; or it says none, and counts after 20 s."""
+    seen = Sightings()
+    shared = {}
+    for at in range(0, 41, 2):
+        there = at >= 10
+        found = [Measurement(A, 0.5, Load(busy=0.5), float(at), alone=not there)]
+        found += [Measurement(B, at=float(at), alone=False)] if there else []
+        steps = {"a": 10.0 * at, **({"b": float(at)} if says and at >= 12 else {})}
+        company = {"a": ("b",), "b": ("a",)} if there else {}
+        seen.see(found, company, steps, now=float(at), wall_at=0.0)
+        a = seen.sighting(A)
+        assert a is not None
+        assert a.alone_s == min(at, 8.0)
+        shared[at] = a.shared_s
+        assert seen.at_work("b") is (at >= counts_from)
+    assert shared[counts_from - 2] == 0.0
+    assert shared[40] == shared_s

@@ -196,6 +196,10 @@ class Life:
             self._tidy_at += TIDY_EVERY_S
             await context.commit.tidy()
             await self._accounts.write_used()
+        try:
+            await self._parts.progress.look()
+        except Exception:  # whatever jobs print or leave behind, the next look may be better
+            logger.exception("progress cannot be read")
         context.learner.seen.see(
             context.engine.measurements(),
             company_of(context.scheduler.jobs.values()),
@@ -209,10 +213,7 @@ class Life:
         if context.clock.now() >= self._keep_at:
             self._keep_at = context.clock.now() + KEEP_EVERY_S
             await self._keep_histories()
-        try:
-            await self._parts.progress.look()
-        except Exception:  # whatever jobs print or leave behind, the next look may be better
-            logger.exception("progress cannot be read")
+        self._parts.progress.sight()
         await self._disk.keep()
         self._fragmented.look()
         await self._keep_settings()
@@ -227,10 +228,10 @@ class Life:
         """Part jobs that share badly, and remember what became of each group."""
         context, now = self._context, self._context.clock.now()
         rows = context.scheduler.jobs.values()
-        parted = self._company.look(rows, context.engine.measurements(), now)
+        parted, newcomer = self._company.look(rows, context.engine.measurements(), now)
         for found in parted:
             logger.warning("%s share no more: %s", named_jobs(sorted(found.jobs), 4), found.why)
-        if parted:
+        if parted or newcomer:  # The next may be tried.
             context.scheduler.wake_at = now
             context.inbox.wake()
         if context.condition.store_error:

@@ -30,6 +30,13 @@ class Parted(NamedTuple):
     why: str
 
 
+class Judged(NamedTuple):
+    """What a look has found."""
+
+    parted: list[Parted]  # groups that share badly, each once
+    newcomer: bool  # a job of unknown needs has begun to train beside others
+
+
 class CompanyJudge:
     """What became of jobs that share devices."""
 
@@ -41,17 +48,17 @@ class CompanyJudge:
         self._last: dict[frozenset[JobId], tuple[_Shares, bool]] = {}
         self._parted: set[frozenset[JobId]] = set()
         self._faulted: set[JobId] = set()
+        self._at_work: set[JobId] = set()  # of those that share
         self._revision = belief.record.revision
 
-    def look(
-        self, rows: Iterable[Job], measurements: Iterable[Measurement], now: float
-    ) -> list[Parted]:
-        """Groups that are found to share badly, each once."""
+    def look(self, rows: Iterable[Job], measurements: Iterable[Measurement], now: float) -> Judged:
+        """What is new of jobs that share."""
         everyone = list(rows)
         self._note_faults(everyone)
         holding = {row.id: row for row in everyone if row.allocation is not None}
-        company = company_of(holding.values())
-        under = {one.job: one.mps for one in measurements if one.job in company}
+        company, newcomers = self._at_work_together(holding)
+        measured = {one.job: one for one in measurements if one.job in company}
+        under = {job: one.mps for job, one in measured.items()}
         if under:  # What is predicted of groups that are yet to be formed is on the safe side.
             self._belief.mps = all(under.values())
         groups = {frozenset((job, *others)): None for job, others in company.items()}
@@ -62,14 +69,28 @@ class CompanyJudge:
             if shares is None or not group <= under.keys():
                 continue
             mps = all(under[job] for job in group)
-            shares = self._with_unknown(shares, mps=mps)
+            busy = sum(measured[job].busy or 0.0 for job in group)  # each has its part of it
+            shares = self._with_unknown(shares, min(1.0, busy), mps=mps)
+            if all(share is None for _, share in shares.values()):
+                continue
             self._last[group] = (shares, mps)
             why = self._belief.measured(shares, now, mps=mps)
             if why is not None and group not in self._parted:
                 self._parted.add(group)
                 found.append(Parted(group, why))
-        self._belief.present(tuple(groups))
-        return found
+        self._belief.present(tuple(groups), self._at_work)
+        return Judged(found, newcomers)
+
+    def _at_work_together(
+        self, holding: Mapping[JobId, Job]
+    ) -> tuple[dict[JobId, tuple[JobId, ...]], bool]:
+        """The others beside each that slow it; whether a job of unknown needs is new there."""
+        company = company_of(holding.values())
+        at_work = {job for job in company if self._learner.seen.at_work(job)}
+        new, self._at_work = at_work - self._at_work, at_work
+        found = {job: tuple(one for one in company[job] if one in at_work) for job in at_work}
+        together = {job: others for job, others in found.items() if others}
+        return together, any(holding[job].spec.profile.busy is None for job in new)
 
     def _note_faults(self, rows: Sequence[Job]) -> None:
         """A kind whose job died or hung while sharing shares no more.
@@ -121,7 +142,7 @@ class CompanyJudge:
         holding: Mapping[JobId, Job],
         company: Mapping[JobId, tuple[JobId, ...]],
     ) -> _Shares | None:
-        """What each keeps of its speed alone; None if that is known of none, or one starts."""
+        """What each keeps of its speed alone; None if one starts."""
         found: dict[JobId, tuple[JobSpec, float | None]] = {}
         for identity in sorted(group):
             row = holding[identity]
@@ -129,25 +150,30 @@ class CompanyJudge:
                 return None
             share = self._learner.seen.kept(identity, company[identity], self._alone_per_s(row))
             found[identity] = (row.spec, share)
-        return found if any(share is not None for _, share in found.values()) else None
+        return found
 
-    def _with_unknown(self, shares: _Shares, *, mps: bool) -> _Shares:
-        """A job that is tried beside others was never alone: what they keep says what it needs."""
+    def _with_unknown(self, shares: _Shares, busy: float, *, mps: bool) -> _Shares:
+        """Jobs that are tried beside others: what those keep says what they need.
+
+        busy: of their device, as which each counts where nothing is known of any.
+        """
         seen = self._learner.seen
-        unknown = [job for job in shares if seen.tried(job, sorted(shares.keys() - {job}))]
+        unknown = [job for job, (spec, _) in shares.items() if spec.profile.busy is None]
         others = [
             (spec.profile.busy, share)
-            for job, (spec, share) in shares.items()
-            if job not in unknown and spec.profile.busy is not None and share is not None
+            for spec, share in shares.values()
+            if spec.profile.busy is not None
         ]
-        if len(unknown) != 1 or len(others) < len(shares) - 1:
+        beside = {job: sorted(shares.keys() - {job}) for job in unknown}
+        if not unknown or not all(seen.tried(job, beside[job]) for job in unknown):
             return shares
-        (job,) = unknown
-        busy = busy_beside(others, mps=mps)
-        loads = [(one, None, None) for one in (*(known for known, _ in others), busy)]
-        expected = predict(loads, mps)[-1]
-        seen.beside(job, sorted(shares.keys() - {job}), busy, expected)
-        return {**shares, job: (shares[job][0], expected)}
+        if any(share is not None for _, share in others):
+            busy = busy_beside(others, len(unknown), mps=mps)
+        loads = [*(known for known, _ in others), *(busy,) * len(unknown)]
+        expected = predict([(one, None, None) for one in loads], mps)[-1]
+        for job in unknown:
+            seen.beside(job, beside[job], busy, expected)
+        return {**shares, **{job: (shares[job][0], expected) for job in unknown}}
 
     def _alone_per_s(self, row: Job) -> float | None:
         """Steps a second of jobs like it that had as many devices to themselves.

@@ -17,6 +17,7 @@ from treadle.core.job import JobId, JobSpec
 from treadle.core.launch import CHECKPOINT_DIR, Launch
 from treadle.core.ports import PerformanceModel
 from treadle.core.scheduler import Scheduler
+from treadle.models.company.belief import TRY_MEMORY
 from treadle.store.seal import Seal
 
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "horovodrun", "ray")
@@ -109,16 +110,17 @@ class Launcher:
     def _left_gib(self, spec: JobSpec, allocation: Allocation) -> float | None:
         """What a job of unknown needs may have of the memory of devices where others run.
 
-        If it wants more it runs out of it alone: the others have what they are known to need.
+        If it wants more it runs out of it alone: the others have what they are known to need, or
+        as much as it where nothing is known.
         """
         if needed_gib(spec):
             return None
         nodes = self._scheduler.cluster.nodes
-        sizes = {node.name: room_gib(gib) for node in nodes if (gib := node.device_memory_gib)}
+        sizes = {node.name: gib for node in nodes if (gib := node.device_memory_gib)}
         left = [
-            sizes[device.node] - sum(map(needed_gib, others))
+            min(TRY_MEMORY * size, room_gib(size) - sum(map(needed_gib, others)))
             for device in allocation.devices
-            if device.node in sizes and (others := self._others(device, spec.id))
+            if (size := sizes.get(device.node)) and (others := self._others(device, spec.id))
         ]
         return max(1.0, min(left)) if left else None
 

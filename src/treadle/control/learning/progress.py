@@ -67,19 +67,26 @@ class ProgressWatch:
 
     async def look(self) -> None:
         """Read the newest progress of jobs that only print it."""
-        running = [job for job in self._scheduler.jobs.values() if job.phase is Phase.RUNNING]
+        running = self._running()
         self._from = self._from + READ_MAX if self._from + READ_MAX < len(running) else 0
         for job in running[self._from : self._from + READ_MAX]:
             attempt = self._attempt(job.id)
             heard = self._learner.progress(job.id)
             if attempt is not None and (heard is None or heard.source != "report"):
                 await self._read(job, attempt)
-            if attempt is not None:
-                self._sight(job.id, attempt)
         for name in [name for name in self._told_at if name not in self._scheduler.jobs]:
             del self._told_at[name]
             self._untold.discard(name)
         self._losses.keep(self._scheduler.jobs)
+
+    def _running(self) -> list[Job]:
+        return [job for job in self._scheduler.jobs.values() if job.phase is Phase.RUNNING]
+
+    def sight(self) -> None:
+        """Tell what running jobs were seen to use."""
+        for job in self._running():
+            if (attempt := self._attempt(job.id)) is not None:
+                self._sight(job.id, attempt)
         self._sighted = {
             job: at for job, at in self._sighted.items() if job in self._scheduler.jobs
         }

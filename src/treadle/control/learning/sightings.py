@@ -142,22 +142,26 @@ class Sightings:
         wall_at: float,
     ) -> None:
         """company: the other jobs on the devices of each job. steps: how far jobs are."""
-        for measured in measurements:
+        seen = list(measurements)
+        for measured in seen:
+            watch = self._watches.setdefault(measured.attempt, _Watch())
+            watch.trains = watch.trains or _trains(watch, measured, steps.get(measured.job))
+        for measured in seen:
             others = company.get(measured.job, ())
             self.meet(measured.job, others, now)
-            watch = self._watches.setdefault(measured.attempt, _Watch())
-            loads = not watch.trains
-            _add(watch, measured, others, steps.get(measured.job), wall_at)
-            if loads and watch.trains:
-                self._count_anew(measured.job, others)
+            watch = self._watches[measured.attempt]
+            at_work = tuple(other for other in others if self.at_work(other))
+            _add(watch, measured, others, at_work, steps.get(measured.job), wall_at)
 
-    def _count_anew(self, job: JobId, others: Iterable[JobId]) -> None:
-        """The job has begun to train: before, the others were as fast as without it."""
-        for other in others:
-            watch = self._watch_of(other)
-            for beside, spell in () if watch is None else watch.spells.items():
-                if job in beside:
-                    spell.pieces.clear()
+    def at_work(self, job: JobId) -> bool:
+        """Whether it slows those beside it: it trains, or has run for so long that it may.
+
+        One that loads its libraries leaves the others as fast as they were.
+        """
+        watch = self._watch_of(job)
+        if watch is None or watch.at is None or watch.began_at is None:
+            return False
+        return watch.trains or watch.at - watch.began_at >= SILENT_S
 
     def restore(self, attempt: AttemptId, history: History, so_far: SoFar | None = None) -> None:
         """Go on with what an earlier controller saw of an attempt that still runs."""
@@ -283,9 +287,9 @@ class Sightings:
         )
 
     def tried(self, job: JobId, others: Sequence[JobId]) -> bool:
-        """Whether it was never alone, and has worked beside these for as long as speeds need."""
+        """Whether it has worked beside these for as long as speeds need."""
         watch = self._watch_of(job)
-        spell = None if watch is None or () in watch.spells else watch.spells.get(tuple(others))
+        spell = None if watch is None else watch.spells.get(tuple(others))
         return spell is not None and spell.seconds >= RELATIVE_S
 
     def beside(self, job: JobId, others: Sequence[JobId], busy: float, kept: float) -> None:
@@ -363,9 +367,11 @@ def _add(
     watch: _Watch,
     measured: Measurement,
     others: Sequence[JobId],
+    at_work: tuple[JobId, ...],
     step: float | None,
     wall_at: float,
 ) -> None:
+    """at_work: those of the others beside which it may be slower than alone."""
     load = measured.load
     watch.busy_now = measured.busy
     if measured.busy is not None:
@@ -381,17 +387,17 @@ def _add(
     _note_hang(watch, measured, len(others) + 1 if not alone else 1, step)
     watch.history.add(load, measured.at, alone=alone, wall_at=wall_at)
     if 0 < passed_s <= GAP_MAX_S:
-        key = () if alone else tuple(others)
-        if key not in watch.spells and len(watch.spells) >= COMPANY_MAX:
-            key = next(reversed(watch.spells))
-        spell = watch.spells.setdefault(key, _Spell(mps=measured.mps))
-        if _trains(watch, measured, step):
+        if not watch.trains:
+            watch.starting.add(load, passed_s)
+        elif alone or at_work:
+            key = at_work
+            if key not in watch.spells and len(watch.spells) >= COMPANY_MAX:
+                key = next(reversed(watch.spells))
+            spell = watch.spells.setdefault(key, _Spell(mps=measured.mps))
             steps = 0.0 if step is None or watch.step is None else max(0.0, step - watch.step)
             # Where a job pauses between steps, to evaluate perhaps, a short time says little.
             spell.add(passed_s, steps, max(RECENT_S, PATIENCE * watch.longest_s))
             (watch.alone if alone else watch.shared).add(load, passed_s)
-        else:
-            watch.starting.add(load, passed_s)
     watch.at, watch.step = measured.at, step
 
 
@@ -429,13 +435,10 @@ def _trains(watch: _Watch, measured: Measurement, step: float | None) -> bool:
     That says nothing of what it needs later. Its first step tells, or else the first work of its
     device.
     """
-    if not watch.trains:
-        said = step is not None and watch.step is not None
-        works = measured.load.busy is not None and measured.load.busy > REST
-        silent = step is None and works and measured.at - (watch.began_at or 0.0) >= SILENT_S
-        watch.trains = said or silent
-        watch.began_at = measured.at if watch.began_at is None else watch.began_at
-    return watch.trains
+    watch.began_at = measured.at if watch.began_at is None else watch.began_at
+    said = step is not None and watch.step is not None
+    works = measured.load.busy is not None and measured.load.busy > REST
+    return said or (step is None and works and measured.at - watch.began_at >= SILENT_S)
 
 
 def _note_hang(watch: _Watch, measured: Measurement, sharers: int, step: float | None) -> None:

@@ -81,6 +81,7 @@ class CompanyBelief(SpeedsTogether):
         self._allowed = allowed
         self._watch = CompanyWatch(floor=FLOOR)
         self._parting: set[frozenset[JobId]] = set()
+        self._at_work: frozenset[JobId] = frozenset()  # of those that share
         self._known: dict[tuple[Hashable, ...], tuple[float, ...]] = {}
         self._known_at = self.revision
 
@@ -212,10 +213,15 @@ class CompanyBelief(SpeedsTogether):
         """Whether these jobs share and are to be parted."""
         return frozenset(jobs) in self._parting
 
-    def present(self, groups: Sequence[frozenset[JobId]]) -> None:
+    def at_work(self, job: JobId) -> bool:
+        """Whether a job that shares has loaded its libraries, and slows the others."""
+        return job in self._at_work
+
+    def present(self, groups: Sequence[frozenset[JobId]], at_work: Iterable[JobId]) -> None:
         """Only these groups are still together; forget the others."""
         self._parting &= set(groups)
         self._watch.forget(groups)
+        self._at_work = frozenset(at_work)
 
     # -- how fast -------------------------------------------------------------------------------
 

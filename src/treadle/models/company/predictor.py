@@ -56,17 +56,21 @@ def predict(loads: Sequence[Alone], mps: bool = False) -> tuple[float, ...]:
     return shares([_busy(load) for load in loads], MPS if mps else TIME_SLICED)
 
 
-def busy_beside(others: Sequence[tuple[float, float]], *, mps: bool) -> float:
-    """The busy share alone of a job that is only known by what it costs others.
+def busy_beside(
+    others: Sequence[tuple[float, float | None]], unknown: int = 1, *, mps: bool
+) -> float:
+    """The busy share alone of jobs that are only known by what they cost others.
 
-    others: the busy share alone of each, and the share of its speed that it keeps beside the job.
+    others: the busy share alone of each, and the share of its speed that it keeps beside them, if
+    that is known. unknown: so many there are; they count as equal.
     """
     busy = [each for each, _ in others]
     sharing = MPS if mps else TIME_SLICED
 
     def off(own: float) -> float:
-        found = shares([*busy, own], sharing)
-        return sum((share - kept) ** 2 for share, (_, kept) in zip(found, others, strict=False))
+        found = shares([*busy, *(own,) * unknown], sharing)
+        pairs = zip(found, others, strict=False)
+        return sum((share - kept) ** 2 for share, (_, kept) in pairs if kept is not None)
 
     return min((step / _BESIDE_STEPS for step in range(_BESIDE_STEPS + 1)), key=off)
 

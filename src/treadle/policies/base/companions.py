@@ -38,6 +38,8 @@ class SharingBelief(Protocol):
 
     def to_part(self, jobs: Iterable[JobId]) -> bool: ...
 
+    def at_work(self, job: JobId) -> bool: ...
+
 
 @runtime_checkable
 class Doubting(Protocol):

@@ -11,7 +11,8 @@ plain start, which stops no job. All of this must hold:
 - the node has the host memory and cores.
 
 A job of which nothing is known may be tried beside jobs that are known to leave room; what they
-keep of their speed says what it needs, and whether it stays.
+keep of their speed says what it needs, and whether it stays. While it trains, the next may load its
+libraries there.
 
 A group that turns out worse than it may be is parted: the newest is stopped if it can resume. A job
 that ran out of device memory beside others runs again first, and alone.
@@ -69,16 +70,30 @@ class Joining:
         alone = {
             other for job in ousted if plan.has(job.id) is None for other in job.spec.ousted_by
         }
-        found = [group for group in _groups(plan) if alone.isdisjoint(group.jobs)]
+        groups = map(self._as_known, _groups(plan)) if self._try else _groups(plan)
+        found = [group for group in groups if alone.isdisjoint(group.jobs)]
         if not found:
             return
         hosts = Hosts(found, self._belief, Cores(plan.snapshot, plan.changes), level_of)
         for job, assumed in able:
             group = hosts.best(assumed, plan.room.where(job))
             if group is not None and plan.room.allows(job, group.devices):
-                # One is tried at a time: what the others keep is to say what it needs.
+                # The next is tried once this one trains: what the others keep says what it needs.
                 turn = hosts.join(assumed, group, last=assumed is not job)
                 plan.give(job, Allocation(group.devices, turn=turn))
+
+    def _as_known(self, group: Group) -> Group:
+        """The group with its newcomers that train as they are assumed to be, beside a known job."""
+        unknown = {turn for turn, job in group.members.items() if job.spec.profile.busy is None}
+        if len(unknown) in (0, len(group.members)):
+            return group
+        members = {
+            turn: job._replace(spec=self._belief.assumed(job.spec))
+            if turn in unknown and self._belief.at_work(job.id)
+            else job
+            for turn, job in group.members.items()
+        }
+        return group._replace(members=members)
 
     def _able(self, plan: Plan, eligible: Eligibility) -> Iterator[tuple[Job, Job]]:
         """Jobs that may share, each also as it is assumed to be if nothing is known of it."""

@@ -21,6 +21,7 @@ from treadle.core.events import (
 from treadle.core.job import JobSpec, Profile
 from treadle.core.scheduler import Scheduler
 from treadle.core.snapshot import Schedule
+from treadle.models.company.belief import CompanyBelief
 from treadle.policies.live.naming import wrapped
 from treadle.policies.live.patience import WAIT_S
 
@@ -38,10 +39,13 @@ def seen(name: str, busy: float | None = 0.2, gib: float = 4.0, **fields: object
     return JobSpec(name, 1000.0, profile=profile, **given)  # type: ignore[arg-type]
 
 
-def live(text: str = "afs", cluster: Cluster | None = None) -> Scheduler:
+def live(
+    text: str = "afs", cluster: Cluster | None = None, belief: CompanyBelief | None = None
+) -> Scheduler:
     """A scheduler with the policy and belief of a live controller."""
     found = cluster or gpus(1)
-    return Scheduler(PolicyInCharge().make(text, "consolidate", belief_on(found)), found)
+    belief = belief or belief_on(found)
+    return Scheduler(PolicyInCharge().make(text, "consolidate", belief), found)
 
 
 def told(scheduler: Scheduler, now: float, *specs: JobSpec) -> list[Action]:
@@ -117,6 +121,36 @@ def test_a_job_of_which_nothing_is_known_is_tried_beside_one_that_leaves_room(po
     assert isinstance(order, Start), "one at a time beside each"
     assert order.allocation.devices != idle.devices
     assert told(scheduler, 7.0, seen("newest", busy=None, gib=0.0)) == []
+
+
+def test_the_next_is_tried_once_the_one_before_trains() -> None:
+    """Both are taken to need 40 % of the memory, so a third has to wait."""
+    belief = belief_on(gpus(1))
+    scheduler = live("fifo", gpus(1), belief)
+    told(scheduler, 0.0, seen("idle", busy=0.1))
+    (first,) = told(scheduler, 5.0, seen("first", busy=None, gib=0.0))
+    group = frozenset(("idle", "first"))
+    assert told(scheduler, 6.0, seen("second", busy=None, gib=0.0)) == []
+    belief.present([group], group)
+    scheduler.wake_at = 8.0
+    (second,) = scheduler.step([], 8.0)
+    assert isinstance(first, Start)
+    assert isinstance(second, Start)
+    assert (first.allocation.turn, second.allocation.turn) == (1, 2)
+    scheduler.step([JobStarted("second", second.id, 0.0, 1.0)], 9.0)
+    belief.present([group | {"second"}], group | {"second"})
+    assert told(scheduler, 10.0, seen("third", busy=None, gib=0.0)) == []
+
+
+def test_none_is_tried_beside_newcomers_alone() -> None:
+    """The job that was known has ended: what they cost it is not seen any more."""
+    belief = belief_on(gpus(1))
+    scheduler = live("fifo", gpus(1), belief)
+    (idle,) = told(scheduler, 0.0, seen("idle", busy=0.1))
+    told(scheduler, 5.0, seen("first", busy=None, gib=0.0))
+    scheduler.step([JobFinished("idle", idle.id)], 6.0)
+    belief.present([], {"first"})
+    assert told(scheduler, 7.0, seen("second", busy=None, gib=0.0)) == []
 
 
 @pytest.mark.parametrize("text", ["fifo?tries=off", "fifo?share=off"])
