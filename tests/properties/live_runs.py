@@ -15,12 +15,12 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
-from treadle.policies.base.quotas import by_tenant
 from treadle.policies.live.naming import wrapped
 from treadle.policies.live.patience import LENGTHS, OVERTAKES, WAIT_S
 from treadle.sim.run import Simulation
 from treadle.testing.checks import check
 from treadle.testing.live_case import LiveCase
+from treadle.wire.quotas import by_tenant
 
 HOUR_S = 3600.0
 ROUNDING = 1e-6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Hashable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -125,6 +125,43 @@ class Revisable(Protocol):
     def basis(self, spec: JobSpec) -> Hashable:
         """What is believed of a job rests on this: equal while it is."""
         ...
+
+
+@runtime_checkable
+class SharingBelief(Protocol):
+    """A belief that knows when jobs may share; models/company/belief.py is one."""
+
+    # Jobs of one kind are refused, and kept apart, alike, as far as each of them may share at all.
+    def kind(self, spec: JobSpec) -> Hashable: ...
+
+    def may_share(self, spec: JobSpec) -> str | None: ...
+
+    def refuses(
+        self,
+        specs: Sequence[JobSpec],
+        *,
+        device_gib: float | None = None,
+        cores: float | None = None,
+        sum_min: float = ...,
+        floor: float = ...,
+    ) -> str | None: ...
+
+    def relative(
+        self, specs: Sequence[JobSpec], cores: float | None = None
+    ) -> tuple[float, ...]: ...
+
+    def assumed(self, spec: JobSpec) -> JobSpec: ...
+
+    def to_part(self, jobs: Iterable[JobId]) -> bool: ...
+
+    def at_work(self, job: JobId) -> bool: ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A belief that knows by how much to lower its shares of speeds in company to be cautious."""
+
+    def doubt(self, specs: Sequence[JobSpec]) -> float: ...
 
 
 class Controls(Protocol):

@@ -15,12 +15,13 @@ from treadle.core.actions import Action
 from treadle.core.events import Event
 from treadle.core.job import Job, JobId
 from treadle.core.scheduler import Scheduler
+from treadle.models.change_costs import restart_s
 from treadle.models.plans.sensitivity import ENOUGH, Curves
 from treadle.models.plans.space import shape_of
 from treadle.models.scaling import ScalingModel
-from treadle.policies.base.costs import restart_s
-from treadle.policies.base.quotas import Left, Quotas
+from treadle.policies.base.quotas import Left
 from treadle.policies.rubick.kinds import RESTART_S
+from treadle.wire.quotas import Quotas
 
 
 class Promises:

@@ -29,7 +29,7 @@ from treadle.core.events import (
 )
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import PerformanceModel
-from treadle.policies.base.costs import go_on_s, pause_s
+from treadle.models.change_costs import go_on_s, pause_s
 from treadle.sim.costs import Constant, RestartCost
 from treadle.sim.faults import NO_FAULTS, Faults
 

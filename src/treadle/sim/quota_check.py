@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean, listed, several
-from treadle.policies.base.quotas import Quotas, quotas
-from treadle.policies.registry import factory, names, parameters, parts
+from treadle.policies.registry import factory, names, parts
 from treadle.traces.workload import Workload
+from treadle.wire.parameters import parameters
+from treadle.wire.quotas import Quotas, quotas
 
 # Policies whose own quotas say how many devices a tenant's guaranteed jobs may hold.
 _POLICIES = ("antman", "rubick")

@@ -3,8 +3,9 @@
 import pytest
 
 from treadle.core.errors import InvalidInputError
-from treadle.policies.base.quotas import Left, by_tenant, quotas
+from treadle.policies.base.quotas import Left
 from treadle.testing.builders import job, policy
+from treadle.wire.quotas import by_tenant, quotas
 
 
 @pytest.mark.parametrize(

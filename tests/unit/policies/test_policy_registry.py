@@ -12,6 +12,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.policies import registry
 from treadle.policies.base.placement import placement
 from treadle.testing.builders import job
+from treadle.wire.parameters import parameters
 
 THIRD_PARTY = '''
 from treadle.policies.base.ordered import Ordered
@@ -180,7 +181,7 @@ def test_no_parameter_takes_a_number_without_end_unless_that_is_its_default(valu
     ]
     checked = 0
     for name, before, make in made:
-        for parameter, known in registry.parameters(make).items():
+        for parameter, known in parameters(make).items():
             endless = known.default == inf and value in {"inf", "1e999"}
             if isinstance(known.default, float | tuple) and not endless:
                 sentence = refusal(f"{before}{name}?{parameter}={value}")

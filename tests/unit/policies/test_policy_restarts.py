@@ -5,7 +5,7 @@ import pytest
 from tests.unit.stories import Story, Told, on
 from treadle.core.events import JobStopped, JobSubmitted
 from treadle.core.snapshot import Schedule
-from treadle.policies.base.costs import Restarts
+from treadle.policies.base.restarts import Restarts
 from treadle.testing.builders import job
 
 

@@ -10,6 +10,7 @@ from treadle.core.events import JobStarted, JobSubmitted
 from treadle.core.job import JobSpec, Profile
 from treadle.core.plan import DATA_PARALLEL, Plan
 from treadle.core.scheduler import Scheduler
+from treadle.models.plans.best_plans import BestPlans
 from treadle.models.plans.planned import PlannedModel, offering, standard
 from treadle.models.plans.space import dense
 from treadle.models.scaling import ScalingModel
@@ -17,7 +18,6 @@ from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
 from treadle.policies.registry import policy
-from treadle.policies.weave.plans import Plans
 from treadle.sim.experiment import prepare
 from treadle.sim.settings import Settings
 from treadle.testing.builders import job
@@ -60,7 +60,7 @@ def test_a_job_runs_under_the_best_plan_for_its_size(name: str) -> None:
 
 def test_speeds_by_size_are_those_of_the_best_plan() -> None:
     base = PlannedModel(standard(), ScalingModel.on(CLUSTER), node=8, even=False)
-    plans = Plans(base)
+    plans = BestPlans(base)
     plans.on(CLUSTER, base.alone)
     _, spec = planned("weave")
     kind, best = standard().types["roberta"], best_on(4)

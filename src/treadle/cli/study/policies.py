@@ -7,6 +7,7 @@ import click
 
 from treadle.core.errors import PolicyError
 from treadle.policies import registry
+from treadle.wire.parameters import default_text, parameters
 
 Row = tuple[str, str, dict[str, str]]  # name, one line, parameters
 
@@ -37,10 +38,7 @@ def _rows(kind: registry.Kind) -> list[Row]:
     for name in registry.names(kind):
         try:
             make = registry.factory(name, kind)
-            known = {
-                key: registry.default_text(value)
-                for key, value in registry.parameters(make).items()
-            }
+            known = {key: default_text(value) for key, value in parameters(make).items()}
             rows.append((name, registry.first_line(make), known))
         except PolicyError as error:
             rows.append((name, f"({error})", {}))
@@ -48,8 +46,8 @@ def _rows(kind: registry.Kind) -> list[Row]:
 
 
 def _print(rows: Iterable[Row], sign: str, width: int) -> None:
-    for name, line, parameters in rows:
+    for name, line, own in rows:
         click.echo(f"{name:{width}}  {line}")
-        if parameters:
-            defaults = "&".join(f"{key}={value}" for key, value in parameters.items())
+        if own:
+            defaults = "&".join(f"{key}={value}" for key, value in own.items())
             click.echo(f"{'':{width}}  {sign}{name}?{defaults}")

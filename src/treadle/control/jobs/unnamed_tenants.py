@@ -2,8 +2,8 @@
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import listed
-from treadle.policies.base.quotas import by_tenant
 from treadle.policies.registry import parts
+from treadle.wire.quotas import by_tenant
 
 NAMED_MAX = 8
 

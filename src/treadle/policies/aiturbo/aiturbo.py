@@ -30,10 +30,10 @@ from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.change_costs import RESTART_S
 from treadle.models.workers import is_cpu_only
 from treadle.policies.aiturbo.borda import Ballot, level, raw_level, raw_scores, scores
 from treadle.policies.aiturbo.moves import Moves, Values, cpu_nodes
-from treadle.policies.base.costs import RESTART_S
 from treadle.policies.base.placement import Count, Fit, Placement
 from treadle.policies.base.shares import Sharing
 

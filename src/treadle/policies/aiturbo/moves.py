@@ -20,9 +20,9 @@ from treadle.core.free import FreeDevices
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
+from treadle.models.change_costs import resize_s
 from treadle.models.forecasts import forecaster
 from treadle.models.workers import is_cpu_only, says_slots, takes_slots
-from treadle.policies.base.costs import resize_s
 from treadle.policies.base.placement import Count, Placement
 from treadle.policies.base.shares import kept
 

@@ -1,51 +1,14 @@
 """Whether a policy may put a job beside others: memory, exclusive jobs, and what a belief knows."""
 
-from collections.abc import Hashable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable
 
 from treadle.core.cluster import Device
 from treadle.core.company import no_company
 from treadle.core.job import JobId, JobSpec
+from treadle.core.ports import SharingBelief
 from treadle.core.snapshot import Snapshot
 
 GROUP_MAX = 4  # jobs on one set of devices, unless a user wants fewer
-
-
-@runtime_checkable
-class SharingBelief(Protocol):
-    """A belief that knows when jobs may share; models/company/belief.py is one."""
-
-    # Jobs of one kind are refused, and kept apart, alike, as far as each of them may share at all.
-    def kind(self, spec: JobSpec) -> Hashable: ...
-
-    def may_share(self, spec: JobSpec) -> str | None: ...
-
-    def refuses(
-        self,
-        specs: Sequence[JobSpec],
-        *,
-        device_gib: float | None = None,
-        cores: float | None = None,
-        sum_min: float = ...,
-        floor: float = ...,
-    ) -> str | None: ...
-
-    def relative(
-        self, specs: Sequence[JobSpec], cores: float | None = None
-    ) -> tuple[float, ...]: ...
-
-    def assumed(self, spec: JobSpec) -> JobSpec: ...
-
-    def to_part(self, jobs: Iterable[JobId]) -> bool: ...
-
-    def at_work(self, job: JobId) -> bool: ...
-
-
-@runtime_checkable
-class Doubting(Protocol):
-    """A belief that knows by how much to lower its shares of speeds in company to be cautious."""
-
-    def doubt(self, specs: Sequence[JobSpec]) -> float: ...
 
 
 class Companions:

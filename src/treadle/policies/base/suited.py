@@ -49,8 +49,3 @@ def usable_by(spec: JobSpec, cluster: Cluster, only_on: Sequence[str] = ()) -> N
         return cluster.names
     found = Nodes().union(*(cluster.by_type[each] for each in types)) - small
     return found.intersection(only_on) if only_on else found
-
-
-def within(places: Sequence[Nodes], nodes: Sequence[str]) -> bool:
-    """Whether one of these places has all these nodes."""
-    return any(place.issuperset(nodes) for place in places)

@@ -25,7 +25,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.costs import change_s
+from treadle.models.change_costs import change_s
 from treadle.policies.live.room import asks_host
 from treadle.policies.wrappers.views import Changes
 

@@ -17,10 +17,8 @@ from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel, Policy
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Schedule, Snapshot
-from treadle.policies.base.costs import RESTART_S
+from treadle.models.change_costs import RESTART_S
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas
-from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
@@ -45,6 +43,8 @@ from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
 from treadle.policies.live.sharing import Joining, ousted_of, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, innermost
+from treadle.wire.quotas import Quotas
+from treadle.wire.quotas import quotas as parse_quotas
 
 ROUNDS_MAX = 4  # the policy is asked again without what it could not have
 _AGAIN_S = 900.0  # what was refused is not weighed again sooner because of a policy's timer

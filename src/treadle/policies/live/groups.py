@@ -21,9 +21,9 @@ from treadle.core.company import (
 )
 from treadle.core.device_types import Nodes
 from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.ports import SharingBelief
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.companions import GROUP_MAX, SharingBelief
-from treadle.policies.base.suited import within
+from treadle.policies.base.companions import GROUP_MAX
 from treadle.policies.live.eligibility import Level
 from treadle.policies.wrappers.views import Changes
 
@@ -175,7 +175,8 @@ class Hosts:
         self, job: Job, where: Sequence[Nodes] | None, groups: Iterable[Group]
     ) -> Group | None:
         for group in groups:
-            inside = where is None or within(where, [device.node for device in group.devices])
+            nodes = [device.node for device in group.devices]
+            inside = where is None or any(place.issuperset(nodes) for place in where)
             if inside and self._cores.suffice(job.spec, group.devices):
                 return group
         return None

@@ -2,15 +2,14 @@
 
 from treadle.core.errors import InvalidInputError
 from treadle.core.wording import did_you_mean
-from treadle.policies.registry import WRAPPER, factory, names, parameters, parts
+from treadle.policies.registry import factory, names, parts
+from treadle.wire.parameters import parameters
 
 DEFAULT = "weave-l"
 PLACEMENT = "consolidate"
 LIVE = "live"
 # Parameters that every policy has live; they are written behind the policy's name.
 _COMMON = ("quotas", "share", "tries")
-# Wrappers of earlier versions, which the live decision has replaced.
-_GONE = ("few", "suitable", "priority", "elsewhere", "pays", "steady", "reserve", "share", "host")
 
 
 def wrapped(text: str) -> str:
@@ -25,7 +24,6 @@ def wrapped(text: str) -> str:
     own = [pair for pair in pairs if pair.partition("=")[0] not in _COMMON]
     _check_own(name, own)
     common = [pair for pair in pairs if pair not in own]
-    _check_wrappers(wrappers)
     others = [wrapper for wrapper in wrappers if wrapper.partition("?")[0] != LIVE]
     for wrapper in wrappers:
         if wrapper.startswith(f"{LIVE}?"):
@@ -47,16 +45,6 @@ def _check_own(name: str, own: list[str]) -> None:
             raise InvalidInputError(
                 f"policy {name} has no parameter {key!r} (it takes {', '.join(known)})"
                 f"{did_you_mean(key, known)}"
-            )
-
-
-def _check_wrappers(wrappers: list[str]) -> None:
-    for wrapper in wrappers:
-        name = wrapper.partition("?")[0]
-        if name in _GONE and name not in names(WRAPPER):
-            raise InvalidInputError(
-                f"there is no wrapper {name!r}: the live decision does this for every policy; "
-                f"leave +{name} out"
             )
 
 

@@ -20,7 +20,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.costs import restart_s
+from treadle.models.change_costs import restart_s
 from treadle.policies.live.costs import left_s
 from treadle.policies.live.eligibility import Level, LevelOf
 from treadle.policies.live.patience import due_at

@@ -14,11 +14,11 @@ from treadle.core.job import Job, JobId
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
-from treadle.policies.base.quotas import Quotas
 from treadle.policies.base.shares import kept
 from treadle.policies.live.costs import left_s
 from treadle.policies.live.eligibility import Level
 from treadle.policies.live.plan import Plan
+from treadle.wire.quotas import Quotas
 
 OWED, LENT = 0, 1  # the tiers of jobs
 LENT_S = 10.0

@@ -27,8 +27,7 @@ from treadle.core.cluster import Device
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
-from treadle.core.ports import PerformanceModel
-from treadle.policies.base.companions import SharingBelief
+from treadle.core.ports import PerformanceModel, SharingBelief
 from treadle.policies.live.eligibility import Eligibility, LevelOf, movable
 from treadle.policies.live.groups import Cores, Group, Hosts
 from treadle.policies.live.plan import Plan, any_size

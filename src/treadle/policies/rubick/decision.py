@@ -16,9 +16,9 @@ from treadle.core.snapshot import Snapshot
 from treadle.core.waiting_by_kind import Line
 from treadle.models.plans.layouts import NOTHING, Counts, layouts, shape
 from treadle.models.plans.sensitivity import ENOUGH, Curve
-from treadle.policies.base.costs import Restarts
 from treadle.policies.base.in_turn import InTurn
 from treadle.policies.base.quotas import Left
+from treadle.policies.base.restarts import Restarts
 from treadle.policies.rubick.holdings import Holdings, less
 from treadle.policies.rubick.kinds import Kind, Kinds, Rules
 

@@ -18,9 +18,9 @@ from heapq import heapify, heappop, heapreplace
 from treadle.core.allocation import Allocation, Host
 from treadle.core.job import Job, JobId
 from treadle.core.snapshot import Snapshot
+from treadle.models.change_costs import restart_s
 from treadle.models.plans.layouts import Counts, counted, shape
 from treadle.models.plans.sensitivity import CoreStep, Curves
-from treadle.policies.base.costs import restart_s
 
 Changes = Mapping[JobId, Allocation | None]
 MayChange = Callable[[Job], bool]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from treadle.core.job import Job, JobSpec
 from treadle.core.snapshot import Snapshot
 from treadle.core.waiting_by_kind import Line, Waiting
+from treadle.models.change_costs import restart_s
 from treadle.models.plans.sensitivity import Curves
-from treadle.policies.base.costs import restart_s
-from treadle.policies.base.quotas import Quotas
+from treadle.wire.quotas import Quotas
 
 RESTART_S = 78.0  # what a change costs a job, as Rubick's authors measured it
 

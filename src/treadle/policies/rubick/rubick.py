@@ -20,11 +20,11 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.wording import devices
 from treadle.models.plans.sensitivity import Curves
 from treadle.policies.base.placement import Placement
-from treadle.policies.base.quotas import Quotas
-from treadle.policies.base.quotas import quotas as parse_quotas
 from treadle.policies.rubick.decision import Decision
 from treadle.policies.rubick.hosts import Hosts
 from treadle.policies.rubick.kinds import RESTART_S, Kinds, Rules
+from treadle.wire.quotas import Quotas
+from treadle.wire.quotas import quotas as parse_quotas
 
 
 class Rubick(Policy):

@@ -37,8 +37,9 @@ from treadle.core.why import holders_of, holding
 from treadle.core.wording import several, too_large
 from treadle.policies.base.companions import Companions
 from treadle.policies.base.placement import Fit, Placement
-from treadle.policies.base.quotas import Left, Quotas
-from treadle.policies.base.quotas import quotas as parse_quotas
+from treadle.policies.base.quotas import Left
+from treadle.wire.quotas import Quotas
+from treadle.wire.quotas import quotas as parse_quotas
 
 GUARANTEED, OPPORTUNISTIC = range(2)  # turns
 _ARRIVALS_MAX = 1e9  # more jobs than ever arrive, so that the two kinds do not mix

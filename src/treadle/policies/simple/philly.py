@@ -23,8 +23,8 @@ from treadle.core.snapshot import Schedule, Snapshot
 from treadle.core.why import reason_of, too_few
 from treadle.core.wording import too_large
 from treadle.policies.base.placement import Count, Placement
-from treadle.policies.base.quotas import by_tenant
 from treadle.policies.simple.philly_tries import ROUNDING, Memory, Rules, Wait
+from treadle.wire.quotas import by_tenant
 
 # Nodes of each virtual cluster of the released log, as Helios' simulator takes them to be.
 PHILLY_NODES: Mapping[str, float] = {

@@ -22,10 +22,11 @@ from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId, JobSpec
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.change_costs import resize_s
 from treadle.models.plans.sensitivity import Curves
 from treadle.models.plans.space import shape_of
-from treadle.policies.base.costs import Restarts, resize_s
 from treadle.policies.base.placement import Placement
+from treadle.policies.base.restarts import Restarts
 from treadle.policies.base.shares import Sharing
 from treadle.policies.rubick.kinds import RESTART_S
 

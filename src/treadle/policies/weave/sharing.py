@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
-from treadle.core.ports import InterleavingModel, Revisable
-from treadle.policies.base.companions import Doubting, SharingBelief
+from treadle.core.ports import Doubting, InterleavingModel, Revisable, SharingBelief
 from treadle.policies.weave.candidate import Candidate, Sized
 
 # A kind of jobs is a power of eight, and those of a group are their sum: no order of members needs

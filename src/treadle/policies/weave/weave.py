@@ -28,10 +28,11 @@ from treadle.core.job import Job, JobSpec
 from treadle.core.ports import InterleavingModel
 from treadle.core.ranking import Rank
 from treadle.core.snapshot import Schedule, Snapshot
+from treadle.models.change_costs import RESTART_S, resize_s, restart_s
 from treadle.models.forecasts import forecaster
+from treadle.models.plans.best_plans import BestPlans
 from treadle.models.sizes.work import Alone, Curve, Curves
 from treadle.policies.base.companions import GROUP_MAX
-from treadle.policies.base.costs import RESTART_S, resize_s, restart_s
 from treadle.policies.base.placement import Placement
 from treadle.policies.base.shares import Sharing
 from treadle.policies.weave.candidate import Candidate
@@ -39,7 +40,6 @@ from treadle.policies.weave.fold import Folding
 from treadle.policies.weave.gpus_and_slots import LOOK, GpusAndSlots, parts_of, speeds_on
 from treadle.policies.weave.layout import Layout, Layouts
 from treadle.policies.weave.places import WithinRacks, place
-from treadle.policies.weave.plans import Plans
 from treadle.policies.weave.seen import Look, News, Seen, by_devices, level_of, look, next_look_at
 from treadle.policies.weave.sharing import SharedSpeeds
 from treadle.policies.weave.worth import Worths
@@ -109,7 +109,7 @@ class Weave(Sharing):
         self._levers.check(self.name)
         self._lengths = forecaster(belief)
         self._belief = belief
-        self._plans = Plans(belief)
+        self._plans = BestPlans(belief)
         self.curves = Curves(belief, self._plans.alone, resizes=sizes)
         self._cluster: Cluster | None = None
         self._near = WithinRacks(placement, Cluster(()))

@@ -9,7 +9,7 @@ from treadle.core.allocation import Allocation
 from treadle.core.cluster import Device
 from treadle.core.job import Job, JobSpec, Profile
 from treadle.core.lifecycle import Phase
-from treadle.policies.base.costs import RESTART_S, change_s, resize_s, restart_s
+from treadle.models.change_costs import RESTART_S, change_s, resize_s, restart_s
 
 MEASURED = Profile(restart_s=12.0, resize_s=0.05)
 DEVICES = tuple(Device("n0", number) for number in range(4))

@@ -1,8 +1,8 @@
 """Execution plans: a job that its user gave a plan has the best one for its devices.
 
-A curve then has the speed of the best plan at each size, as in Rubick, whose curves these are. The
-plan is chosen once the devices are: it depends on how they lie on nodes. A job that stays on its
-devices keeps its plan, so a plan changes only with a restart that is counted anyway.
+Its speed at each size is then that of the best plan, as in Rubick (sensitivity.py). The plan is
+chosen once the devices are: it depends on how they lie on nodes. A job that stays on its devices
+keeps its plan, so a plan changes only with a restart that is counted anyway.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from treadle.models.plans.sensitivity import Curves
 
 
-class Plans:
+class BestPlans:
     """The best plan of each job as a model believes it."""
 
     def __init__(self, belief: PerformanceModel) -> None:

@@ -12,12 +12,9 @@ A policy whose authors state what a restart takes has that as its default instea
 for it.
 """
 
-from collections.abc import Mapping
-
 from treadle.core.allocation import Allocation, Pause
 from treadle.core.company import needed_gib
-from treadle.core.job import Job, JobId, JobSpec
-from treadle.core.snapshot import Snapshot
+from treadle.core.job import Job, JobSpec
 
 RESTART_S = 30.0
 FREEZE_S = 0.05  # that, and to go on: two orders to a supervisor
@@ -65,27 +62,3 @@ def _nested(held: Allocation, new: Allocation) -> bool:
     mine, others = set(held.devices), set(new.devices)
     nested = mine <= others or others <= mine
     return nested and set(held.nodes()) == set(new.nodes())
-
-
-class Restarts:
-    """How often running jobs were changed, as the schedule's memory tells the next decision.
-
-    After a crash they begin again with the starts that the scheduler knows of.
-    """
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        memory = snapshot.memory
-        self._jobs = snapshot.jobs
-        self._counts: Mapping[JobId, int] = memory if isinstance(memory, dict) else {}
-
-    def of(self, job: Job) -> int:
-        """How often it was changed, or stopped and started again."""
-        return self._counts.get(job.id, 0) + max(job.starts - 1, 0)
-
-    def after(self, changes: Mapping[JobId, Allocation | None]) -> dict[JobId, int]:
-        """The memory with these changes counted."""
-        counts = {job: count for job, count in self._counts.items() if job in self._jobs}
-        for identity, new in changes.items():
-            if new is not None and self._jobs[identity].allocation is not None:
-                counts[identity] = counts.get(identity, 0) + 1
-        return counts
