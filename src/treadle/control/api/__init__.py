@@ -2,5 +2,3 @@
 
 from treadle.control.api.assembly import LiveSettings, Wanted
 from treadle.control.api.service import LiveService
-
-__all__ = ["LiveService", "LiveSettings", "Wanted"]

@@ -18,29 +18,3 @@ from treadle.control.learning.outcomes import Attempted, learn_plans, of_end, of
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of
-
-__all__ = [
-    "CLOSE",
-    "PROFILES_MAX",
-    "PROGRESS",
-    "STARTS",
-    "Attempted",
-    "Expectation",
-    "History",
-    "JobLearner",
-    "Point",
-    "Profiles",
-    "Program",
-    "ProgressWatch",
-    "Question",
-    "company_of",
-    "learn_plans",
-    "of_end",
-    "of_pace",
-    "of_sight",
-    "output_tail",
-    "progress_lines",
-    "so_far_in",
-    "unpacked",
-    "words_of",
-]

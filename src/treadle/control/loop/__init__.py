@@ -14,28 +14,3 @@ from treadle.control.loop.live_policy import (
     following_nodes,
 )
 from treadle.control.loop.off_loop import DaemonThreads, StoreReads
-
-__all__ = [
-    "Commit",
-    "Committed",
-    "Condition",
-    "Controller",
-    "DaemonThreads",
-    "EngineLink",
-    "Inbox",
-    "LiveBelief",
-    "MonotonicClock",
-    "PolicyInCharge",
-    "Published",
-    "Resting",
-    "Rider",
-    "Stamp",
-    "StoreReads",
-    "belief_on",
-    "check_store",
-    "date_text",
-    "following_nodes",
-    "on_disk",
-    "wall",
-    "worked_for",
-]
