@@ -5,7 +5,7 @@ they have, so no device ever runs two jobs of one turn, however long a stop take
 
 `beside` names the other jobs on those devices once the orders are given. Only a live journal has
 it, for people: an order is the same with and without. So it is with `for_job`, for which job one is
-stopped or shrunk, where the policy knows.
+stopped or shrunk, where the policy knows, and with `resumes`: the job was paused.
 """
 
 from dataclasses import field
@@ -34,6 +34,7 @@ class Change:
     after: tuple[JobId, ...] = ()
     beside: tuple[JobId, ...] = field(default=(), compare=False)
     for_job: JobId = field(default="", compare=False)
+    resumes: bool = field(default=False, compare=False)
 
 
 @value

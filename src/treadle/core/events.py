@@ -42,6 +42,7 @@ class JobHeld:
 class JobReleased:
     job: JobId
     reason: str  # the one that is gone
+    by: str = ""  # who asked for it; empty: not known
 
 
 @value

@@ -39,6 +39,12 @@ from treadle.wire.machine import EventView
             {"allocation": {"devices": [["here", 0]], "plan": {"data": 1, "shard": "all"}}},
             "give job 7 1 device instead: here:0, under the plan d1 zero-3",
         ),
+        (
+            "Change",
+            {"allocation": {"devices": [["here", 0]]}, "beside": ["5"], "resumes": True},
+            "resume job 7 on here:0, beside job 5",
+        ),
+        ("JobReleased", {"reason": "user", "by": "ada"}, "ada releases job 7"),
         ("JobStarted", {"stall_s": 0.25}, "job 7 was changed without a restart, stall 0.25 s"),
         ("JobStarted", {"changes": []}, "job 7 runs"),
         ("NodeJoined", {"node": {"name": "b"}}, "node b joined"),

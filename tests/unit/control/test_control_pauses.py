@@ -52,6 +52,11 @@ async def test_a_paused_job_leaves_its_device_and_goes_on_where_it_was(here: Ben
     detail = await here.live.job(job)
     assert (detail.job.attempts, detail.job.pause) == (1, None)
     assert [run.number for run in detail.attempts] == [1]
+    events = (await here.live.events(after=0, limit=500)).events
+    changes = [event.body for event in events if event.job == job and event.kind == "Change"]
+    assert [bool(body.get("resumes")) for body in changes] == [False, True]
+    (released,) = [event.body for event in events if event.kind == "JobReleased"]
+    assert released["by"] == ME.user
 
 
 @playing(devices=1)

@@ -201,6 +201,21 @@ def test_a_speed_is_measured_in_one_company_only() -> None:
     assert gauge.measured_s == 10.0
 
 
+def test_a_speed_goes_on_after_a_pause() -> None:
+    """10 steps a second for 10 s. Paused for 100 s, it has still a speed, and the same after."""
+    meter = Meter()
+    meter.begin("a", 1, 1, 0.0, 0.0)
+    meter.see("a", 0, 1000, 0.0)
+    meter.see("a", 100, 1000, 10.0)
+    meter.skip("a", 2, 100.0, 110.0)
+    gauge = meter.gauge("a")
+    assert gauge is not None
+    assert gauge.share_per_s() == pytest.approx(10.0 / 1000)
+    assert meter.see("a", 150, 1000, 115.0) is gauge
+    assert gauge.share_per_s() == pytest.approx(10.0 / 1000)
+    assert gauge.speeds() == pytest.approx((10.0, 10.0))
+
+
 def test_company_is_judged_by_the_last_seconds_and_not_since_the_jobs_met() -> None:
     """1. Alone for 20 s at 10 steps a second. 2. Beside b as fast for 60 s, then for 20 s at 1."""
     seen = Sightings()

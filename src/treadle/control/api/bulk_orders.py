@@ -178,7 +178,7 @@ class Orders:
             case Verb.PAUSE:
                 return self._pause(identity, alive, who.user, order.how)
             case Verb.RELEASE | Verb.RESUME:
-                return self._release(identity, alive)
+                return self._release(identity, alive, who.user)
             case Verb.CHANGE:
                 assert change is not None, "a change needs to say what"
                 facts = [fact for record in alive for fact in self._change(who, record, change)]
@@ -237,10 +237,10 @@ class Orders:
         because = record.not_paused or "its attempt did not say that it can be"
         return f"job {row.id} cannot be paused: {because}"
 
-    def _release(self, identity: str, alive: Sequence[JobRecord]) -> _Planned:
+    def _release(self, identity: str, alive: Sequence[JobRecord], by: str) -> _Planned:
         """The held members of an array."""
         records = alive if len(alive) == 1 else [r for r in alive if self._can_release(r)]
-        facts: list[Fact] = [JobReleased(record.id, USER) for record in records]
+        facts: list[Fact] = [JobReleased(record.id, USER, by) for record in records]
         for record in records:
             if record.broken:
                 facts.append(DependenciesDropped(record.id))

@@ -281,6 +281,7 @@ _SENTENCES = {
     "HoldAsked": "{who} holds job {job}",
     "PauseAsked": "{who} pauses job {job}",
     "JobReleased": "job {job} is no longer held {holder}",
+    "ReleaseAsked": "{who} releases job {job}",
     "JobUpdated": "the scheduler's estimate or request of job {job} changed",
     "JobsLearned": "more is known of {number} like {first}",
     "ControllerBegan": "the daemon began",
@@ -305,6 +306,7 @@ _SENTENCES = {
     "DeviceOpened": "{device} open again",
     "Start": "start job {job} on {devices}",
     "Change": "give job {job} {count} instead{whom}: {devices}",
+    "Resume": "resume job {job} on {devices}",
     "Stop": "stop job {job}{whom}",
     "Preempt": "preempt job {job}{whom}",
     "Pause": "pause job {job} on {devices}{whom}",
@@ -315,7 +317,12 @@ _SENTENCES = {
 
 
 # Kinds that read otherwise if they have this.
-_SPECIAL = {"NodeJoined": ("undrained", "NodeUndrained"), "Stop": ("for_job", "Preempt")}
+_SPECIAL = {
+    "NodeJoined": ("undrained", "NodeUndrained"),
+    "Stop": ("for_job", "Preempt"),
+    "Change": ("resumes", "Resume"),
+    "JobReleased": ("by", "ReleaseAsked"),
+}
 # Why a job is held.
 _HOLDERS = {
     USER: "by its user",

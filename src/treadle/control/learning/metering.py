@@ -147,13 +147,14 @@ class Meter:
         return gauge
 
     def skip(self, job: JobId, action: int, away_s: float, now: float) -> None:
-        """It was paused: that time is no time of its attempt, and no speed is measured over it."""
+        """It was paused: that time is no time of its attempt, nor of its speed."""
         if (gauge := self._gauges.get(job)) is not None:
             began_at, share = gauge.began
             gauge.action, gauge.began = action, (began_at + away_s, share)
             gauge.grew_at = None if gauge.grew_at is None else gauge.grew_at + away_s
-            gauge.seen_at = now
-            gauge.measure_from(now, gauge.seen_share)
+            gauge.from_at = min(now, gauge.from_at + away_s)
+            gauge.seen_at = min(now, gauge.seen_at + away_s)
+            gauge.marks = [(min(now, at + away_s), share) for at, share in gauge.marks]
 
     def put_back(self, job: JobId, gauge: Gauge | None) -> None:
         """Take back the last report of a job: this is what was seen before it."""

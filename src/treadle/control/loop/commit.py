@@ -46,7 +46,7 @@ from treadle.control.loop.clock import Stamp, wall
 from treadle.control.loop.condition import Condition
 from treadle.control.loop.inbox import Inbox
 from treadle.control.loop.off_loop import DaemonThreads
-from treadle.core.actions import Action, Stop
+from treadle.core.actions import Action, Change, Stop
 from treadle.core.cluster import Device
 from treadle.core.events import (
     AttemptEnded,
@@ -368,9 +368,21 @@ class Commit:
         if scheduler.decisions != self._decisions:
             self._decisions = scheduler.decisions
             rows.append(JournalRow(now, at, "Decided", "", encode(now, decided(scheduler.wake_at))))
-        said = [_with_company(action, scheduler) for action in actions]
+        said = [self._as_told(action) for action in actions]
         rows += [JournalRow(now, at, type(a).__name__, a.job, encode(now, a)) for a in said]
         return rows
+
+    def _as_told(self, action: Action) -> Action:
+        """The order with the other jobs that now hold its devices, and whether it ends a pause."""
+        if isinstance(action, Stop):
+            return action
+        tenants = self._state.scheduler.tenancy.tenants
+        held = [job for d in action.allocation.devices for job in tenants.get(d, {}).values()]
+        others = tuple(dict.fromkeys(job for job in held if job != action.job))
+        record = self._state.jobs.records.get(action.job)
+        if isinstance(action, Change) and record is not None and record.pause is not None:
+            action = replace(action, resumes=action.allocation.paused is None)
+        return replace(action, beside=others) if others else action
 
     def _add_state(self, batch: Batch, touched: Iterable[JobId], now: float) -> None:
         """What the steps have changed, as it is now."""
@@ -420,16 +432,6 @@ class Commit:
                 continue
             batch.settings[NODES] = text_of(self._state.scheduler.cluster.nodes)
             batch.settings[LOST_NODES] = self._state.lost.text()
-
-
-def _with_company(action: Action, scheduler: Scheduler) -> Action:
-    """The order with the other jobs that now hold its devices, as the journal says it."""
-    if isinstance(action, Stop):
-        return action
-    tenants = scheduler.tenancy.tenants
-    held = [job for d in action.allocation.devices for job in tenants.get(d, {}).values()]
-    others = tuple(dict.fromkeys(job for job in held if job != action.job))
-    return replace(action, beside=others) if others else action
 
 
 def _is_failure(fact: Fact) -> bool:
