@@ -10,7 +10,7 @@ from treadle.control.jobs.attempts import closed
 from treadle.control.jobs.records import attempt_body, attempt_of
 from treadle.core.allocation import Pause
 from treadle.core.attempt import How
-from treadle.core.cluster import Node
+from treadle.core.cluster import Device, Node
 from treadle.core.events import AttemptEnded
 from treadle.engines.memory_world import MemoryWorld
 from treadle.store.rows import AttemptRow
@@ -176,3 +176,24 @@ def test_an_attempt_that_was_paused_began_when_it_began() -> None:
     assert (done.started_at, done.ended_at) == (115.0, 130.0)
     set_back = closed(row, replace(ended, ended_at=40.0), None, 41.0, away_s=15.0)
     assert attempt_of(set_back.body).started_at == 10.0
+
+
+@playing(devices=2)
+async def test_a_start_that_a_person_holds_up_is_unknown_and_says_so(here: Bench) -> None:
+    """1. A is paused, and its dependent waits for it. 2. A is resumed, and its device is closed;
+    of b, on the other device, nothing is known."""
+    a = await here.runs()
+    dependent = await here.submit("true", after=(a,))
+    await here.live.pause(ME, a)
+    await here.settle()
+    start = await here.start(dependent)
+    assert (start.earliest_s, start.latest_s, start.unknown) == (None, None, ())
+    assert start.sentence == f"job {a} is paused"
+    here.memory.close_device(Device("here", 0), "avoided", "an admin avoids it")
+    await here.runs()
+    await here.live.resume(ME, a)
+    await here.settle()
+    for job in (a, dependent):
+        start = await here.start(job)
+        assert (start.latest_s, start.unknown) == (None, ())
+        assert start.sentence == "device here:0 is closed"

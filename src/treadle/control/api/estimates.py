@@ -20,7 +20,7 @@ from treadle.control.api.job_progress import Left, left_of, limit_left_s
 from treadle.control.api.queue_order import in_queue, position
 from treadle.control.api.sentences import Said
 from treadle.control.api.start_draws import Ahead, comparable, drawn, simulated, steps_of
-from treadle.control.jobs import JobRecord, question_about
+from treadle.control.jobs import USER, JobRecord, question_about
 from treadle.control.learning import Question
 from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
@@ -132,6 +132,8 @@ def _start(
     sooner = _sooner(context, job, ahead)
     compared = [] if sooner or ahead.limited else comparable(moments)
     found = _found(context, ahead, moments, sooner=sooner)
+    if found.high_s is None and (person := _by_a_person(context, job)):
+        found = Found(None, None, sure=False, sentence=person)
     found = _narrow_enough(_corrected(context, found, compared, context.clock.now()))
     begun = not all(isinstance(moment, NotYet) for moment in moments)
     start = StartEstimate(
@@ -230,12 +232,35 @@ def _narrow_enough(found: Found) -> Found:
     return found._replace(low_s=shown[0], high_s=shown[1])
 
 
+def _by_a_person(context: Context, job: JobId) -> str:
+    """What a person has to end before it can start; empty: nothing."""
+    scheduler, seen, due = context.scheduler, set[JobId](), [job]
+    while due:
+        name = due.pop()
+        row, record = scheduler.jobs.get(name), context.jobs.records.get(name)
+        if row is None or record is None or name in seen:
+            continue
+        seen.add(name)
+        if name != job and USER in scheduler.blocked.get(name, ()):
+            state = "on hold" if row.allocation is None else "paused"
+            return f"{_label(Said(context), name)} is {state}"
+        held = row.allocation if row.phase is Phase.PAUSED else None
+        devices = () if held is None else held.devices
+        if closed := [device for device in devices if device in scheduler.closed]:
+            return f"device {closed[0]} is closed"
+        due += [*record.after, *record.after_any]
+    return ""
+
+
+def _label(said: Said, job: JobId) -> str:
+    name = said.label(job)
+    return name if name != job else f"job {name}"
+
+
 def _not_known(context: Context, jobs: Sequence[JobId]) -> str:
     said = Said(context)
     if len(jobs) == 1:
-        name = said.label(jobs[0])
-        whose = name if name != jobs[0] else f"job {name}"
-        return f"nothing is known about {whose}'s length"
+        return f"nothing is known about {_label(said, jobs[0])}'s length"
     names = named_jobs([said.label(job) for job in jobs], NAMED_MAX)
     return f"nothing is known about the lengths of {names}"
 
