@@ -5,7 +5,7 @@ shown, as if there were nothing else: who, how many devices, under which plan, w
 decides is made on devices that suit each job (plan.py), as far as it pays (costs.py).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -23,12 +23,12 @@ from treadle.policies.live.asking import Asking, Key, Question, Quiet, Sight
 from treadle.policies.live.costs import Part, parts
 from treadle.policies.live.eligibility import Eligibility, LevelOf
 from treadle.policies.live.fits import never_fits
+from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.parking import (
     Company,
     Parking,
     freeze_those_soon_back,
     leave_what_is_kept,
-    who_may_pause,
 )
 from treadle.policies.live.patience import (
     Patience,
@@ -113,7 +113,7 @@ def live(
         raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
     given = parse_quotas("live", quotas)
     joining = Joining.of(belief, tries=tries) if share else None
-    may_pause = who_may_pause(pause)
+    may_pause = MayPause(pause)
     return Live(
         *(inner, placement, belief, given, joining, may_pause),
         freezes=pause != "off",
@@ -131,7 +131,7 @@ class Live(Wrapper):
         belief: PerformanceModel,
         given: Quotas | None,
         joining: Joining | None,
-        may_pause: Callable[[Job], bool],
+        may_pause: MayPause,
         *,
         freezes: bool,
         restart_s: float,

@@ -8,16 +8,14 @@ expected to be gone within what a restart would cost it. Nothing that would stay
 there meanwhile. If they stay longer all the same it is stopped after all, and may start elsewhere.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple, Self
 
 from treadle.core.allocation import Allocation, Pause
 from treadle.core.cluster import Device
 from treadle.core.company import needed_gib
-from treadle.core.errors import InvalidInputError
 from treadle.core.job import Job, JobId
-from treadle.core.lifecycle import Phase
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
 from treadle.models.change_costs import restart_s
@@ -25,8 +23,6 @@ from treadle.policies.live.costs import left_s
 from treadle.policies.live.eligibility import Level, LevelOf
 from treadle.policies.live.patience import due_at
 from treadle.policies.live.plan import Plan
-
-WAYS = ("off", "opportunistic", "all")
 
 
 class Company(NamedTuple):
@@ -117,23 +113,6 @@ class Parking(NamedTuple):
                 plan.go_on(job, held, lower)
             if plan.has(job.id) is None and job.id in self.late:
                 plan.give_up(job, held)
-
-
-def who_may_pause(pause: str) -> Callable[[Job], bool]:
-    """Which running jobs that cannot resume are paused for others.
-
-    pause: off, opportunistic or all.
-    """
-    if pause not in WAYS:
-        raise InvalidInputError(f"live pause must be one of {', '.join(WAYS)}, not {pause!r}")
-
-    def may_pause(job: Job) -> bool:
-        allowed = pause == "all" or (pause == "opportunistic" and not job.spec.guaranteed)
-        runs = job.phase is Phase.RUNNING and job.over_at is None
-        can = bool(job.pauses) and job.spec.preemptible and not job.spec.resumable
-        return allowed and runs and can
-
-    return may_pause
 
 
 def freeze_those_soon_back(plan: Plan, names: Iterable[JobId], company: Company) -> None:

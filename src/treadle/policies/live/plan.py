@@ -12,6 +12,7 @@ from treadle.core.job import Job, JobId
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
+from treadle.policies.live.may_pause import MayPause
 from treadle.policies.live.room import Room
 
 SMALL = 1 / 3  # of its speed, at least, for a job that stays as small as it starts
@@ -51,7 +52,7 @@ class Plan:
         self.kept: dict[JobId, None] = {}  # the policy would have changed them
         self.for_whom: dict[JobId, JobId] = {}  # of those that are stopped
         # Those that cannot resume and are paused where others are stopped, and how.
-        self.may_pause: Callable[[Job], bool] = lambda _: False
+        self.may_pause = MayPause("off")
         self.paused: dict[JobId, Pause] = {}
         self.given_up: dict[JobId, None] = {}  # paused jobs that are stopped
         self._moved: set[Device] = set()  # devices that were given otherwise than chosen

@@ -2,15 +2,18 @@
 
 A guaranteed job is within its tenant's quota if the quota suffices for it beside those before it.
 Such jobs are decided about first, and may take what others were lent. All other jobs run on loans.
-A loan goes only to a job that can give it back: one that can resume, or ends within LENT_S. What
-the quotas of all tenants together leave of the cluster is not a loan and goes to any job.
+A loan goes only to a job that can give it back: one that can resume, ends within LENT_S, or may be
+paused and leaves half of its device's memory then. What the quotas of all tenants together leave of
+the cluster is not a loan and goes to any job.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from treadle.core.allocation import Allocation
-from treadle.core.job import Job, JobId
+from treadle.core.company import needed_gib, smallest_device_gib
+from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel
 from treadle.core.snapshot import Snapshot
@@ -72,7 +75,7 @@ class Entitlements:
 
     def may_have(self, plan: Plan, job: Job, size: int) -> bool:
         """Whether a job may be started with so many devices: it could give back what is lent."""
-        if job.spec.gives_way or self._ends_soon(job):
+        if self._gives_back(plan, job) or self._ends_soon(job):
             return True
         if self.tiers.get(job.id) == OWED and size <= self._own(plan, job):
             return True
@@ -97,9 +100,20 @@ class Entitlements:
             held.size
             for job in self._snapshot.jobs.values()
             if self.tiers.get(job.id) == LENT
-            and not job.spec.gives_way
+            and not self._gives_back(plan, job)
             and (held := plan.has(job.id)) is not None
         )
+
+    def _gives_back(self, plan: Plan, job: Job) -> bool:
+        """Whether it can be stopped and go on later, or be frozen and leave half of the memory."""
+        if job.spec.gives_way or job.phase is Phase.RUNNING:
+            return job.spec.gives_way or (plan.may_pause(job) and self._leaves_half(job.spec))
+        one = job.spec.sizes[-1] == 1  # Of several devices some may be on other nodes.
+        return one and plan.may_pause.once_it_runs(job.spec) and self._leaves_half(job.spec)
+
+    def _leaves_half(self, spec: JobSpec) -> bool:
+        size_gib = smallest_device_gib(self._snapshot.cluster)
+        return not size_gib or 0.0 < needed_gib(spec) <= size_gib / 2
 
     def _ends_soon(self, job: Job) -> bool:
         known = not job.spec.order_work
@@ -126,7 +140,7 @@ class Entitlements:
             if found is None:
                 for other, held in reversed(shrunk):
                     plan.give(other, held)
-                found = plan.make_room(job, size, self._lent(fixed))
+                found = plan.make_room(job, size, self._lent(plan, fixed))
             if found is None:
                 continue
             plan.give(job, Allocation(found))
@@ -138,12 +152,12 @@ class Entitlements:
         ready = job.ready_at <= self._snapshot.now and DATA_PARALLEL in job.spec.plans
         return ready and self.tiers.get(job.id) == OWED
 
-    def _lent(self, fixed: Mapping[JobId, None]) -> list[JobId]:
-        """Running jobs beyond quotas that can be stopped, the first to be stopped first."""
+    def _lent(self, plan: Plan, fixed: Mapping[JobId, None]) -> list[JobId]:
+        """Running jobs beyond quotas that can make way, the first to do so first."""
         found = [
             job
             for job in self._snapshot.holding()
-            if self.tiers.get(job.id) == LENT and job.id not in fixed
+            if self.tiers.get(job.id) == LENT and (job.id not in fixed or plan.may_pause(job))
         ]
         return [job.id for job in sorted(found, key=self.level_of, reverse=True)]
 

@@ -7,13 +7,16 @@ import pytest
 from tests.properties.live_runs import LiveRun
 from tests.unit.stories import Story
 from treadle.core.actions import Start, Stop
-from treadle.core.cluster import Cluster
-from treadle.core.events import JobStopped, JobSubmitted
+from treadle.core.allocation import Pause
+from treadle.core.cluster import Cluster, Node
+from treadle.core.events import JobPaused, JobStarted, JobStopped, JobSubmitted
 from treadle.core.job import JobSpec
+from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
+from treadle.core.scheduler import Scheduler
 from treadle.policies import registry
 from treadle.policies.live.quotas import LENT_S
-from treadle.testing.builders import job
+from treadle.testing.builders import job, policy
 from treadle.testing.live_case import LiveCase
 
 POLICIES = ("fifo", "backfill", "srtf", "afs", "las", "max-min", "weave-l", "muri-l", "tiresias")
@@ -60,6 +63,48 @@ def test_what_cannot_be_given_back_is_not_lent(text: str) -> None:
     assert used(told) == {"a": 2}
     reason = told.scheduler.why("a3", 0.0)
     assert reason == Reason("not-lent", {"tenant": "a", "asked": 1, "free": 2})
+
+
+def pausable(told: Story, now: float) -> None:
+    """All orders are carried out at once, and attempts say that they can be frozen."""
+    rows = told.scheduler.jobs
+    for row in [row for row in rows.values() if row.phase is Phase.STARTING]:
+        if row.allocation is not None and row.allocation.paused:
+            told.tell(now, JobPaused(row.id, row.action, row.allocation.paused))
+        else:
+            told.tell(now, JobStarted(row.id, row.action, 0.0, 1.0, pauses=(Pause.FROZEN,)))
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_what_can_be_paused_is_lent_and_comes_back(text: str) -> None:
+    """1. A's opportunistic jobs keep no checkpoints, and have all four devices. 2. B's first two
+    come. 3. They have the devices of two that are frozen."""
+    told = story(text)
+    rigid = {"resumable": False, "guaranteed": False}
+    told.tell(0.0, *(of("a", f"a{n}", **rigid) for n in range(4)))
+    pausable(told, 0.0)
+    assert used(told) == {"a": 4}
+    told.tell(100.0, of("b", "b0"), of("b", "b1"))
+    for at in (100.0, 101.0, 102.0):
+        pausable(told, at)
+        told.tell(at)
+    rows = told.scheduler.jobs
+    assert [rows[name].phase for name in ("b0", "b1")] == [Phase.RUNNING] * 2
+    assert sorted(rows[f"a{n}"].phase for n in range(4)) == [Phase.PAUSED] * 2 + [Phase.RUNNING] * 2
+
+
+@pytest.mark.parametrize(("needs_gib", "lent"), [(0.0, 0), (40.0, 4), (41.0, 0)])
+def test_what_would_keep_most_of_the_memory_is_not_lent(needs_gib: float, lent: int) -> None:
+    """Once frozen it keeps its GPU memory, and half is to be left."""
+    told = story("fifo")
+    cluster = Cluster((Node("n0", 4, device_memory_gib=80.0),))
+    told.scheduler = Scheduler(policy("fifo+live?quotas=a:2/b:2&share=off"), cluster)
+    jobs = [
+        of("a", f"a{n}", resumable=False, guaranteed=False, device_memory_gib=needs_gib)
+        for n in range(4)
+    ]
+    told.tell(0.0, *jobs)
+    assert used(told) == {"a": lent}
 
 
 def test_a_job_that_ends_soon_is_lent_devices() -> None:
