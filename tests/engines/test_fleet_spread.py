@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, tell, telling
 from tests.shared import thorough
 
 from treadle.core.actions import Change, Start, Stop
@@ -24,25 +24,23 @@ NAMES = (
 SAY = "echo " + " ".join(f"${name}" for name in NAMES) + "; echo $MASTER_PORT"
 
 
-def test_ranks_on_three_nodes_know_their_places(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("say", "sh", "-c", SAY)
-        await bench.order(Start(0, "say", spread("n2", "n0", "n1", each=2)))
-        end = await bench.ended("say", 0)
-        assert (end.how, end.code, end.codes) == (How.EXITED, 0, (0,) * 6)
-        assert bench.count(JobStarted, "say") == 1
-        ports = set()
-        for rank in range(6):
-            found = await bench.engine.output(AttemptId("say", 1), rank)
-            words, port = found.data.decode().splitlines()
-            group, local = divmod(rank, 2)
-            ips = "127.0.0.3,127.0.0.1,127.0.0.2"
-            assert words == f"{rank} {local} 6 2 {group} 3 127.0.0.3 {group} 3 {ips} lo"
-            assert found.ranks == 6
-            ports.add(port)
-        assert len(ports) == 1
-
-    tell(tmp_path, story)
+@telling()
+async def test_ranks_on_three_nodes_know_their_places(bench: FleetStory) -> None:
+    bench.job("say", "sh", "-c", SAY)
+    await bench.order(Start(0, "say", spread("n2", "n0", "n1", each=2)))
+    end = await bench.ended("say", 0)
+    assert (end.how, end.code, end.codes) == (How.EXITED, 0, (0,) * 6)
+    assert bench.count(JobStarted, "say") == 1
+    ports = set()
+    for rank in range(6):
+        found = await bench.engine.output(AttemptId("say", 1), rank)
+        words, port = found.data.decode().splitlines()
+        group, local = divmod(rank, 2)
+        ips = "127.0.0.3,127.0.0.1,127.0.0.2"
+        assert words == f"{rank} {local} 6 2 {group} 3 127.0.0.3 {group} 3 {ips} lo"
+        assert found.ranks == 6
+        ports.add(port)
+    assert len(ports) == 1
 
 
 @pytest.mark.parametrize(
@@ -53,22 +51,20 @@ def test_the_interface_of_an_address_is_found(address, name):
     assert interface_of(address) == name
 
 
-def test_it_is_stopped_as_a_whole(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sleep", "86400")
-        await bench.order(Start(0, "a", spread("n0", "n1", "n2")))
-        started = await bench.started("a", 0)
-        assert (started.attempt, started.changes) == (1, ())
-        assert bench.runs_on("a") == {"n0", "n1", "n2"}
-        assert bench.world.links["n1"].agent.running() == {"a": 1}
-        assert {name for name, *_ in _held(bench)} == {"n0", "n1", "n2"}
-        await bench.order(Stop(1, "a"))
-        end = await bench.ended("a", 1)
-        assert (end.attempt, end.how) == (1, How.STOPPED)
-        assert bench.runs_on("a") == set()
-        assert _held(bench) == []
-
-    tell(tmp_path, story)
+@telling()
+async def test_it_is_stopped_as_a_whole(bench: FleetStory) -> None:
+    bench.job("a", "sleep", "86400")
+    await bench.order(Start(0, "a", spread("n0", "n1", "n2")))
+    started = await bench.started("a", 0)
+    assert (started.attempt, started.changes) == (1, ())
+    assert bench.runs_on("a") == {"n0", "n1", "n2"}
+    assert bench.world.links["n1"].agent.running() == {"a": 1}
+    assert {name for name, *_ in _held(bench)} == {"n0", "n1", "n2"}
+    await bench.order(Stop(1, "a"))
+    end = await bench.ended("a", 1)
+    assert (end.attempt, end.how) == (1, How.STOPPED)
+    assert bench.runs_on("a") == set()
+    assert _held(bench) == []
 
 
 def _held(bench: FleetStory) -> list[tuple[str, int]]:
@@ -76,83 +72,73 @@ def _held(bench: FleetStory) -> list[tuple[str, int]]:
     return [(node.name, each.number) for node in views for each in node.devices if each.jobs]
 
 
-def test_it_moves_from_one_node_to_several_and_back(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sleep", "86400")
-        await bench.order(Start(0, "a", spread("n0", each=2)))
-        await bench.started("a", 0)
-        await bench.order(Change(1, "a", spread("n0", "n1")))
-        assert (await bench.started("a", 1)).attempt == 2
-        assert bench.runs_on("a") == {"n0", "n1"}
-        await bench.order(Change(2, "a", spread("n2")))
-        assert (await bench.started("a", 2)).attempt == 3
-        assert bench.runs_on("a") == {"n2"}
-        ends = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
-        assert [(end.attempt, end.how) for end in ends] == [(1, How.REPLACED), (2, How.REPLACED)]
-
-    tell(tmp_path, story)
+@telling()
+async def test_it_moves_from_one_node_to_several_and_back(bench: FleetStory) -> None:
+    bench.job("a", "sleep", "86400")
+    await bench.order(Start(0, "a", spread("n0", each=2)))
+    await bench.started("a", 0)
+    await bench.order(Change(1, "a", spread("n0", "n1")))
+    assert (await bench.started("a", 1)).attempt == 2
+    assert bench.runs_on("a") == {"n0", "n1"}
+    await bench.order(Change(2, "a", spread("n2")))
+    assert (await bench.started("a", 2)).attempt == 3
+    assert bench.runs_on("a") == {"n2"}
+    ends = [fact for fact in bench.jobs.facts if isinstance(fact, AttemptEnded)]
+    assert [(end.attempt, end.how) for end in ends] == [(1, How.REPLACED), (2, How.REPLACED)]
 
 
-def test_no_part_runs_before_all_nodes_are_free(tmp_path):
+@telling()
+async def test_no_part_runs_before_all_nodes_are_free(bench: FleetStory) -> None:
     """1. A job on n0 takes long to stop. 2. The next one needs n0 and n1, and waits whole."""
-
-    async def story(bench: FleetStory) -> None:
-        release = bench.root / "release"
-        wait = f"trap '' TERM; while test ! -e {release}; do sleep 0.01; done"
-        bench.job("slow", "sh", "-c", wait, grace_s=60.0)
-        bench.job("wide", "sleep", "86400")
-        bench.job("other", "true")
-        await bench.order(Start(0, "slow", spread("n0")))
-        await bench.started("slow", 0)
-        await bench.order(Stop(1, "slow"), Start(2, "wide", spread("n1", "n0"), ("slow",)))
-        await bench.order(Start(3, "other", spread("n2", "n1", each=2)))
-        await bench.ended("other", 3)  # There was time to start a part of `wide` as well.
-        assert bench.runs_on("wide") == set()
-        release.touch()
-        await bench.started("wide", 2)
-        assert bench.runs_on("wide") == {"n0", "n1"}
-
-    tell(tmp_path, story)
+    release = bench.root / "release"
+    wait = f"trap '' TERM; while test ! -e {release}; do sleep 0.01; done"
+    bench.job("slow", "sh", "-c", wait, grace_s=60.0)
+    bench.job("wide", "sleep", "86400")
+    bench.job("other", "true")
+    await bench.order(Start(0, "slow", spread("n0")))
+    await bench.started("slow", 0)
+    await bench.order(Stop(1, "slow"), Start(2, "wide", spread("n1", "n0"), ("slow",)))
+    await bench.order(Start(3, "other", spread("n2", "n1", each=2)))
+    await bench.ended("other", 3)  # There was time to start a part of `wide` as well.
+    assert bench.runs_on("wide") == set()
+    release.touch()
+    await bench.started("wide", 2)
+    assert bench.runs_on("wide") == {"n0", "n1"}
 
 
-def test_half_a_launch_is_stopped_after_a_restart(tmp_path):
+@telling()
+async def test_half_a_launch_is_stopped_after_a_restart(bench: FleetStory) -> None:
     """1. n1 does not hear the order. 2. The controller dies. 3. The next one stops the half."""
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sleep", "86400")
-        wide = spread("n0", "n1")
-        await bench.engine.adopt([])
-        link = bench.world.links["n1"]
-        link.refused.add("orders")
-        await bench.order(Start(0, "a", wide))
-        await bench.until(lambda: bench.runs_on("a") == {"n0"})
-        engine = await bench.crash()
-        link.refused.clear()
-        await engine.adopt([row("a", Phase.STARTING, wide)], [AttemptId("a", 1)])
-        end = await bench.ended("a", 0)
-        assert (end.attempt, end.how) == (1, How.STOPPED)
-        assert bench.runs_on("a") == set()
-        assert bench.count(JobStarted, "a") == 0
-
-    tell(tmp_path, story)
+    bench.job("a", "sleep", "86400")
+    wide = spread("n0", "n1")
+    await bench.engine.adopt([])
+    link = bench.world.links["n1"]
+    link.refused.add("orders")
+    await bench.order(Start(0, "a", wide))
+    await bench.until(lambda: bench.runs_on("a") == {"n0"})
+    engine = await bench.crash()
+    link.refused.clear()
+    await engine.adopt([row("a", Phase.STARTING, wide)], [AttemptId("a", 1)])
+    end = await bench.ended("a", 0)
+    assert (end.attempt, end.how) == (1, How.STOPPED)
+    assert bench.runs_on("a") == set()
+    assert bench.count(JobStarted, "a") == 0
 
 
-def test_output_is_found_by_global_rank_after_a_restart(tmp_path):
-    async def story(bench: FleetStory) -> None:
-        bench.job("say", "sh", "-c", "echo rank $RANK on node $GROUP_RANK")
-        await bench.order(Start(0, "say", spread("n1", "n2", each=2)))
-        await bench.ended("say", 0)
-        engine = await bench.crash()
-        await engine.adopt([])
-        for rank in range(4):
-            found = await engine.output(AttemptId("say", 1), rank)
-            assert found.data == b"rank %d on node %d\n" % (rank, rank // 2)
-        followed = [piece.data async for piece in engine.follow(AttemptId("say", 1), 3)]
-        assert followed == [b"rank 3 on node 1\n"]
-        with pytest.raises(InvalidInputError, match="rank 4"):
-            await engine.output(AttemptId("say", 1), 4)
-
-    tell(tmp_path, story)
+@telling()
+async def test_output_is_found_by_global_rank_after_a_restart(bench: FleetStory) -> None:
+    bench.job("say", "sh", "-c", "echo rank $RANK on node $GROUP_RANK")
+    await bench.order(Start(0, "say", spread("n1", "n2", each=2)))
+    await bench.ended("say", 0)
+    engine = await bench.crash()
+    await engine.adopt([])
+    for rank in range(4):
+        found = await engine.output(AttemptId("say", 1), rank)
+        assert found.data == b"rank %d on node %d\n" % (rank, rank // 2)
+    followed = [piece.data async for piece in engine.follow(AttemptId("say", 1), 3)]
+    assert followed == [b"rank 3 on node 1\n"]
+    with pytest.raises(InvalidInputError, match="rank 4"):
+        await engine.output(AttemptId("say", 1), 4)
 
 
 @thorough

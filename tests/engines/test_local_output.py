@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 from tests.engines.small_disk import small_disk
 
 from treadle.core.actions import Change, Start
@@ -23,39 +23,35 @@ SECRET = "correct-horse-battery-staple"
 MIB = 2**20
 
 
-def test_each_rank_has_a_log_of_its_own_with_both_streams(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", "echo out $RANK; echo err $RANK >&2", ranks=2)
-        await bench.order(Start(0, "a", on(0, 1)))
-        await bench.ended()
-        assert [bench.log("a", rank=rank) for rank in (0, 1)] == [
-            "out 0\nerr 0\n",
-            "out 1\nerr 1\n",
-        ]
-        assert logs.ranks(bench.folder("a")) == [0, 1]
-        assert logs.read(bench.folder("a"), 0, offset=0, limit=4).ranks == 2
-
-    tell(tmp_path, story)
+@telling()
+async def test_each_rank_has_a_log_of_its_own_with_both_streams(bench: Story) -> None:
+    bench.job("a", "sh", "-c", "echo out $RANK; echo err $RANK >&2", ranks=2)
+    await bench.order(Start(0, "a", on(0, 1)))
+    await bench.ended()
+    assert [bench.log("a", rank=rank) for rank in (0, 1)] == [
+        "out 0\nerr 0\n",
+        "out 1\nerr 1\n",
+    ]
+    assert logs.ranks(bench.folder("a")) == [0, 1]
+    assert logs.read(bench.folder("a"), 0, offset=0, limit=4).ranks == 2
 
 
-def test_a_flood_keeps_its_head_and_its_tail_and_fills_no_disk(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        flood = "import os\nfor n in range(8192): os.write(1, b'%08d' % n * 1024)"  # 64 MiB
-        bench.job("a", "python", "-c", flood, log_bytes_max=4 * MIB)
-        await bench.order(Start(0, "a", on(0)))
-        assert await bench.ended() == JobFinished("a", 0)
-        folder = bench.folder("a")
-        assert sum(path.stat().st_size for path in folder.iterdir()) <= 4 * MIB + 65536
-        head = logs.read(folder, 0, offset=0, limit=16)
-        assert head.data == b"0000000000000000"
-        assert head.size == 64 * MIB
-        assert logs.read(folder, 0, offset=-8, limit=16).data == b"00008191"
-        status = json.loads((folder / "status.json").read_text())
-        (lost,) = status["lost"]
-        assert lost == 64 * MIB - sum(piece.size for piece in logs.pieces(folder, 0)) > 59 * MIB
-        assert status["dropped"] == [0]
-
-    tell(tmp_path, story)
+@telling()
+async def test_a_flood_keeps_its_head_and_its_tail_and_fills_no_disk(bench: Story) -> None:
+    flood = "import os\nfor n in range(8192): os.write(1, b'%08d' % n * 1024)"  # 64 MiB
+    bench.job("a", "python", "-c", flood, log_bytes_max=4 * MIB)
+    await bench.order(Start(0, "a", on(0)))
+    assert await bench.ended() == JobFinished("a", 0)
+    folder = bench.folder("a")
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 4 * MIB + 65536
+    head = logs.read(folder, 0, offset=0, limit=16)
+    assert head.data == b"0000000000000000"
+    assert head.size == 64 * MIB
+    assert logs.read(folder, 0, offset=-8, limit=16).data == b"00008191"
+    status = json.loads((folder / "status.json").read_text())
+    (lost,) = status["lost"]
+    assert lost == 64 * MIB - sum(piece.size for piece in logs.pieces(folder, 0)) > 59 * MIB
+    assert status["dropped"] == [0]
 
 
 def test_the_newest_half_to_quarter_of_the_limit_is_kept(tmp_path: Path):
@@ -96,15 +92,13 @@ def test_a4_output_that_is_gone_is_empty_and_output_that_cannot_be_read_is_an_er
         logs.pieces(tmp_path / "file", 0)
 
 
-def test_output_that_the_disk_does_not_give_is_an_engine_error(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.folder("a").mkdir(parents=True)
-        too_long = AttemptId("a", 10**300)  # as the name of a folder
-        with pytest.raises(EngineError, match="the output of job a cannot be read: File name too"):
-            await bench.engine.output(too_long, 0)
-
-    tell(tmp_path, story)
+@telling()
+async def test_output_that_the_disk_does_not_give_is_an_engine_error(bench: Story) -> None:
+    await bench.begin()
+    bench.folder("a").mkdir(parents=True)
+    too_long = AttemptId("a", 10**300)  # as the name of a folder
+    with pytest.raises(EngineError, match="the output of job a cannot be read: File name too"):
+        await bench.engine.output(too_long, 0)
 
 
 def test_a15_a_short_secret_is_shown_as_masked_when_the_longer_one_does_not_follow():
@@ -163,24 +157,22 @@ def test_every_line_of_a_secret_of_several_lines_is_masked():
     assert shown.hide(b"2: MIIBVwIBADANBg;" + key.encode()) + shown.rest() == b"2: ***;***"
 
 
-def test_secrets_reach_the_job_alone(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        halves = 'printf "%s" "$PASSWORD" | cut -c1-10 | tr -d "\\n"; sleep 0.1; '
-        halves += 'printf "%s" "$PASSWORD" | cut -c11-; env; echo "$PASSWORD" | wc -c; sleep 0.2'
-        bench.job("a", "sh", "-c", halves, secrets={"PASSWORD": SECRET})
-        await bench.order(Start(0, "a", on(0)))
-        await bench.event()
-        for pid in processes.all_pids():
-            assert SECRET not in processes.command_of(pid)
-        assert await bench.ended() == JobFinished("a", 0)
-        text = bench.log("a")
-        assert text.startswith("***\n")
-        assert "PASSWORD=***" in text
-        assert text.endswith(f"{len(SECRET) + 1}\n")
-        for path in tmp_path.rglob("*"):
-            assert not path.is_file() or SECRET.encode() not in path.read_bytes()
-
-    tell(tmp_path, story)
+@telling()
+async def test_secrets_reach_the_job_alone(bench: Story, tmp_path: Path) -> None:
+    halves = 'printf "%s" "$PASSWORD" | cut -c1-10 | tr -d "\\n"; sleep 0.1; '
+    halves += 'printf "%s" "$PASSWORD" | cut -c11-; env; echo "$PASSWORD" | wc -c; sleep 0.2'
+    bench.job("a", "sh", "-c", halves, secrets={"PASSWORD": SECRET})
+    await bench.order(Start(0, "a", on(0)))
+    await bench.event()
+    for pid in processes.all_pids():
+        assert SECRET not in processes.command_of(pid)
+    assert await bench.ended() == JobFinished("a", 0)
+    text = bench.log("a")
+    assert text.startswith("***\n")
+    assert "PASSWORD=***" in text
+    assert text.endswith(f"{len(SECRET) + 1}\n")
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes()
 
 
 @pytest.fixture
@@ -236,18 +228,16 @@ def test_output_goes_on_when_the_disk_has_room_again(disk: Path, monkeypatch):
     assert b"bytes of output were lost, the disk was full" in text
 
 
-def test_following_an_attempt_ends_with_it_though_the_next_one_waits(tmp_path: Path):
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", "echo up; exec sleep 600")
-        bench.job("b", "sleep", "600")
-        await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
-        await bench.event()
-        await bench.event()
-        await bench.until(lambda: bench.log("a"))
-        await bench.order(Change(2, "a", on(0, 1), ("b",)))  # `b` keeps its device
-        pieces = [piece.data async for piece in bench.engine.follow(AttemptId("a", 1), 0)]
-        assert pieces == [b"up\n"]
-        waits = await bench.engine.output(AttemptId("a", 2), 0)
-        assert (waits.data, waits.size) == (b"", 0)
-
-    tell(tmp_path, story)
+@telling()
+async def test_following_an_attempt_ends_with_it_though_the_next_one_waits(bench: Story) -> None:
+    bench.job("a", "sh", "-c", "echo up; exec sleep 600")
+    bench.job("b", "sleep", "600")
+    await bench.order(Start(0, "a", on(0)), Start(1, "b", on(1)))
+    await bench.event()
+    await bench.event()
+    await bench.until(lambda: bench.log("a"))
+    await bench.order(Change(2, "a", on(0, 1), ("b",)))  # `b` keeps its device
+    pieces = [piece.data async for piece in bench.engine.follow(AttemptId("a", 1), 0)]
+    assert pieces == [b"up\n"]
+    waits = await bench.engine.output(AttemptId("a", 2), 0)
+    assert (waits.data, waits.size) == (b"", 0)

@@ -6,8 +6,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, tell, telling
 from tests.engines.warm import WarmStory
+from tests.telling import told_by
 
 from treadle.core.actions import Change, Stop
 from treadle.core.allocation import Pause
@@ -54,6 +55,9 @@ def _tell(root: Path, story, imports: str = "", **details) -> None:
         await story(warm)
 
     tell(root, whole)
+
+
+_telling = told_by(lambda story, root, *given, **details: _tell(root, story, *given, **details))
 
 
 def test_a_script_sees_the_same_process(tmp_path: Path) -> None:
@@ -120,16 +124,14 @@ print(json.dumps([dict(os.environ), below, shown]))
     _tell(tmp_path, story)
 
 
-def test_secrets_do_not_reach_the_warm_interpreter(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write("a.py", "import os; print(len(os.environ['KEY']))")
-        ran = await bench.run("python", "a.py", secrets={"KEY": "rather-secret"})
-        assert (ran.warm, ran.log) == (True, "13\n")
-        for pid in bench.templates[0].scope.pids():
-            assert b"rather-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
-            assert b"rather-secret" not in _memory(pid)
-
-    _tell(tmp_path, story, secrets={"KEY": "rather-secret"})
+@_telling(secrets={"KEY": "rather-secret"})
+async def test_secrets_do_not_reach_the_warm_interpreter(bench: WarmStory) -> None:
+    bench.write("a.py", "import os; print(len(os.environ['KEY']))")
+    ran = await bench.run("python", "a.py", secrets={"KEY": "rather-secret"})
+    assert (ran.warm, ran.log) == (True, "13\n")
+    for pid in bench.templates[0].scope.pids():
+        assert b"rather-secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"rather-secret" not in _memory(pid)
 
 
 def _memory(pid: int) -> bytes:
@@ -167,31 +169,27 @@ ENDS = (
 )
 
 
-def test_a_script_ends_the_same(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        for number, (code, expected) in enumerate(ENDS):
-            bench.write(f"a{number}.py", code)
-            cold, warm = await bench.both("python", f"a{number}.py")
-            assert warm.log == cold.log, code
-            assert warm.code == cold.code == expected, code
-
-    _tell(tmp_path, story)
+@_telling()
+async def test_a_script_ends_the_same(bench: WarmStory) -> None:
+    for number, (code, expected) in enumerate(ENDS):
+        bench.write(f"a{number}.py", code)
+        cold, warm = await bench.both("python", f"a{number}.py")
+        assert warm.log == cold.log, code
+        assert warm.code == cold.code == expected, code
 
 
-def test_a_module_is_run_as_with_m(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write("tools/__init__.py", "")
-        bench.write(
-            "tools/work.py",
-            "import sys\nfrom tools import __name__ as n\n"
-            "print(__name__, __file__, __spec__.name, __package__, sys.argv, sys.path[0], n)\n1/0",
-        )
-        cold, warm = await bench.both("python", "-m", "tools.work", "x")
-        assert (warm.log, warm.code) == (cold.log, cold.code)
-        cold, warm = await bench.both("python", "-m", "absent")
-        assert (warm.log, warm.code) == (cold.log, cold.code)
-
-    _tell(tmp_path, story)
+@_telling()
+async def test_a_module_is_run_as_with_m(bench: WarmStory) -> None:
+    bench.write("tools/__init__.py", "")
+    bench.write(
+        "tools/work.py",
+        "import sys\nfrom tools import __name__ as n\n"
+        "print(__name__, __file__, __spec__.name, __package__, sys.argv, sys.path[0], n)\n1/0",
+    )
+    cold, warm = await bench.both("python", "-m", "tools.work", "x")
+    assert (warm.log, warm.code) == (cold.log, cold.code)
+    cold, warm = await bench.both("python", "-m", "absent")
+    assert (warm.log, warm.code) == (cold.log, cold.code)
 
 
 def test_multiprocessing_works(tmp_path: Path) -> None:
@@ -285,21 +283,21 @@ while True: time.sleep(0.01)
     _tell(tmp_path, story)
 
 
-def test_a_job_outlives_the_warm_interpreter_and_the_engine(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write(
-            "a.py", "import os, time\nwhile not os.path.exists('end'): time.sleep(0.01)\nexit(5)"
-        )
-        job = await bench.start("python", "a.py")
-        template = bench.templates[0]
-        (pid,) = template.scope.pids()
-        os.kill(pid, signal.SIGKILL)
-        await bench.bench.until(lambda: not template.scope.pids())
-        (tmp_path / "end").touch()
-        ended = await bench.end_of(job)
-        assert (ended.warm, ended.code) == (True, 5)
-
-    _tell(tmp_path, story)
+@_telling()
+async def test_a_job_outlives_the_warm_interpreter_and_the_engine(
+    bench: WarmStory, tmp_path: Path
+) -> None:
+    bench.write(
+        "a.py", "import os, time\nwhile not os.path.exists('end'): time.sleep(0.01)\nexit(5)"
+    )
+    job = await bench.start("python", "a.py")
+    template = bench.templates[0]
+    (pid,) = template.scope.pids()
+    os.kill(pid, signal.SIGKILL)
+    await bench.bench.until(lambda: not template.scope.pids())
+    (tmp_path / "end").touch()
+    ended = await bench.end_of(job)
+    assert (ended.warm, ended.code) == (True, 5)
 
 
 @pytest.mark.parametrize(
@@ -311,33 +309,29 @@ def test_a_job_outlives_the_warm_interpreter_and_the_engine(tmp_path: Path) -> N
         ({"a.py": "print(1)", "json/__init__.py": ""}, "json has the name"),
     ],
 )
-def test_what_could_differ_is_launched_cold(
-    tmp_path: Path, files: dict[str, str], why: str
+@_telling()
+async def test_what_could_differ_is_launched_cold(
+    bench: WarmStory, files: dict[str, str], why: str
 ) -> None:
-    async def story(bench: WarmStory) -> None:
-        for name, text in files.items():
-            bench.write(name, text)
-        ran = await bench.run("python", "a.py")
-        assert (ran.warm, ran.code) == (False, 0)
-        assert why in ran.status["cold"]
-
-    _tell(tmp_path, story)
+    for name, text in files.items():
+        bench.write(name, text)
+    ran = await bench.run("python", "a.py")
+    assert (ran.warm, ran.code) == (False, 0)
+    assert why in ran.status["cold"]
 
 
-def test_other_commands_are_launched_cold(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write("a.py", "print(1)")
-        for command in (
-            ("python", "-c", "print(1)"),
-            ("python", "-I", "a.py"),
-            ("python", "-O", "a.py"),
-            ("sh", "-c", "python3 a.py"),
-            ("env", "python3", "a.py"),
-        ):
-            ran = await bench.run(*command)
-            assert (ran.warm, ran.log) == (False, "1\n"), command
-
-    _tell(tmp_path, story)
+@_telling()
+async def test_other_commands_are_launched_cold(bench: WarmStory) -> None:
+    bench.write("a.py", "print(1)")
+    for command in (
+        ("python", "-c", "print(1)"),
+        ("python", "-I", "a.py"),
+        ("python", "-O", "a.py"),
+        ("sh", "-c", "python3 a.py"),
+        ("env", "python3", "a.py"),
+    ):
+        ran = await bench.run(*command)
+        assert (ran.warm, ran.log) == (False, "1\n"), command
 
 
 def test_a_changed_module_ends_the_warm_interpreter(tmp_path: Path) -> None:
@@ -406,18 +400,16 @@ print(sorted(os.readlink(name).split(":")[0] for name in names if os.path.exists
     _tell(tmp_path, story)
 
 
-def test_ranks_of_one_job_are_all_warm(tmp_path: Path) -> None:
-    async def story(bench: WarmStory) -> None:
-        bench.write("a.py", "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])")
-        ran = await bench.run("python", "a.py", ranks=3)
-        assert ran.status["warm"] == 3
-        assert [bench.bench.log("job-2", rank=rank) for rank in range(3)] == [
-            "0 3\n",
-            "1 3\n",
-            "2 3\n",
-        ]
-
-    _tell(tmp_path, story)
+@_telling()
+async def test_ranks_of_one_job_are_all_warm(bench: WarmStory) -> None:
+    bench.write("a.py", "import os; print(os.environ['RANK'], os.environ['WORLD_SIZE'])")
+    ran = await bench.run("python", "a.py", ranks=3)
+    assert ran.status["warm"] == 3
+    assert [bench.bench.log("job-2", rank=rank) for rank in range(3)] == [
+        "0 3\n",
+        "1 3\n",
+        "2 3\n",
+    ]
 
 
 def test_a_failed_rank_stops_the_others(tmp_path: Path) -> None:
@@ -449,17 +441,15 @@ def test_a_rank_that_is_killed_while_it_is_paused_ends_its_job(tmp_path: Path) -
     _tell(tmp_path, story)
 
 
-def test_off_means_off(tmp_path: Path) -> None:
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        bench.machine.warm.enabled = False
-        warm = WarmStory(bench)
-        warm.write("a.py", "print(1)")
-        for _ in range(2):
-            assert not (await warm.run("python", "a.py")).warm
-        assert warm.templates == []
-
-    tell(tmp_path, story)
+@telling()
+async def test_off_means_off(bench: Story) -> None:
+    await bench.begin()
+    bench.machine.warm.enabled = False
+    warm = WarmStory(bench)
+    warm.write("a.py", "print(1)")
+    for _ in range(2):
+        assert not (await warm.run("python", "a.py")).warm
+    assert warm.templates == []
 
 
 def test_what_imports_print_is_printed_by_the_script(tmp_path: Path) -> None:
