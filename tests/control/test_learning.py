@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import LONG, engine_of, in_memory, runs, telling_in_memory, told, waits
+from tests.control.asking import (
+    LONG,
+    engine_of,
+    in_memory,
+    runs,
+    telling,
+    telling_in_memory,
+    waits,
+)
 from tests.control.daemons import daemon
 from tests.control.living import ME, bash, ended, view_of
 from tests.unit.control.memory import lesson
@@ -54,16 +62,13 @@ def test_the_same_command_is_believed_to_last_as_long_again(tmp_path: Path) -> N
     in_memory(second, tmp_path)  # It is kept over a restart.
 
 
-def test_what_its_user_says_is_believed_until_something_is_known(tmp_path: Path) -> None:
+@telling_in_memory()
+async def test_what_its_user_says_is_believed_until_something_is_known(live: LiveService) -> None:
     request = bash("sleep 0.1", estimate_s=500.0)
-
-    async def story(live: LiveService) -> None:
-        assert await expected(live, request) == (500.0, "from its user's estimate")
-        await ended(live, (await live.submit(ME, request)).id)
-        # It takes 0.1 s on a quiet machine; what its user said is far from any.
-        assert (await expected(live, request))[0] < 100.0
-
-    in_memory(story, tmp_path)
+    assert await expected(live, request) == (500.0, "from its user's estimate")
+    await ended(live, (await live.submit(ME, request)).id)
+    # It takes 0.1 s on a quiet machine; what its user said is far from any.
+    assert (await expected(live, request))[0] < 100.0
 
 
 @telling_in_memory()
@@ -105,32 +110,29 @@ def test_a_kind_never_seen_lasts_as_its_user_says_and_scales_with_a_serial_tenth
 # -- progress -------------------------------------------------------------------------------------
 
 
-def test_printed_progress_is_read_and_gives_a_time_to_go(tmp_path: Path) -> None:
+@telling()
+async def test_printed_progress_is_read_and_gives_a_time_to_go(live: LiveService) -> None:
     body = (
         "for i in $(seq 1 400); do "
         "printf '\\r %d%%|## | %d/400 [00:01<00:02, 9it/s, loss=0.5]' $((i/4)) $i; "
         "sleep 0.02; done"
     )
-
-    async def story(live: LiveService) -> None:
-        job = await runs(live, body)
-        while (progress := (await view_of(live, job)).progress) is None or progress.eta_s is None:
-            await live._reporting._progress.look()
-            await asyncio.sleep(0.05)
-        assert progress.source == "log"
-        assert progress.total == 400
-        assert progress.loss == 0.5
-        assert progress.per_s is not None
-        assert 10 < progress.per_s < 60
-        assert 1 < progress.eta_s < 30
+    job = await runs(live, body)
+    while (progress := (await view_of(live, job)).progress) is None or progress.eta_s is None:
+        await live._reporting._progress.look()
+        await asyncio.sleep(0.05)
+    assert progress.source == "log"
+    assert progress.total == 400
+    assert progress.loss == 0.5
+    assert progress.per_s is not None
+    assert 10 < progress.per_s < 60
+    assert 1 < progress.eta_s < 30
+    row = live.context.scheduler.jobs[job]
+    while row.spec.iterations > 100:  # It was an hour; soon the scheduler knows better.
+        await live._reporting._progress.look()
+        await asyncio.sleep(0.05)
         row = live.context.scheduler.jobs[job]
-        while row.spec.iterations > 100:  # It was an hour; soon the scheduler knows better.
-            await live._reporting._progress.look()
-            await asyncio.sleep(0.05)
-            row = live.context.scheduler.jobs[job]
-        assert 6 < row.spec.iterations < 30
-
-    told(story, tmp_path)
+    assert 6 < row.spec.iterations < 30
 
 
 @telling_in_memory()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.control.asking import LONG, end_all, looked_at, memory, runs, telling_in_memory, waits
 from tests.control.living import ME, bash, ended, living
+from tests.telling import within
 from treadle.control.api import LiveService
 from treadle.core.job_report import Report
 from treadle.wire.decisions import Decision
@@ -77,28 +78,25 @@ async def test_a_resize_names_the_devices_before_and_after(live: LiveService) ->
     assert len(change.after) < 4
 
 
-def test_spells_are_the_same_after_the_daemon_began_again(tmp_path: Path) -> None:
+@within(180)
+async def test_spells_are_the_same_after_the_daemon_began_again(tmp_path: Path) -> None:
     engine = memory(4)
-
-    async def whole() -> None:
-        async with living(tmp_path, engine=engine) as live:
-            job = await runs(live, devices="3", name="first", tenant="lab")
-            short = (await live.submit(ME, bash("true"))).id
-            await ended(live, short)
-            before = await live.spells()
-        async with living(tmp_path, engine=engine) as live:
-            after = await live.spells()
-            assert after.spells == before.spells
-            held = {spell.job: spell for spell in after.spells}
-            assert len(held[job].devices) == 3
-            assert (held[job].name, held[job].tenant, held[job].to_at) == ("first", "lab", None)
-            assert held[short].to_at is not None
-            assert [(node.name, node.devices) for node in after.nodes] == [("here", 4)]
-            past = await live.spells(until_at=held[job].from_at - 1.0)
-            assert past.spells == (), "nothing ran yet"
-            await end_all(live)
-
-    asyncio.run(asyncio.wait_for(whole(), 180))
+    async with living(tmp_path, engine=engine) as live:
+        job = await runs(live, devices="3", name="first", tenant="lab")
+        short = (await live.submit(ME, bash("true"))).id
+        await ended(live, short)
+        before = await live.spells()
+    async with living(tmp_path, engine=engine) as live:
+        after = await live.spells()
+        assert after.spells == before.spells
+        held = {spell.job: spell for spell in after.spells}
+        assert len(held[job].devices) == 3
+        assert (held[job].name, held[job].tenant, held[job].to_at) == ("first", "lab", None)
+        assert held[short].to_at is not None
+        assert [(node.name, node.devices) for node in after.nodes] == [("here", 4)]
+        past = await live.spells(until_at=held[job].from_at - 1.0)
+        assert past.spells == (), "nothing ran yet"
+        await end_all(live)
 
 
 @telling_in_memory()

@@ -65,52 +65,45 @@ async def test_no_user_grants_a_role_above_their_own(live: LiveService) -> None:
             await live.make_token(USER, bad)
 
 
-def test_tokens_that_were_revoked_make_room_for_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@telling_in_memory()
+async def test_tokens_that_were_revoked_make_room_for_others(
+    live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
-
-    async def story(live: LiveService) -> None:
-        for _ in range(5):
-            answer = await live.make_token(USER, TokenRequest(name="x"))
-            await live.revoke_token(USER, answer.view.id)
-        for _ in range(2):
-            await live.make_token(USER, TokenRequest(name="x"))
-        with pytest.raises(ConflictError, match="nobody has 2 tokens already; revoke some first"):
-            await live.make_token(USER, TokenRequest(name="x"))
-
-    in_memory(story, tmp_path)
+    for _ in range(5):
+        answer = await live.make_token(USER, TokenRequest(name="x"))
+        await live.revoke_token(USER, answer.view.id)
+    for _ in range(2):
+        await live.make_token(USER, TokenRequest(name="x"))
+    with pytest.raises(ConflictError, match="nobody has 2 tokens already; revoke some first"):
+        await live.make_token(USER, TokenRequest(name="x"))
 
 
-def test_a13_the_limit_on_tokens_is_each_users_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@telling_in_memory()
+async def test_a13_the_limit_on_tokens_is_each_users_own(
+    live: LiveService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
-
-    async def story(live: LiveService) -> None:
-        for _ in range(2):
-            await live.make_token(USER, TokenRequest(name="x"))
-        with pytest.raises(ConflictError):
-            await live.make_token(USER, TokenRequest(name="x"))
-        assert (await live.make_token(DAEMON, TokenRequest(name="x"))).view.user == "daemon"
-        with pytest.raises(ConflictError, match="nobody has 2 tokens"):
-            await live.make_token(ME, TokenRequest(name="x", user="nobody"))
-
-    in_memory(story, tmp_path)
+    for _ in range(2):
+        await live.make_token(USER, TokenRequest(name="x"))
+    with pytest.raises(ConflictError):
+        await live.make_token(USER, TokenRequest(name="x"))
+    assert (await live.make_token(DAEMON, TokenRequest(name="x"))).view.user == "daemon"
+    with pytest.raises(ConflictError, match="nobody has 2 tokens"):
+        await live.make_token(ME, TokenRequest(name="x", user="nobody"))
 
 
-def test_a13_expired_tokens_do_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@telling_in_memory()
+async def test_a13_expired_tokens_do_not_count(
+    live: LiveService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(people_module, "TOKENS_OF_ONE_MAX", 2)
-
-    async def story(live: LiveService) -> None:
-        for _ in range(3):  # Each lasts for less than a microsecond.
-            made = await live.make_token(USER, TokenRequest(name="x", days=1e-12))
-            assert live.who_of_token(made.token) is None
-        for _ in range(2):
-            await live.make_token(USER, TokenRequest(name="x"))
-        assert len(live.tokens(USER)) == 2
-
-    in_memory(story, tmp_path)
+    for _ in range(3):  # Each lasts for less than a microsecond.
+        made = await live.make_token(USER, TokenRequest(name="x", days=1e-12))
+        assert live.who_of_token(made.token) is None
+    for _ in range(2):
+        await live.make_token(USER, TokenRequest(name="x"))
+    assert len(live.tokens(USER)) == 2
 
 
 @within(180)
@@ -130,13 +123,10 @@ async def test_a_jobs_token_is_good_for_that_job_and_as_long_as_it_lasts(tmp_pat
         assert live.who_of_token(token) is None
 
 
-def test_old_keys_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@telling_in_memory()
+async def test_old_keys_are_let_go(live: LiveService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.control.loop.commit.KEYS_KEPT_S", -10.0)
-
-    async def story(live: LiveService) -> None:
-        await live.submit(ME, bash("true"), "key")
-        assert live.context.store.key(ME.account, "key") is not None
-        await live.context.commit.tidy()
-        assert live.context.store.key(ME.account, "key") is None
-
-    in_memory(story, tmp_path)
+    await live.submit(ME, bash("true"), "key")
+    assert live.context.store.key(ME.account, "key") is not None
+    await live.context.commit.tidy()
+    assert live.context.store.key(ME.account, "key") is None

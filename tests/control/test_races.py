@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import looked_at, telling, told
+from tests.control.asking import looked_at, telling
 from tests.control.living import ME, bash, ended, until, view_of
 from treadle.control.api import LiveService
 from treadle.control.jobs import Fact
@@ -38,27 +38,24 @@ def when_changed(live: LiveService, go: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "state"), [(0, State.SUCCEEDED), (3, State.FAILED)])
-def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
-    tmp_path: Path, code: int, state: State
+@telling(policy="max-min")
+async def test_a_job_that_ends_while_it_is_to_be_resized_is_not_started_again(
+    live: LiveService, tmp_path: Path, code: int, state: State
 ) -> None:
     go, starts = tmp_path / "go", tmp_path / "starts"
-
-    async def story(live: LiveService) -> None:
-        when_changed(live, go)
-        wait = f"until test -e {go}; do sleep 0.01; done"
-        body = f"echo $TREADLE_ATTEMPT >> {starts}; {wait}; exit {code}"
-        request = bash(body, devices="1..4", resumable=True, ranks="one", retries=0)
-        job = (await live.submit(ME, request)).id
-        await until(live, State.RUNNING, jobs=(job,))
-        other = (await live.submit(ME, bash("true", devices="2"))).id
-        views = await ended(live, job, other)
-        assert [view.state for view in views] == [state, State.SUCCEEDED]
-        assert views[0].code == code
-        assert starts.read_text() == "1\n"
-        attempts = (await live.job(job)).attempts
-        assert [attempt.told for attempt in attempts] == [""]
-
-    told(story, tmp_path, policy="max-min")
+    when_changed(live, go)
+    wait = f"until test -e {go}; do sleep 0.01; done"
+    body = f"echo $TREADLE_ATTEMPT >> {starts}; {wait}; exit {code}"
+    request = bash(body, devices="1..4", resumable=True, ranks="one", retries=0)
+    job = (await live.submit(ME, request)).id
+    await until(live, State.RUNNING, jobs=(job,))
+    other = (await live.submit(ME, bash("true", devices="2"))).id
+    views = await ended(live, job, other)
+    assert [view.state for view in views] == [state, State.SUCCEEDED]
+    assert views[0].code == code
+    assert starts.read_text() == "1\n"
+    attempts = (await live.job(job)).attempts
+    assert [attempt.told for attempt in attempts] == [""]
 
 
 @telling()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.control.asking import looked_at, telling, told, waits
+from tests.control.asking import looked_at, telling, waits
 from tests.control.living import ME, bash, ended, export, local, until
 from treadle.control.api import LiveService
 from treadle.control.api import retention as retention_module
@@ -152,39 +152,38 @@ async def test_u19_many_ended_jobs_are_deleted_in_one_request(live: LiveService)
     assert [len(each.jobs) for each in answer.outcomes] == [2, 1]
 
 
-def test_u19_a_compacted_journal_gives_the_same_records(tmp_path: Path, monkeypatch) -> None:
+@telling()
+async def test_u19_a_compacted_journal_gives_the_same_records(
+    live: LiveService, monkeypatch
+) -> None:
     """1. Jobs report progress, fail, are cancelled. 2. The journal is closed and thinned. 3. It is
     shorter, and still rebuilds every record and attempt; a cursor into it goes on."""
     monkeypatch.setattr(retention_module, "SEGMENT_LINES", 7)
     monkeypatch.setattr(retention_module, "LIVE_LINES", 3)
-
-    async def story(live: LiveService) -> None:
-        slow = (await live.submit(ME, bash("exec sleep 60", grace_s=0.1))).id
-        await until(live, State.RUNNING, jobs=(slow,))
-        for step in range(30):
-            await live.report(ME, slow, Report(step=step, total=100, checkpoint=step))
-            await asyncio.sleep(0)
-        await live.cancel(ME, slow)
-        await ended(live, slow)
-        await done(live, "exit 3", retries=0)
-        await done(live, array="0-2")
-        await looked_at(live)
-        store = live.context.store
-        before = store.lines(0, limit=10_000)
-        live._retention.keeping = retention_module.keeping_of({}, logs="0.001s", records="")
-        await asyncio.sleep(0.01)
-        pruned = await live._retention.sweep()
-        after = store.lines(0, limit=10_000)
-        assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 2
-        assert store.segments()
-        _same_records(live)
-        page = await live.events(after=1, limit=5)
-        assert page.pruned_before > 1
-        assert page.events[0].id > 1
-        newest = await live.events_last(limit=1)
-        assert newest.pruned_before == 0
-
-    told(story, tmp_path)
+    slow = (await live.submit(ME, bash("exec sleep 60", grace_s=0.1))).id
+    await until(live, State.RUNNING, jobs=(slow,))
+    for step in range(30):
+        await live.report(ME, slow, Report(step=step, total=100, checkpoint=step))
+        await asyncio.sleep(0)
+    await live.cancel(ME, slow)
+    await ended(live, slow)
+    await done(live, "exit 3", retries=0)
+    await done(live, array="0-2")
+    await looked_at(live)
+    store = live.context.store
+    before = store.lines(0, limit=10_000)
+    live._retention.keeping = retention_module.keeping_of({}, logs="0.001s", records="")
+    await asyncio.sleep(0.01)
+    pruned = await live._retention.sweep()
+    after = store.lines(0, limit=10_000)
+    assert pruned.journal_lines == len(before) - len([r for r in after if r in before]) > 2
+    assert store.segments()
+    _same_records(live)
+    page = await live.events(after=1, limit=5)
+    assert page.pruned_before > 1
+    assert page.events[0].id > 1
+    newest = await live.events_last(limit=1)
+    assert newest.pruned_before == 0
 
 
 def _same_records(live: LiveService) -> None:

@@ -94,28 +94,27 @@ def test_a_folder_that_is_too_large_is_refused_unless_a_node_sees_it(tmp_path, m
     tell(tmp_path, story, apart=True)
 
 
-def test_an_archive_survives_answers_that_are_lost_and_agents_that_die(tmp_path, monkeypatch):
+@telling(apart=True)
+async def test_an_archive_survives_answers_that_are_lost_and_agents_that_die(
+    bench: FleetStory, monkeypatch
+) -> None:
     """It goes on from the piece that came last."""
     monkeypatch.setattr(archives, "PIECE_BYTES", 1000)
-
-    async def story(bench: FleetStory) -> None:
-        (private(bench) / "large").write_bytes(bytes(1 << 17))
-        await packed_job(bench, "a", "sh", "run.sh")
-        target = bench.world.links["n1"]
-        before = target.calls["archive"]
-        target.lose_answers_of.add("archive")
-        await bench.order(Start(0, "a", spread("n1")))
-        await bench.until(lambda: target.calls["archive"] > before + 5)
-        (view,) = [view for view in bench.engine.view() if view.name == "n1"]
-        assert view.stuck["a"].startswith("its code is sent to node n1: ")
-        await bench.world.replace_agent("n1")
-        if (await bench.ended("a", 0)).how is How.STOPPED:  # Its node was away: it is tried again.
-            await bench.order(Start(1, "a", spread("n1")))
-            assert (await bench.ended("a", 1)).code == 0
-        calls = target.calls["archive"] + bench.world.links["n1"].calls["archive"]
-        assert calls < before + 160
-
-    tell(tmp_path, story, apart=True)
+    (private(bench) / "large").write_bytes(bytes(1 << 17))
+    await packed_job(bench, "a", "sh", "run.sh")
+    target = bench.world.links["n1"]
+    before = target.calls["archive"]
+    target.lose_answers_of.add("archive")
+    await bench.order(Start(0, "a", spread("n1")))
+    await bench.until(lambda: target.calls["archive"] > before + 5)
+    (view,) = [view for view in bench.engine.view() if view.name == "n1"]
+    assert view.stuck["a"].startswith("its code is sent to node n1: ")
+    await bench.world.replace_agent("n1")
+    if (await bench.ended("a", 0)).how is How.STOPPED:  # Its node was away: it is tried again.
+        await bench.order(Start(1, "a", spread("n1")))
+        assert (await bench.ended("a", 1)).code == 0
+    calls = target.calls["archive"] + bench.world.links["n1"].calls["archive"]
+    assert calls < before + 160
 
 
 @telling(apart=True)
@@ -130,23 +129,20 @@ async def test_an_order_that_is_withdrawn_meanwhile_is_not_launched(bench: Fleet
     assert bench.runs_on("a") == set()
 
 
-def test_a_job_does_not_wait_for_an_agent_that_hangs(tmp_path, monkeypatch):
+@telling(apart=True)
+async def test_a_job_does_not_wait_for_an_agent_that_hangs(bench: FleetStory, monkeypatch) -> None:
     """1. The agent of a node is another one, and hangs. 2. A job is ordered there at once."""
     monkeypatch.setattr(node_client, "FACTS_WAIT_S", 0.05)
     monkeypatch.setattr(node_client, "SILENT_AFTER_S", 1.0)
     monkeypatch.setattr(silent_nodes, "LOOK_EVERY_S", 0.05)
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("a", "sleep", "600")
-        await bench.engine.adopt([])
-        bench.world.links["n1"].awake.clear()
-        bench.world.tell(bench.world.joined("n1"))
-        await bench.order(Start(2, "a", spread("n1")))
-        await bench.until(lambda: Device("n1", 0) in bench.engine._closed)
-        ended = await bench.ended("a", 2)
-        assert (ended.attempt, ended.how, ended.only_on) == (0, How.STOPPED, ())
-
-    tell(tmp_path, story, apart=True)
+    bench.job("a", "sleep", "600")
+    await bench.engine.adopt([])
+    bench.world.links["n1"].awake.clear()
+    bench.world.tell(bench.world.joined("n1"))
+    await bench.order(Start(2, "a", spread("n1")))
+    await bench.until(lambda: Device("n1", 0) in bench.engine._closed)
+    ended = await bench.ended("a", 2)
+    assert (ended.attempt, ended.how, ended.only_on) == (0, How.STOPPED, ())
 
 
 @telling(apart=True)

@@ -1,7 +1,7 @@
 """Launches that are too long for one message."""
 
 import pytest
-from tests.engines.fleet_story import FleetStory, spread, tell
+from tests.engines.fleet_story import FleetStory, spread, tell, telling
 
 from treadle.core.actions import Start, Stop
 from treadle.core.allocation import Allocation
@@ -61,19 +61,18 @@ def test_orders_and_launches_of_a_node_go_in_batches_by_their_bytes(tmp_path, mo
     tell(tmp_path, story, nodes=("n0",))
 
 
-def test_a_launch_that_is_too_long_fails_alone_and_says_why(tmp_path, monkeypatch):
+@telling()
+async def test_a_launch_that_is_too_long_fails_alone_and_says_why(
+    bench: FleetStory, monkeypatch
+) -> None:
     monkeypatch.setattr(WireLink, "bytes_max", 300_000)
-
-    async def story(bench: FleetStory) -> None:
-        bench.job("long", "true", env={"LONG": "\x01" * 60_000})
-        bench.job("short", "true")
-        await bench.order(Start(0, "long", spread("n0")), Start(1, "short", spread("n1")))
-        end = await bench.ended("long", 0)
-        assert end.how is How.ENGINE_ERROR
-        assert "as they are sent, and at most" in end.error
-        assert (await bench.ended("short", 1)).how is How.EXITED
-
-    tell(tmp_path, story)
+    bench.job("long", "true", env={"LONG": "\x01" * 60_000})
+    bench.job("short", "true")
+    await bench.order(Start(0, "long", spread("n0")), Start(1, "short", spread("n1")))
+    end = await bench.ended("long", 0)
+    assert end.how is How.ENGINE_ERROR
+    assert "as they are sent, and at most" in end.error
+    assert (await bench.ended("short", 1)).how is How.EXITED
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])

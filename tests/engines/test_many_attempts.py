@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.engines.bench import Story, on, tell
+from tests.engines.bench import Story, on, telling
 
 from treadle.core.actions import Start
 from treadle.core.events import JobFailed
@@ -25,18 +25,15 @@ def test_old_attempts_without_output_go_and_those_with_output_or_alive_stay(tmp_
     assert [attempt.number for attempt in folders.attempts("7")] == [3, 5, *range(11, 31)]
 
 
-def test_a_launch_removes_what_earlier_attempts_of_the_job_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@telling()
+async def test_a_launch_removes_what_earlier_attempts_of_the_job_left(
+    bench: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leftovers, "NEWEST_KEPT", 2)
     monkeypatch.setattr(attempt_launch, "NEWEST_KEPT", 2)
-
-    async def story(bench: Story) -> None:
-        bench.job("a", "sh", "-c", "exit 3")
-        for action in range(4):
-            await bench.order(Start(action, "a", on(0)))
-            assert await bench.ended() == JobFailed("a", action, 0.0)
-        there = bench.folders.attempts("a")
-        assert [attempt.number for attempt in there] == [3, 4]
-
-    tell(tmp_path, story)
+    bench.job("a", "sh", "-c", "exit 3")
+    for action in range(4):
+        await bench.order(Start(action, "a", on(0)))
+        assert await bench.ended() == JobFailed("a", action, 0.0)
+    there = bench.folders.attempts("a")
+    assert [attempt.number for attempt in there] == [3, 4]

@@ -18,28 +18,25 @@ from treadle.engines.node import order_document
 from treadle.testing.builders import job as spec
 
 
-def test_a2_a_newcomer_that_hangs_is_given_up_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@telling()
+async def test_a2_a_newcomer_that_hangs_is_given_up_and_the_others_go_on(
+    bench: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order_document, "NEWCOMER_READY_S", 2.0)
-
-    async def story(bench: Story) -> None:
-        wait = tmp_path / "wait"
-        wait.touch()
-        job = Flexible(bench, str(wait))
-        await job.start(0)
-        refused = await job.change(1, 0, 1)
-        assert (refused.attempt, refused.refused) == (
-            1,
-            "rank 1 was not ready to train after 2 s",
-        )
-        assert bench.ends == []
-        await bench.until(lambda: job.held() == {0})
-        wait.unlink()
-        grown = await job.change(2, 0, 1)  # It goes on, and can be changed again.
-        assert (grown.attempt, grown.refused) == (1, "")
-
-    tell(tmp_path, story)
+    wait = tmp_path / "wait"
+    wait.touch()
+    job = Flexible(bench, str(wait))
+    await job.start(0)
+    refused = await job.change(1, 0, 1)
+    assert (refused.attempt, refused.refused) == (
+        1,
+        "rank 1 was not ready to train after 2 s",
+    )
+    assert bench.ends == []
+    await bench.until(lambda: job.held() == {0})
+    wait.unlink()
+    grown = await job.change(2, 0, 1)  # It goes on, and can be changed again.
+    assert (grown.attempt, grown.refused) == (1, "")
 
 
 @pytest.mark.parametrize("code", [1, 137])
@@ -122,17 +119,14 @@ def test_a_change_that_cannot_be_written_holds_no_device(
     tell(tmp_path, story)
 
 
-def test_a1_a_job_that_cannot_shrink_while_it_runs_is_restarted_with_another_identity(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@telling()
+async def test_a1_a_job_that_cannot_shrink_while_it_runs_is_restarted_with_another_identity(
+    bench: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(order_document, "NEWCOMER_READY_S", 2.0)
-
-    async def story(bench: Story) -> None:
-        (tmp_path / "wait").touch()
-        job = Flexible(bench, str(tmp_path / "wait"))
-        await job.start(0)
-        moved = await job.change(1, 1)  # It is to leave its device, which others may be given.
-        assert (moved.attempt, moved.refused) == (2, "")
-        assert [end.how for end in bench.ends] == [How.REPLACED]
-
-    tell(tmp_path, story)
+    (tmp_path / "wait").touch()
+    job = Flexible(bench, str(tmp_path / "wait"))
+    await job.start(0)
+    moved = await job.change(1, 1)  # It is to leave its device, which others may be given.
+    assert (moved.attempt, moved.refused) == (2, "")
+    assert [end.how for end in bench.ends] == [How.REPLACED]

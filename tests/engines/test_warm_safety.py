@@ -132,33 +132,27 @@ async def test_a_killed_supervisor_takes_its_warm_ranks_along(bench: Story) -> N
 # -- growth ---------------------------------------------------------------------------------------
 
 
-def test_there_are_at_most_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@telling()
+async def test_there_are_at_most_so_many(bench: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_pool, "TEMPLATES_MAX", 2)
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        scopes: list[Scope] = []
-        for number in range(3):
-            warm = WarmStory(bench, env={"NUMBER": str(number)})
-            warm._orders = 100 * number
-            await _warm_up(warm, count=min(2, number + 1))
-            scopes += [each.scope for each in warm.templates if each.scope not in scopes]
-        assert len(bench.machine.warm._templates) == 2
-        assert scopes[0].pids() == []
-
-    tell(tmp_path, story)
+    await bench.begin()
+    scopes: list[Scope] = []
+    for number in range(3):
+        warm = WarmStory(bench, env={"NUMBER": str(number)})
+        warm._orders = 100 * number
+        await _warm_up(warm, count=min(2, number + 1))
+        scopes += [each.scope for each in warm.templates if each.scope not in scopes]
+    assert len(bench.machine.warm._templates) == 2
+    assert scopes[0].pids() == []
 
 
-def test_an_idle_one_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@telling()
+async def test_an_idle_one_ends(bench: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(warm_pool, "IDLE_S", 0.3)
-
-    async def story(bench: Story) -> None:
-        await bench.begin()
-        warm = WarmStory(bench)
-        await _warm_up(warm)
-        await bench.until(lambda: not warm.templates or warm.templates[0].ended)
-
-    tell(tmp_path, story)
+    await bench.begin()
+    warm = WarmStory(bench)
+    await _warm_up(warm)
+    await bench.until(lambda: not warm.templates or warm.templates[0].ended)
 
 
 def test_none_is_left_when_the_engine_leaves(tmp_path: Path) -> None:

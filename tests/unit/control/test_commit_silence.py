@@ -46,37 +46,34 @@ def test_work_beside_the_batches_shows_that_the_store_is_silent(
     play(story, tmp_path)
 
 
-def test_a_note_that_is_given_up_takes_no_step_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_a_note_that_is_given_up_takes_no_step_with_it(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1. A job ends, and that is to be written later. 2. A note is written with it, which takes
     long and is given up. 3. The store answers: the job is shown as ended."""
     monkeypatch.setattr(commit_module, "LATER_S", 60.0)
     monkeypatch.setattr(commit_module, "ENDS_LATER_S", 60.0)
+    store, commit = here.live.context.store, here.live.context.commit
+    write, writes, back = store.write, threading.Event(), threading.Event()
 
-    async def story(here: Bench) -> None:
-        store, commit = here.live.context.store, here.live.context.commit
-        write, writes, back = store.write, threading.Event(), threading.Event()
+    def slow(batch: Batch) -> tuple[int, ...]:
+        writes.set()
+        assert back.wait(30)
+        return write(batch)
 
-        def slow(batch: Batch) -> tuple[int, ...]:
-            writes.set()
-            assert back.wait(30)
-            return write(batch)
-
-        job = await here.submit("true")
-        while not commit.ending:
-            await asyncio.sleep(0.001)
-        monkeypatch.setattr(store, "write", slow)
-        note = asyncio.ensure_future(commit.note(Batch(), Noted("given up", "")))
-        while not writes.is_set():
-            await asyncio.sleep(0.001)
-        assert here.state(job) is State.STOPPING
-        note.cancel()
-        await asyncio.gather(note, return_exceptions=True)
-        back.set()
-        await here.reached(job, State.SUCCEEDED)
-
-    play(story, tmp_path)
+    job = await here.submit("true")
+    while not commit.ending:
+        await asyncio.sleep(0.001)
+    monkeypatch.setattr(store, "write", slow)
+    note = asyncio.ensure_future(commit.note(Batch(), Noted("given up", "")))
+    while not writes.is_set():
+        await asyncio.sleep(0.001)
+    assert here.state(job) is State.STOPPING
+    note.cancel()
+    await asyncio.gather(note, return_exceptions=True)
+    back.set()
+    await here.reached(job, State.SUCCEEDED)
 
 
 @playing()

@@ -7,7 +7,7 @@ from time import monotonic
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play, playing
+from tests.unit.control.memory import ME, Bench, playing
 from treadle.control.jobs import JobRecord, UnwrittenCancels
 from treadle.control.jobs.unwritten_cancels import FILE
 from treadle.control.loop import commit, controller
@@ -144,44 +144,38 @@ def test_orders_without_end_do_not_keep_a_computation() -> None:
         assert monotonic() - begun_s < PASSED * REST_S / 2
 
 
-def test_a_submission_is_answered_before_the_policy_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_a_submission_is_answered_before_the_policy_decides(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "QUICK_S", 0.0)
-
-    async def story(here: Bench) -> None:
-        await here.submit("forever")
-        await here.settle()
-        decisions = here.live.context.scheduler.decisions
-        await here.submit("forever")
-        assert here.live.context.scheduler.decisions == decisions
-        await here.settle()
-        assert here.live.context.scheduler.decisions > decisions
-
-    play(story, tmp_path)
+    await here.submit("forever")
+    await here.settle()
+    decisions = here.live.context.scheduler.decisions
+    await here.submit("forever")
+    assert here.live.context.scheduler.decisions == decisions
+    await here.settle()
+    assert here.live.context.scheduler.decisions > decisions
 
 
-def test_a_quick_decision_is_written_with_the_submission(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_a_quick_decision_is_written_with_the_submission(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(controller, "QUICK_S", 60.0)
     monkeypatch.setattr(commit, "LATER_S", 60.0)  # So that no other write comes between.
+    written: list[list[str]] = []
+    write = here.live.context.store.write
 
-    async def story(here: Bench) -> None:
-        written: list[list[str]] = []
-        write = here.live.context.store.write
+    def note(batch: Batch) -> tuple[int, ...]:
+        written.append([row.kind for row in batch.journal if row.kind != "Decided"])
+        return write(batch)
 
-        def note(batch: Batch) -> tuple[int, ...]:
-            written.append([row.kind for row in batch.journal if row.kind != "Decided"])
-            return write(batch)
-
-        monkeypatch.setattr(here.live.context.store, "write", note)
-        await here.runs()
-        await here.submit("forever", held=True)
-        submitted = ["JobAccepted", "JobSubmitted"]
-        assert written == [[*submitted, "Start"], ["JobStarted", *submitted, "JobHeld"]]
-
-    play(story, tmp_path)
+    monkeypatch.setattr(here.live.context.store, "write", note)
+    await here.runs()
+    await here.submit("forever", held=True)
+    submitted = ["JobAccepted", "JobSubmitted"]
+    assert written == [[*submitted, "Start"], ["JobStarted", *submitted, "JobHeld"]]
 
 
 @playing(devices=4, policy="srtf")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, Bench, play, play_on
+from tests.unit.control.memory import ME, Bench, play_on, playing
 from treadle.core.cluster import Node
 from treadle.engines.memory_world import MemoryWorld
 from treadle.store.store import Store
@@ -25,19 +25,16 @@ def _count_looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return looks
 
 
-def test_a_new_key_is_not_looked_up_and_a_known_one_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_a_new_key_is_not_looked_up_and_a_known_one_is(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = _count_looks(monkeypatch)
-
-    async def story(here: Bench) -> None:
-        first = await here.live.submit(ME, REQUEST, key="one")
-        await here.live.submit(ME, REQUEST, key="two")
-        assert looks == []
-        again = await here.live.submit(ME, REQUEST, key="one")
-        assert (again.id, again.repeated, looks) == (first.id, True, ["one"])
-
-    play(story, tmp_path)
+    first = await here.live.submit(ME, REQUEST, key="one")
+    await here.live.submit(ME, REQUEST, key="two")
+    assert looks == []
+    again = await here.live.submit(ME, REQUEST, key="one")
+    assert (again.id, again.repeated, looks) == (first.id, True, ["one"])
 
 
 def test_a_key_of_the_controller_before_is_known(tmp_path: Path) -> None:

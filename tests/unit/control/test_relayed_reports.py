@@ -116,19 +116,16 @@ class Hasty:
         self.inner.report(*reports)
 
 
-def test_a_report_that_comes_with_the_start_of_its_job_is_heard_once_it_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@playing()
+async def test_a_report_that_comes_with_the_start_of_its_job_is_heard_once_it_runs(
+    here: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reporting, "EARLY_S", 0.01)
-
-    async def story(here: Bench) -> None:
-        here.memory._controls = Hasty(here.memory._controls)
-        job = await here.runs()
-        for _ in range(5000):
-            if (found := await progress(here, job)) is not None:
-                assert found.step == 7
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError("it was never heard")
-
-    play(story, tmp_path)
+    here.memory._controls = Hasty(here.memory._controls)
+    job = await here.runs()
+    for _ in range(5000):
+        if (found := await progress(here, job)) is not None:
+            assert found.step == 7
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError("it was never heard")
