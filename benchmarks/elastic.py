@@ -19,6 +19,7 @@ import json
 import os
 import selectors
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -47,18 +48,32 @@ class Attempt:
     steps: list[dict[str, Any]] = field(default_factory=list)
     changes: list[tuple[float, Changed]] = field(default_factory=list)
     order: int = 0
+    asked: int = 0  # members that it began with
 
     def __post_init__(self) -> None:
-        self.groups = Path(tempfile.mkdtemp(dir=self.folder))
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.meeting = "{}:{}".format(*self.listener.getsockname())
+        self.store: subprocess.Popen[bytes] | None = None
         self.pipe, self.said = os.pipe()
         os.set_blocking(self.pipe, False)
         self.buffer = b""
         self.members = Members(
-            str(self.groups), launch=self.launch, dismiss=self.dismiss, report=self.report
+            self.meeting,
+            launch=self.launch,
+            dismiss=self.dismiss,
+            report=self.report,
+            meet=self.meet,
         )
 
+    def meet(self, python: str) -> None:
+        if self.store is None:
+            listener = self.listener.fileno()
+            command = [python, "-m", "treadle.train.meeting", *self.meeting.split(":")]
+            own = {"TREADLE_CHANNEL": str(listener)}
+            self.store = subprocess.Popen(command, env={**os.environ, **own}, pass_fds=(listener,))
+
     def launch(self, member: str, place: tuple[str, ...], descriptor: int, joins: bool) -> None:
-        extra = environment(member, str(self.groups), descriptor, joins=joins, asked=3)
+        extra = environment(member, self.meeting, descriptor, joins=joins, asked=self.asked)
         checkpoints = {"TREADLE_CHECKPOINT_DIR": str(self.folder / "checkpoints")}
         self.processes[member] = subprocess.Popen(
             [sys.executable, str(WORKER), str(self.said), str(self.width), place[0]],
@@ -77,6 +92,7 @@ class Attempt:
     def change(self, size: int) -> None:
         """Order so many members, and wait until they train together."""
         self.order += 1
+        self.asked = self.asked or size
         places = tuple((f"cpu{number}",) for number in range(size))
         self.members.order(Target(self.order, places), time.monotonic())
         self.go_on(lambda: self.members.machine.phase is Phase.RUNNING and self.size() == size)
@@ -89,6 +105,8 @@ class Attempt:
     def stop(self) -> None:
         self.members.stop(time.monotonic())
         self.go_on(lambda: not self.processes)
+        if self.store is not None:
+            self.store.kill()
 
     def go_on(self, until: Any) -> None:  # noqa: ANN401
         while not until():
