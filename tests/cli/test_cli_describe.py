@@ -82,7 +82,14 @@ def test_lines_that_were_added_or_removed_are_counted_and_no_headers() -> None:
 
 def test_an_attempt_on_a_lost_node_is_not_said_to_run() -> None:
     run = AttemptView(number=1, devices=("a:0", "b:0"), started_at=1.0, lost=("b",))
-    assert _attempt(run, 9.0)[-1] == "node b lost, being ended"
+    assert _attempt(run, State.RUNNING, 9.0)[-1] == "node b lost, being ended"
+
+
+def test_an_attempt_that_is_paused_is_not_said_to_run_and_its_time_stands_still() -> None:
+    run = AttemptView(number=1, devices=("a:0",), started_at=100.0, paused_s=30.0)
+    assert _attempt(run, State.PAUSED, 140.0)[3:] == ["10s", "", "paused"]
+    ended = replace(run, ended_at=150.0, code=0, told="succeeded")
+    assert _attempt(ended, State.SUCCEEDED, 900.0)[3] == "20s"
 
 
 def test_of_many_attempts_the_newest_are_shown_unless_all_are_asked_for(

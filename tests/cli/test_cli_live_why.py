@@ -140,15 +140,19 @@ def test_u14_why_of_an_array_by_its_id_or_name(capsys, word: str) -> None:
     )
 
 
-def test_a_long_answer_is_at_most_six_lines_of_a_hundred_columns(capsys) -> None:
-    details = tuple((f"n{n}", "x" * 150) for n in range(9))
+def test_a_long_answer_has_few_facts_in_lines_of_a_hundred_columns_none_of_them_cut(capsys) -> None:
+    details = tuple((f"n{n}", "word " * 40 + "end") for n in range(9))
     answer = Why(
-        id="11", state=State.PENDING, code="host", sentence="word " * 30, details=details,
+        id="11", state=State.PENDING, code="host", sentence="word " * 30 + "end", details=details,
         estimate=SOON, position=2, waiting=5, change="treadle release 11",
     )  # fmt: skip
     assert treadle(ValueClient(whys={"11": answer}), "why", "11", columns=200) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 6
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    labels = [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+    assert labels == ["n0", "n1", "n2", "starts"]
+    assert shown.split().count("word") == 30 + 3 * 40
+    assert shown.split().count("end") == 3
     assert max(map(len, lines)) <= 100
 
 

@@ -92,12 +92,10 @@ def _paused(n: Numbers) -> str:
 
 
 def _goes_on(n: Numbers) -> list[Line]:
-    lines = [] if n.of.get("resumed") else [("goes on", f"on {n.listed('devices')}")]
+    lines = [("devices", f"{n.listed('devices')}{n.jobs('jobs', ', in use by ')}")]
     if n.number("memory_gib"):
         there = "on the host" if n.text("how") == "suspended" else "stays there"
         lines.append(("memory", f"{gib_text(n.number('memory_gib'))}, {there}"))
-    if n.all("jobs"):
-        lines.append(("in use", f"by {n.jobs('jobs')}"))
     if n.text("closed"):
         lines.append(("closed", n.text("closed")))
     return [*lines, ("because", n.text("stuck"))] if n.text("stuck") else lines

@@ -219,6 +219,7 @@ class AttemptView:
     devices: tuple[str, ...]
     started_at: float
     ended_at: float | None = None
+    paused_s: float = described(0.0, "For how long it was paused between the two.")
     code: int | None = None  # exit status as shells write it: 128 + n for a signal
     told: str = ""  # what ended it from outside: "stopped", "resized", "time-limit", "lost" ...
     failure: FailureView | None = None

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.control.memory import ME, OTHER, Bench, play_on, playing
+from tests.unit.control.memory import HOME, ME, OTHER, Bench, play_on, playing
 from treadle.control.jobs.attempts import closed
 from treadle.control.jobs.records import attempt_body, attempt_of
 from treadle.core.allocation import Pause
-from treadle.core.attempt import How
+from treadle.core.attempt import How, LastProgress
 from treadle.core.cluster import Device, Node
 from treadle.core.events import AttemptEnded
+from treadle.core.sighting import Load, Sighting
 from treadle.engines.memory_world import MemoryWorld
+from treadle.models.learning.kinds import by_command
+from treadle.models.learning.outcome import Outcome
 from treadle.store.rows import AttemptRow
 from treadle.wire.job_orders import JobsOrder, Verb
 from treadle.wire.jobs import AttemptView, State
@@ -197,3 +200,56 @@ async def test_a_start_that_a_person_holds_up_is_unknown_and_says_so(here: Bench
         start = await here.start(job)
         assert (start.latest_s, start.unknown) == (None, ())
         assert start.sentence == "device here:0 is closed"
+
+
+@playing(devices=1)
+async def test_what_a_paused_job_has_done_and_had_is_not_lost_nor_added_to(here: Bench) -> None:
+    """It keeps checkpoints, has none yet, and is paused: it goes on where it was."""
+    job = await here.runs(resumable=True)
+    context = here.live.context
+    context.learner.hear(job, LastProgress(60.0, 100.0, 1.0, measured_s=20.0))
+    before = await here.live.job(job)
+    await here.live.pause(ME, job)
+    await here.settle()
+    first, second = await here.live.job(job), await here.live.job(job)
+    assert dict((await here.live.why(job)).details).keys() == {"done", "devices"}
+    (run,), (later,) = first.attempts, second.attempts
+    assert 0 < run.paused_s < later.paused_s
+    assert before.job.device_s < first.job.device_s == second.job.device_s
+    await here.live.resume(ME, job)
+    await here.reached(job, State.RUNNING)
+    here.memory.finish(job)
+    await here.reached(job, State.SUCCEEDED)
+    ended = await here.live.job(job)
+    (run,) = ended.attempts
+    assert run.ended_at is not None
+    assert run.paused_s > later.paused_s
+    ran_s = run.ended_at - run.started_at - run.paused_s
+    assert ended.job.device_s == pytest.approx(ran_s, abs=0.01)
+
+
+@pytest.mark.parametrize("share", ["on", "off"])
+def test_a_start_may_be_earlier_by_sharing_only_where_the_job_may_share(
+    share: str, tmp_path: Path
+) -> None:
+    """One job is paused for an urgent one, another waits, and how much both use is known."""
+    known, other = (
+        by_command(ME.user, model, ("forever",), folder=HOME) for model in ("", "other")
+    )
+    sight = Sighting(alone_s=30.0, load=Load(busy=0.4), device_memory_peak_gib=3.0)
+
+    async def story(here: Bench) -> None:
+        profiles = here.live.context.learner.profiles
+        for _ in range(3):
+            profiles.observe(known, Outcome(1, 100.0, whole=True, seen=sight))
+            profiles.observe(other, Outcome(1, 50.0, whole=True))
+        paused = await here.runs(guaranteed=False)
+        await here.runs(model="other", priority=1, exclusive=True)
+        waits = await here.submit("forever")
+        await here.settle()
+        assert (here.state(paused), here.state(waits)) == (State.PAUSED, State.PENDING)
+        assert "share" not in (await here.start(paused)).sentence
+        assert ("share" in (await here.start(waits)).sentence) == (share == "on")
+
+    world = MemoryWorld.of(Node("here", 1, "none"))
+    play_on(world, story, tmp_path, policy=f"weave-l?share={share}")

@@ -10,7 +10,13 @@ from treadle.cli.live.job_selection import job_argument, one_job
 from treadle.cli.live.load_text import load_lines
 from treadle.cli.live.session import Session, echo_json, json_option, session
 from treadle.cli.live.stage_text import step_text
-from treadle.cli.live.why import estimate_text, length_text, place_text, range_text
+from treadle.cli.live.why import (
+    estimate_text,
+    length_text,
+    place_text,
+    range_text,
+    starts_label,
+)
 from treadle.cli.show.clock import date_text
 from treadle.cli.show.table import Column, pairs, table
 from treadle.cli.show.wording import command_text, exact_span, plain
@@ -33,6 +39,7 @@ ATTEMPTS_MAX = 20  # that are listed, the newest
 BESIDE_MAX = 4  # jobs that are named
 SPELL_MIN_S = 1.0
 SPELLS_MAX = 8  # times with others that are listed, the newest
+_WAITS = (State.PENDING, State.PAUSED)
 _ATTEMPTS = (
     Column("ATTEMPT"),
     Column("DEVICES", least=12),
@@ -61,7 +68,7 @@ def describe(job: str, every: bool, as_json: bool) -> None:
 
 def _why(here: Session, view: JobView) -> Why | None:
     """When a waiting job starts; without an answer, the rest is shown all the same."""
-    if view.state is not State.PENDING:
+    if view.state not in _WAITS:
         return None
     try:
         return here.client.why(view.id)
@@ -89,7 +96,7 @@ def detail_text(
     rows += [*_asked(detail, recent, peak=not host_used), *failure]
     text += pairs(rows, width=here.width)
     if detail.attempts:
-        runs = [_attempt(run, here.now()) for run in recent.attempts]
+        runs = [_attempt(run, view.state, here.now()) for run in recent.attempts]
         text += "\n\n" + table(_ATTEMPTS, runs, width=here.width, colour=here.colour)
     if earlier := len(detail.attempts) - len(recent.attempts):
         text += f"\n{several(earlier, 'earlier attempt')}; --all shows them"
@@ -128,16 +135,11 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
 
 def _ahead(answer: Why | None) -> list[tuple[str, str]]:
     """What `why` says of a waiting job's start and length."""
-    if answer is None or answer.state is not State.PENDING:
+    if answer is None or answer.state not in _WAITS:
         return []
-    return [
-        ("queue", place_text(answer)),
-        (
-            "resumes" if answer.code == "preempted" else "starts",
-            "never" if answer.never else estimate_text(answer.estimate, answer.freed_by),
-        ),
-        ("length", length_text(answer.length)),
-    ]
+    start = "never" if answer.never else estimate_text(answer.estimate, answer.freed_by)
+    length = "" if answer.state is State.PAUSED else length_text(answer.length)
+    return [("queue", place_text(answer)), (starts_label(answer), start), ("length", length)]
 
 
 def _progress(view: JobView) -> str:
@@ -316,7 +318,7 @@ def _failure(failure: FailureView) -> list[tuple[str, str]]:
     ]
 
 
-def _attempt(run: AttemptView, now: float) -> list[str]:
+def _attempt(run: AttemptView, state: State, now: float) -> list[str]:
     how = plain(run.told)
     if run.failure:
         retried = "; retried" if run.failure.retried else ""
@@ -326,11 +328,12 @@ def _attempt(run: AttemptView, now: float) -> list[str]:
         nodes = "node" if len(run.lost) == 1 else "nodes"
         how = f"{nodes} {plain(listed(run.lost, BESIDE_MAX))} lost, being ended"
     begun = run.started_at > 0
+    runs = "paused" if state is State.PAUSED else "running"
     return [
         str(run.number),
         ", ".join(plain(device) for device in run.devices),
         ago(run.started_at, now) if begun else "not yet",
-        short_span((run.ended_at or now) - run.started_at) if begun else "",
+        short_span((run.ended_at or now) - run.started_at - run.paused_s) if begun else "",
         "" if run.code is None else str(run.code),
-        how or (("running" if begun else "starting") if run.ended_at is None else ""),
+        how or ((runs if begun else "starting") if run.ended_at is None else ""),
     ]

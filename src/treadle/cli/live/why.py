@@ -5,7 +5,7 @@ import click
 from treadle.cli.live.job_selection import job_argument, job_or_array
 from treadle.cli.live.session import echo_json, json_option, session
 from treadle.cli.show.table import wrapped
-from treadle.cli.show.wording import cut, plain
+from treadle.cli.show.wording import plain
 from treadle.core.wording import YEAR_S, listed, ordinal, several
 from treadle.wire.jobs import Estimate, StartEstimate, State, Why
 
@@ -44,6 +44,7 @@ _WHOLE = {
     "never-fits": "",
     "broken": "",
 }
+_STARTS = {"preempted": "resumes", "paused": "goes on"}  # by code; of others: starts
 
 
 @click.command()
@@ -63,11 +64,14 @@ def why(job: str, verbose: bool, as_json: bool) -> None:
 def why_text(answer: Why, *, width: int, verbose: bool = False) -> str:
     """The answer first, then at most five facts."""
     width = min(width, WIDTH_MAX)
-    facts = [*_facts(answer), *(_more(answer) if verbose else ())]
-    lines = [f"  {label.ljust(LABEL)}{plain(text)}" for label, text in facts if text]
+    facts = [fact for fact in (*_facts(answer), *(_more(answer) if verbose else ())) if fact[1]]
     head = wrapped(_head(answer), width)
-    kept = lines if verbose else lines[: max(1, LINES_MAX - len(head))]
-    return "\n".join(cut(line, width) for line in [*head, *kept])
+    lines = list(head)
+    for label, text in facts if verbose else facts[: max(1, LINES_MAX - len(head))]:
+        first, *more = wrapped(plain(text), width - LABEL - 2)
+        lines.append(f"  {label.ljust(LABEL)}{first}")
+        lines += [" " * (LABEL + 2) + line for line in more]
+    return "\n".join(lines)
 
 
 def _head(answer: Why) -> str:
@@ -82,13 +86,19 @@ def _head(answer: Why) -> str:
     return f"{name} {verb}{sentence}".rstrip(": ") + f".{done}"
 
 
+def starts_label(answer: Why) -> str:
+    """What a job does at the moment at which it is expected to start."""
+    if answer.members:
+        return "next"
+    return _STARTS.get(answer.code, "starts")
+
+
 def _facts(answer: Why) -> list[tuple[str, str]]:
-    resumes = answer.code == "preempted"
     start = "" if answer.never else estimate_text(answer.estimate, answer.freed_by)
     shown = [each for each in answer.details if each[0] != "done"]  # The head has that.
     return [
         *shown[:3],
-        ("resumes" if resumes else "next" if answer.members else "starts", start),
+        (starts_label(answer), start),
         ("ends", "" if answer.end is None else range_text(answer.end, "in ")),
         ("queue", place_text(answer)),
         ("try", answer.change),

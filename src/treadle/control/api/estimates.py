@@ -270,11 +270,11 @@ def _sooner(context: Context, job: JobId, ahead: Ahead) -> list[str]:
 
     job: empty if it is about the ends of several.
     """
-    scheduler = context.scheduler
-    spec = scheduler.jobs[job].spec if job in scheduler.jobs else None
+    row = context.scheduler.jobs.get(job)
     found = ["a job of unknown length ends"] if ahead.endless or ahead.unread else []
-    if spec is not None and scheduler.policy.shares and not spec.exclusive:
-        found += ["it can share a device"] if spec.profile.busy is not None else []
+    if row is not None and row.phase is Phase.WAITING and not row.spec.exclusive:
+        may_share = context.scheduler.policy.shares and row.spec.profile.busy is not None
+        found += ["it can share a device"] if may_share else []
     return found
 
 

@@ -10,7 +10,7 @@ from math import inf
 from typing import NamedTuple
 
 from treadle.control.api.context import Context
-from treadle.control.api.queue_order import sharers
+from treadle.control.api.queue_order import STOPPING, sharers
 from treadle.control.jobs import (
     JobRecord,
     most_of_a_type,
@@ -64,13 +64,13 @@ def progress_of(context: Context, record: JobRecord, row: Job) -> Progress | Non
 
 
 def done_and_saved(context: Context, record: JobRecord, row: Job) -> tuple[str, str]:
-    """How much is done, and what a job that does not run resumes from, where that is less."""
+    """How much is done, and what a job whose attempt is over resumes from, where that is less."""
     progress = progress_of(context, record, row)
     if progress is None or not progress.total:
         return "", ""
     done, saved = share(min(1.0, progress.step / progress.total)), share(record.safe)
-    resumes = row.phase is not Phase.RUNNING and row.spec.resumable
-    return done, saved if resumes and saved != done else ""
+    over = not record.running or row.phase in STOPPING
+    return done, saved if over and row.spec.resumable and saved != done else ""
 
 
 def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:

@@ -13,6 +13,7 @@ from treadle.control.jobs import (
     JobRecord,
     as_shown,
     attempt_of,
+    away_s,
     id_of,
     likeness_of,
     rank_count,
@@ -79,7 +80,7 @@ def _view(context: Context, record: JobRecord, row: Job, found: Brief) -> JobVie
         progress=progress_of(context, record, row),
         end=end_of(context, record, row),
         running_s=record.ran_s + runs_s,
-        device_s=record.device_s + max(0.0, runs_s - record.counted_s) * len(devices),
+        device_s=record.device_s + max(0.0, runs_s - record.counted_s) * len(record.devices),
     )
 
 
@@ -174,7 +175,9 @@ def job_detail(context: Context, record: JobRecord, kept: Kept) -> JobDetail:
             continue  # It runs only if the one before cannot change itself.
         view = attempt_of(a.body)
         company = as_shown(view.company, context.learner.sighting(id_of(a)), wall())
-        attempts[a.number] = replace(view, company=company)
+        runs = a.number == record.running
+        paused_s = away_s(record, context.clock.now()) if runs else 0.0
+        attempts[a.number] = replace(view, company=company, paused_s=paused_s)
     return JobDetail(
         job=replace(job_view(context, record), command=record.command),
         workdir=record.workdir,

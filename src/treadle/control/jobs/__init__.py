@@ -22,7 +22,7 @@ from treadle.control.jobs.job_table import (
 )
 from treadle.control.jobs.launching import Launcher, rank_count
 from treadle.control.jobs.lost_nodes import LOST_NODES, LostNode, LostNodes
-from treadle.control.jobs.pauses import ran_until
+from treadle.control.jobs.pauses import away_s, ran_until
 from treadle.control.jobs.records import JobRecord, accepted, attempt_of, record_of, row_of
 from treadle.control.jobs.recovery import (
     ADDRESS,

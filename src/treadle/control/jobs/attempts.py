@@ -115,6 +115,7 @@ def closed(
         devices=row.devices,
         started_at=ended_at if started_at is None else started_at,
         ended_at=ended_at,
+        paused_s=away_s,
         code=ended.code,
         told=ended.how.shown,
         failure=failure,

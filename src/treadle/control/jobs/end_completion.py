@@ -23,7 +23,7 @@ from treadle.control.jobs.company_faults import (
     to_blame,
 )
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of
-from treadle.control.jobs.pauses import away_at_end, ran_until
+from treadle.control.jobs.pauses import away_s, ran_until
 from treadle.control.jobs.records import JobRecord
 from treadle.control.learning import JobLearner, company_of, output_tail, progress_lines
 from treadle.core.attempt import How, LastProgress, Verdict
@@ -265,7 +265,7 @@ class EndCompletion:
             return 0.0
         now = self._clock.now()
         ended_at = self._wall() if ended.ended_at is None else ended.ended_at
-        there_s = ended_at - started_at - away_at_end(record, now)
+        there_s = ended_at - started_at - away_s(record, now)
         return min(ran_until(record, now), max(0.0, there_s))
 
     async def _judged(self, ended: AttemptEnded, row: AttemptRow | None) -> RuleVerdict | None:

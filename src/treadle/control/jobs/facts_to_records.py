@@ -24,7 +24,7 @@ from treadle.control.jobs.fact_subjects import Fact, job_of, moment_of
 from treadle.control.jobs.gates import ARRAY
 from treadle.control.jobs.job_kinds import likeness_of
 from treadle.control.jobs.job_table import AttemptKey, JobTable, id_of, nodes_in
-from treadle.control.jobs.pauses import away_at_end, goes_on, has_paused, held, pause_ordered
+from treadle.control.jobs.pauses import away_s, goes_on, has_paused, held, pause_ordered
 from treadle.control.jobs.records import (
     JobRecord,
     note_preemption,
@@ -324,8 +324,8 @@ class Reducer:
         if attempt is not None:
             self._learn(record, fact, attempt.devices)
             self._learner.seen.ended(id_of(attempt), now)
-            away_s = away_at_end(record, now)
-            row = closed(attempt, fact, view, at, away_s=away_s)
+            paused_s = away_s(record, now)
+            row = closed(attempt, fact, view, at, away_s=paused_s)
             record.begun = max(record.begun, row.number)
             self._jobs.put_attempt(row)
             self._moves += _moves_of_end(attempt, row, at)
@@ -334,7 +334,7 @@ class Reducer:
                 ran_s = fact.ran_s or 0.0
                 record.starts += attempt.started_at is None  # It ended before its start was seen.
                 if record.started_at is None or record.starts == 1:
-                    record.started_at = max(row.started_at - away_s, record.submitted_at)
+                    record.started_at = max(row.started_at - paused_s, record.submitted_at)
                 record.ran_s += ran_s
                 record.device_s += max(0.0, ran_s - record.counted_s) * len(attempt.devices)
         elif fact.attempt:

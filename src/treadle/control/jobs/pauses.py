@@ -60,8 +60,8 @@ def goes_on(record: JobRecord, fact: JobStarted, now: float) -> float:
     return away_s
 
 
-def away_at_end(record: JobRecord, now: float) -> float:
-    """For how long the attempt that ends now was paused, in all."""
+def away_s(record: JobRecord, now: float) -> float:
+    """For how long the newest attempt was paused by now, in all."""
     return record.away_s + (0.0 if record.paused_s is None else max(0.0, now - record.paused_s))
 
 

@@ -116,7 +116,7 @@ def live(
     may_pause = MayPause(pause)
     return Live(
         *(inner, placement, belief, given, joining, may_pause),
-        freezes=pause != "off",
+        shares=share and (inner.shares or joining is not None),
         restart_s=restart_s,
     )
 
@@ -133,16 +133,15 @@ class Live(Wrapper):
         joining: Joining | None,
         may_pause: MayPause,
         *,
-        freezes: bool,
+        shares: bool,
         restart_s: float,
     ) -> None:
         super().__init__(inner)
-        self._may_pause, self._freezes = may_pause, freezes
-        self._restart_s = restart_s
+        self._may_pause, self._restart_s = may_pause, restart_s
         self.placement, self.belief, self.given = placement.in_parts(), belief, given
         self._sizes = any_size if inner.resizes else fast_enough(belief)
         self._joining = joining
-        self.shares = inner.shares or self._joining is not None
+        self.shares = shares
         self.in_order = False  # Priorities and retries let jobs overtake.
         self.strict = innermost(inner).in_order
 
@@ -283,7 +282,7 @@ class Live(Wrapper):
             for name, new in plan.changes.items()
             if name not in settled or settled[name] != new
         ]
-        if self._freezes:
+        if self._may_pause.freezes:
             freeze_those_soon_back(plan, names, company)
         weighed = parts(
             *(plan.snapshot, plan.changes, names, self.belief, plan.urgent, self._restart_s),

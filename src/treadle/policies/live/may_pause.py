@@ -15,6 +15,7 @@ class MayPause:
         if pause not in WAYS:
             raise InvalidInputError(f"live pause must be one of {', '.join(WAYS)}, not {pause!r}")
         self._pause = pause
+        self.freezes = pause != "off"  # those that can resume, for a short while
 
     def __call__(self, job: Job) -> bool:
         """A job that runs."""

@@ -7,6 +7,7 @@ import { asked, count, range } from "./format.js";
 import { sentence, visible } from "./safe-text.js";
 
 const AGAIN_MS = 10000;
+const STARTS = { preempted: "Resumes in", paused: "Goes on in" };
 
 /** `turn` changes when the job's state does; until it has ended it is asked again now and then. */
 export function Reasons({ id, turn, waiting, active }) {
@@ -16,7 +17,7 @@ export function Reasons({ id, turn, waiting, active }) {
   if (!why) return null;
   const { estimate } = why;
   const [first, last] = estimate?.orders ?? [estimate?.order, estimate?.order];
-  const resumes = why.code === "preempted";
+  const starts = STARTS[why.code] ?? "Starts in";
   const when = estimate && (range(estimate.earliest_s, estimate.latest_s) || "unknown");
   if (!why.sentence && !why.details.length) return null;
   return html`<section class="card reasons ${why.never ? "never" : ""}" aria-label="Why">
@@ -26,7 +27,7 @@ export function Reasons({ id, turn, waiting, active }) {
       ${why.details.map(([label, text]) => html`<dt key=${label}>${capital(label)}</dt><dd>${visible(text)}</dd>`)}
       ${why.change && html`<dt>What would help</dt><dd>${visible(why.change)}</dd>`}
       ${why.position && html`<dt>Place</dt><dd>${why.position} of ${count(why.waiting, "waiting job")}${first && (first !== why.position || last !== first) && `, ${asked([...new Set([first, last])])} in the order of starts`}</dd>`}
-      ${estimate && html`<dt>${resumes ? "Resumes in" : "Starts in"}</dt><dd>${when}${why.freed_by.length > 0 && `, when ${visible(why.freed_by.join(", "))} ${why.freed_by.length > 1 ? "end" : "ends"}`}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
+      ${estimate && html`<dt>${starts}</dt><dd>${when}${why.freed_by.length > 0 && `, when ${visible(why.freed_by.join(", "))} ${why.freed_by.length > 1 ? "end" : "ends"}`}${doubt(estimate)}<span class="quiet"> · ${visible(estimate.sentence)}</span></dd>`}
       ${waiting && why.length?.known && html`<dt>Takes</dt><dd>${range(why.length.low_s, why.length.high_s)}${doubt(why.length)}<span class="quiet"> · ${visible(why.length.because)}</span></dd>`}
     </dl>
   </section>`;
