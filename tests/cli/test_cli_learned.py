@@ -37,6 +37,9 @@ TRAIN = LearnedScript(
         LearnedArgument(name="--lr", values=1),
     ),
     restart_s=9.0,
+    freeze_s=0.021,
+    suspend_s=4.3,
+    resume_s=12.4,
 )
 
 
@@ -44,7 +47,8 @@ def test_all_scripts_are_listed_with_the_figures_that_matter(capsys) -> None:
     client = ValueClient(known=LearnedPage(scripts=(TRAIN,)))
     assert treadle(client, "learned") == 0
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split() == ["SCRIPT", "ID", "RUNS", "CUT", "OFF", "LENGTH", "GPU", "MEMORY", "BUSY"]
+    titles = ["SCRIPT", "ID", "RUNS ALONE", "CUT OFF", "LENGTH", "GPU MEMORY", "BUSY"]
+    assert [each.strip() for each in head.split("  ") if each] == titles
     assert row.split() == ["train.py", "0a1b2c3d", "12", "1", "20s-10m", "6", "GiB", "50%"]
     assert treadle(ValueClient(), "learned") == 0
     assert treadle(ValueClient(), "learned", "none.py") == 2
@@ -60,6 +64,8 @@ def test_one_script_is_shown_with_what_each_argument_does(capsys) -> None:
     rows = {line.split("  ")[1]: line for line in out.splitlines()[1:]}
     assert "--seed" in rows["no effect seen"]
     assert "--lr" in rows["never varied"]
+    pauses = [rows[how].split(how)[1].strip() for how in ("frozen", "suspended")]
+    assert pauses == ["in 0.02 s", "in 4 s, goes on in 12 s"]
 
 
 def test_a_script_is_forgotten_by_name(capsys) -> None:

@@ -92,6 +92,7 @@ class JobStarted:
     # Nodes and their folders in which it runs in place of the one it was submitted from.
     workdirs: tuple[tuple[str, str], ...] = ()
     pauses: tuple[Pause, ...] = ()  # how it can be paused
+    took_s: float | None = None  # of a job that was paused: from the order to go on
 
 
 @value
@@ -104,7 +105,7 @@ class JobPaused:
     attempt: int = 0
     # Of the memory of its devices: kept there, or moved to the host's. None: not known.
     memory_gib: float | None = None
-    took_s: float | None = None
+    took_s: float | None = None  # from the order to pause it
     refused: str = ""  # why it could not go on: it is paused as it was
 
 

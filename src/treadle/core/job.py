@@ -36,6 +36,8 @@ class Profile:
     serial: float = 0.0  # share of the work that more devices do not speed up
     restart_s: float = 0.0  # from a stop to the first step of the next start; 0: not known
     resize_s: float = 0.0  # how long another size stalls it while it runs; 0: it has to restart
+    suspend_s: float = 0.0  # to pause it with its memory on the host; 0: not known,
+    resume_s: float = 0.0  # and until it goes on
     memory_gib: float = 0.0  # of each device, at its peak; 0: not known
     model: str = ""  # the network's name, where it is known
     # Measured (size, seconds of one iteration), ascending; empty where only the serial share is

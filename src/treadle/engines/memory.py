@@ -358,7 +358,7 @@ class MemoryEngine:
             return
         refused = self.world.refusing.get(order.job, "")
         kept = live.allocation if refused else order.allocation
-        live.change(order.id, kept, self._clock.now())
+        live.change(order.id, kept, self._clock.now(), self.world.pause_takes_s)
         self._report(live, refused)
 
     def _report(self, attempt: MemoryAttempt, refused: str = "") -> None:
@@ -386,7 +386,8 @@ class MemoryEngine:
         if live is not None:
             done, speed = launch.iterations_done, launch.iterations_per_s
             live.launch = replace(live.launch, iterations_done=done, iterations_per_s=speed)
-            live.change(order.id, order.allocation, self._clock.now())
+            takes_s = self.world.pause_takes_s
+            live.change(order.id, order.allocation, self._clock.now(), takes_s)
         else:
             self._launch(order, launch)
         return True

@@ -27,6 +27,7 @@ STOPPED_CODE = 143  # as shells write the end by SIGTERM
 SYNTAX_ERROR_CODE = 2  # likewise
 ATTEMPTS_MAX = 10_000  # that are remembered with their output
 
+Pauses = tuple[float, float]  # seconds that a pause takes, and to go on after one
 Held = dict[tuple[Device, int], set[JobId]]  # jobs by device and turn
 
 
@@ -46,6 +47,7 @@ class MemoryAttempt:
     announced: tuple[str, ...] = ()  # what it can change while it runs, once it has said so
     started: bool = False  # its start was reported
     paused_at: float | None = None  # by the run's clock
+    took_s: float | None = None  # for the newest order, to pause it or to let it go on
     stop: int | None = None  # a stop that was ordered and has no answer yet
     ended: AttemptEnded | None = None
     task: "asyncio.Task[None] | None" = None
@@ -73,15 +75,18 @@ class MemoryAttempt:
             self.allocation, order.allocation, self.announced, tuple(Pause)
         )
 
-    def change(self, order: int, allocation: Allocation, now: float) -> None:
+    def change(
+        self, order: int, allocation: Allocation, now: float, takes_s: Pauses = (0.0, 0.0)
+    ) -> None:
         """Have other things; no time passes for its program while it is paused."""
         self.action, self.allocation, self.started = order, allocation, False
+        self.took_s = takes_s[0] if allocation.paused else None
         if allocation.paused and self.paused_at is None:
             self.paused_at = now
             if self.task is not None:
                 self.task.cancel()
         elif self.paused_at is not None and not allocation.paused:
-            away_s, self.paused_at = now - self.paused_at, None
+            away_s, self.paused_at, self.took_s = now - self.paused_at, None, takes_s[1]
             self.begun_at = None if self.begun_at is None else self.begun_at + away_s
             self._wake_at = None if self._wake_at is None else self._wake_at + away_s
 
@@ -89,13 +94,13 @@ class MemoryAttempt:
         """That it runs, or is paused; refused: why it is not paused."""
         self.started, launch, order = True, self.launch, self.action
         if (how := self.allocation.paused) is not None:
-            return JobPaused(launch.job, order, how, launch.attempt, took_s=0.0)
+            return JobPaused(launch.job, order, how, launch.attempt, took_s=self.took_s)
         self.announced = self.announces
         if self.begun_at is None:
             self.begun_at = now
         done, speed = launch.iterations_done, launch.iterations_per_s
         fact = JobStarted(launch.job, order, done, speed, self.announced, launch.attempt)
-        return replace(fact, refused=refused, pauses=pauses)
+        return replace(fact, refused=refused, pauses=pauses, took_s=self.took_s)
 
     def ran_s(self, now: float) -> float | None:
         until = now if self.paused_at is None else self.paused_at
@@ -154,6 +159,7 @@ class MemoryWorld:
     elsewhere: set[str] = field(default_factory=set)  # nodes on other machines than the controller
     hanging: set[JobId] = field(default_factory=set)  # their starts and stops do not complete
     pauses: tuple[Pause, ...] = tuple(Pause)  # how attempts say that they can be paused
+    pause_takes_s: Pauses = (0.0, 0.0)
     refusing: dict[JobId, str] = field(default_factory=dict)  # to be paused, and why
     busy: dict[JobId, float] = field(default_factory=dict)  # what `measurements` gives
     loads: dict[JobId, Load] = field(default_factory=dict)  # the same

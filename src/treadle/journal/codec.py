@@ -115,7 +115,7 @@ _LEFT_OUT: Mapping[str, tuple[str, ...]] = {
     "JobHeld": ("how", "by"),
     "JobStarted": (
         *("changes", "attempt", "started_at", "stall_s", "refused", "kept_on", "workdirs"),
-        "pauses",
+        *("pauses", "took_s"),
     ),
     "JobPaused": ("attempt", "memory_gib", "took_s", "refused"),
     "JobProgressed": ("progress",),

@@ -5,8 +5,8 @@
     another plan, other devices or other cores     profile.restart_s    RESTART_S
     a stop, and a start later                      profile.restart_s    RESTART_S
     frozen, and going on later                     -                    FREEZE_S
-    suspended, and going on later                  -                    its device memory, moved out
-                                                                        and in at these rates
+    suspended                                      profile.suspend_s    its device memory at
+    and going on later                             profile.resume_s     these rates
 
 A policy whose authors state what a restart takes has that as its default instead, and a parameter
 for it.
@@ -35,14 +35,16 @@ def resize_s(spec: JobSpec, default_s: float = RESTART_S) -> float:
 
 def pause_s(spec: JobSpec, how: Pause) -> float:
     """From the order to pause it until others can have its devices."""
-    moved = how is Pause.SUSPENDED
-    return FREEZE_S / 2 + (needed_gib(spec) / OUT_GIB_PER_S if moved else 0.0)
+    if how is Pause.FROZEN:
+        return FREEZE_S / 2
+    return spec.profile.suspend_s or FREEZE_S / 2 + needed_gib(spec) / OUT_GIB_PER_S
 
 
 def go_on_s(spec: JobSpec, how: Pause) -> float:
     """From the order to go on until it computes."""
-    moved = how is Pause.SUSPENDED
-    return FREEZE_S / 2 + (needed_gib(spec) / IN_GIB_PER_S if moved else 0.0)
+    if how is Pause.FROZEN:
+        return FREEZE_S / 2
+    return spec.profile.resume_s or FREEZE_S / 2 + needed_gib(spec) / IN_GIB_PER_S
 
 
 def change_s(job: Job, new: Allocation | None, default_s: float = RESTART_S) -> float:

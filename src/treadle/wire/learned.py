@@ -50,7 +50,7 @@ class LearnedSharing:
     script: str
     user: str
     together: float | None = described(
-        None, "What both get done in the time of one alone; None: not known."
+        None, "What both did in the time of one alone, when last measured; None: it was not."
     )
     mps: bool = False
     never: bool = described(False, "They ran out of memory together and share no more.")
@@ -61,7 +61,7 @@ class LearnedScript:
     id: str = described("", "Names it where several scripts have one name.")
     script: str
     user: str
-    runs: int = described(0, "That succeeded alone on their devices; of others no length is known.")
+    runs: int = described(0, "That succeeded alone on their devices: lengths are of these.")
     cut_off: int = described(0, "Of the last, those that were stopped or failed.")
     length_s: LearnedSpan | None = None
     memory_gib: LearnedSpan | None = None  # of each device, at the peak
@@ -72,6 +72,10 @@ class LearnedScript:
     restart_s: float | None = described(None, "From a stop to the first step of the next start.")
     resize_s: float | None = described(None, "How long another size stalls it while it runs.")
     start_s: float | None = described(None, "From its launch to its first step.")
+    freeze_s: float | None = described(None, "From the order to freeze it until it stood still.")
+    thaw_s: float | None = described(None, "From the order to go on until it did.")
+    suspend_s: float | None = described(None, "As freeze_s, with its GPU memory moved out.")
+    resume_s: float | None = described(None, "As thaw_s, with its GPU memory moved back in.")
     sharing: tuple[LearnedSharing, ...] = ()
 
 

@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("SCRIPT", always=True, least=12),
     Column("USER"),
     Column("ID", always=True),
-    Column("RUNS", right=True, always=True),
+    Column("RUNS ALONE", right=True, always=True),
     Column("CUT OFF", right=True),
     Column("LENGTH", right=True, always=True),
     Column("GPU MEMORY", right=True),
@@ -97,7 +97,7 @@ def _list(page: LearnedPage, here: Session) -> str:
 
 
 def _whole(known: LearnedScript, width: int) -> str:
-    runs = several(known.runs, "run")
+    runs = f"{several(known.runs, 'run')} alone on {'its' if known.runs == 1 else 'their'} devices"
     cut_off = f", {several(known.cut_off, 'other')} cut off" if known.cut_off else ""
     head = f"{plain(known.script)} of {plain(known.user)} ({known.id}): {runs}{cut_off}\n"
     speeds = (f"{digits(each.steps_per_s)}/s on {devices(each.devices)}" for each in known.speeds)
@@ -109,6 +109,8 @@ def _whole(known: LearnedScript, width: int) -> str:
         ("cores", "" if known.cores is None else f"{known.cores.most:.2g} beside each device"),
         ("start", "" if known.start_s is None else f"{span(known.start_s)} to the first step"),
         ("restart", "" if known.restart_s is None else span(known.restart_s)),
+        ("frozen", _there_and_back(known.freeze_s, known.thaw_s)),
+        ("suspended", _there_and_back(known.suspend_s, known.resume_s)),
         ("resize", "" if known.resize_s is None else span(known.resize_s)),
         *_arguments(known.arguments),
         *(("shared with", _sharing(each)) for each in known.sharing),
@@ -156,10 +158,20 @@ def _sharing(known: LearnedSharing) -> str:
     other = f"{plain(known.script)} of {plain(known.user)}"
     if known.never:
         return f"{other}: never again, they ran out of memory together"
-    how = "with MPS" if known.mps else "in turns"
+    how = ", with MPS" if known.mps else ""
     if known.together is None:
-        return f"{other}, {how}"
-    return f"{other}, {how}: both did {known.together:.2g} times what one does"
+        return other + how
+    return f"{other}{how}: both did {known.together:.3g} times what one does alone"
+
+
+def _there_and_back(out_s: float | None, back_s: float | None) -> str:
+    """in 4 s, goes on in 1.5 s"""
+    parts = (("in", out_s), ("goes on in", back_s))
+    return ", ".join(f"{how} {_took(took_s)}" for how, took_s in parts if took_s is not None)
+
+
+def _took(seconds: float) -> str:
+    return span(seconds) if seconds >= 10 else f"{max(0.001, seconds):.1g} s"
 
 
 def _range(known: LearnedSpan) -> str:

@@ -9,10 +9,8 @@ from treadle.control.api.context import Context
 from treadle.control.api.thinking import Thinking
 from treadle.control.loop import Rider, on_disk
 from treadle.journal.facts import ScriptForgotten
-from treadle.models.company.predictor import MPS, TIME_SLICED, shares
 from treadle.models.learning.kind_history import History
 from treadle.models.learning.kinds import Kind, named_like, owner_name, script_id
-from treadle.models.learning.speeds import median
 from treadle.models.learning.summary import Argument, Span, Summary, figures, summary
 from treadle.store.rows import Batch
 from treadle.wire.learned import (
@@ -34,7 +32,7 @@ DETAILED_MAX = 8  # scripts of one name
 VALUES_MAX = 12  # of an argument that are listed
 
 Scripts = Mapping[Kind, History]
-Pair = tuple[str, str, bool, float]  # of the record of company
+Pair = tuple[str, str, bool, float | None]  # of the record of company
 
 
 class Lessons:
@@ -119,6 +117,10 @@ def _in_short(kind: Kind, history: History) -> LearnedScript:
         restart_s=costs.restart_s,
         resize_s=costs.resize_s,
         start_s=costs.start_s,
+        freeze_s=costs.freeze_s,
+        thaw_s=costs.thaw_s,
+        suspend_s=costs.suspend_s,
+        resume_s=costs.resume_s,
     )
 
 
@@ -162,19 +164,17 @@ def _sharing(
     kind: Kind, known: Scripts, seen: Sequence[Pair], parted: Sequence[tuple[str, str]]
 ) -> tuple[LearnedSharing, ...]:
     """With which other scripts it was on a device, the best first."""
-    factors: dict[tuple[Kind, bool], list[float]] = {}
-    for one, other, mps, factor in seen:
-        for mine, beside in {(one, other), (other, one)}:
+    done: dict[tuple[Kind, bool], float | None] = {}  # as last seen, whatever their arguments
+    for one, other, mps, together in seen:
+        for mine, beside in ((one, other), (other, one)):
             if _kind_in(mine) == kind:
-                factors.setdefault((_kind_in(beside), mps), []).append(factor)
+                whom = _kind_in(beside), mps
+                done[whom] = together if together is not None else done.get(whom)
     found = [
         LearnedSharing(
-            script=_name(beside, known),
-            user=owner_name(beside),
-            together=_together(known.get(kind), known.get(beside), median(these), mps=mps),
-            mps=mps,
+            script=_name(beside, known), user=owner_name(beside), together=together, mps=mps
         )
-        for (beside, mps), these in factors.items()
+        for (beside, mps), together in done.items()
     ]
     apart = {
         _kind_in(beside)
@@ -187,16 +187,6 @@ def _sharing(
         for beside in sorted(apart)
     ]
     return (*sorted(found, key=lambda one: -(one.together or 0.0)), *never)
-
-
-def _together(
-    one: History | None, other: History | None, factor: float, *, mps: bool
-) -> float | None:
-    """As was seen: what is predicted from how busy both are, corrected."""
-    busy = [found.middle for each in (one, other) if each and (found := figures(each).busy)]
-    if len(busy) < 2:
-        return None
-    return round(sum(shares(busy, MPS if mps else TIME_SLICED)) * factor, 2)
 
 
 def _kind_in(shape: str) -> Kind:

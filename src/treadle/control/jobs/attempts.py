@@ -160,3 +160,19 @@ def unused(row: AttemptRow, at: float) -> AttemptRow:
         company=attempt_of(row.body).company,
     )
     return row._replace(ended_at=at, body=attempt_body(view))
+
+
+def failure_of(fact: AttemptEnded, *, retried: bool) -> FailureView | None:
+    """Why it failed, as far as its output says."""
+    verdict = fact.verdict
+    if verdict is None:
+        return None
+    return FailureView(
+        kind=verdict.kind,
+        rule=verdict.rule,
+        sentence=verdict.sentence,
+        advice=verdict.advice,
+        evidence=fact.error or verdict.evidence,
+        more=verdict.more,
+        retried=retried,
+    )

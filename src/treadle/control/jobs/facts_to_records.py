@@ -10,6 +10,7 @@ from math import inf
 from treadle.control.jobs.attempts import (
     closed,
     cut,
+    failure_of,
     moved,
     noted,
     opened,
@@ -42,6 +43,7 @@ from treadle.control.learning import (
     learn_plans,
     of_end,
     of_pace,
+    of_pause,
     of_sight,
 )
 from treadle.core.actions import Action, Change, Start, Stop
@@ -73,7 +75,7 @@ from treadle.journal.facts import (
 from treadle.models.learning.spread import spread_of
 from treadle.models.learning.unlike import type_of
 from treadle.store.rows import AttemptRow
-from treadle.wire.jobs import FailureView, State
+from treadle.wire.jobs import State
 
 LAUNCHED_MAX = 8  # orders of a job whose attempt is remembered
 
@@ -239,6 +241,7 @@ class Reducer:
         record.devices = self._jobs.open[AttemptKey(record.id, number)].devices
         size = len(record.devices)
         if record.pause is not None:
+            self._learner.learn(likeness_of(record), of_pause(fact, record.pause.how))
             self._learner.go_on_after(record.id, fact.action, goes_on(record, fact, now), now=now)
             self._moves.append(Moved(at, AttemptKey(record.id, number)))
         else:
@@ -246,6 +249,7 @@ class Reducer:
         self._watch_ranges(record, size, now)
 
     def _paused(self, record: JobRecord, fact: JobPaused, *, now: float, at: float) -> None:
+        self._learner.learn(likeness_of(record), of_pause(fact, fact.how))
         has_paused(record, fact, now=now, at=at)
         self._learner.paused(record.id, now)
         self._drop_unused(record, at, upto=fact.action)
@@ -293,10 +297,10 @@ class Reducer:
         job = self._scheduler.jobs.get(record.id)
         if job is None or job.allocation is None or job.phase is not Phase.RUNNING:
             return
-        devices = tuple(map(str, job.allocation.devices))
-        if devices == attempt.devices or record.began_s is None:
+        devices, began_s = tuple(map(str, job.allocation.devices)), record.began_s
+        if devices == attempt.devices or began_s is None:
             return
-        passed_s = max(0.0, now - record.began_s - record.counted_s)
+        passed_s = max(0.0, now - began_s - record.counted_s)
         record.device_s += passed_s * len(attempt.devices)
         record.counted_s += passed_s
         self._jobs.put_attempt(moved(attempt, devices))
@@ -320,7 +324,7 @@ class Reducer:
             attempt = row if row is not None and row.started_at is None else None
         lost = self._scheduler.ended.get(record.id) is Phase.FAILED
         retried = failed or bool(fact.beside) or fact.mps_failed or fact.node_lost
-        view = _failure(fact, retried=retried and not (lost or record.cancelled))
+        view = failure_of(fact, retried=retried and not (lost or record.cancelled))
         if attempt is not None:
             self._learn(record, fact, attempt.devices)
             self._learner.seen.ended(id_of(attempt), now)
@@ -452,9 +456,8 @@ class Reducer:
         for row in self._jobs.open_of(record.id):
             if row.started_at is None and row.action <= upto and row.number != record.running:
                 self._jobs.put_attempt(unused(row, at))
-        if record.begun or not record.starts:  # Else it is of a version that did not count them.
-            numbers = (row.number for row in self._jobs.open_of(record.id))
-            record.attempts = max(record.begun, *numbers, 0)
+        numbers = (row.number for row in self._jobs.open_of(record.id))
+        record.attempts = max(record.begun, *numbers, 0)
 
 
 def _moves_of_end(before: AttemptRow, row: AttemptRow, at: float) -> Iterator[Moved]:
@@ -483,18 +486,3 @@ def _metered(fact: JobProgressed) -> bool:
 
 def _last_words(fact: AttemptEnded) -> JobProgressed:
     return JobProgressed(fact.job, fact.action, fact.iterations_done, 0.0, fact.progress)
-
-
-def _failure(fact: AttemptEnded, *, retried: bool) -> FailureView | None:
-    verdict = fact.verdict
-    if verdict is None:
-        return None
-    return FailureView(
-        kind=verdict.kind,
-        rule=verdict.rule,
-        sentence=verdict.sentence,
-        advice=verdict.advice,
-        evidence=fact.error or verdict.evidence,
-        more=verdict.more,
-        retried=retried,
-    )

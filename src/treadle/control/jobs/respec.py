@@ -183,6 +183,8 @@ def _alike(one: Profile, other: Profile) -> bool:
         (one.memory_gib, other.memory_gib),
         (one.restart_s, other.restart_s),
         (one.resize_s, other.resize_s),
+        (one.suspend_s, other.suspend_s),
+        (one.resume_s, other.resume_s),
         (one.busy, other.busy),
         (one.memory_busy, other.memory_busy),
         (one.cores, other.cores),

@@ -14,7 +14,14 @@ from treadle.control.learning.learned_lengths import (
     Question,
 )
 from treadle.control.learning.load_history import History, Point, so_far_in, unpacked
-from treadle.control.learning.outcomes import Attempted, learn_plans, of_end, of_pace, of_sight
+from treadle.control.learning.outcomes import (
+    Attempted,
+    learn_plans,
+    of_end,
+    of_pace,
+    of_pause,
+    of_sight,
+)
 from treadle.control.learning.output_tail import output_tail
 from treadle.control.learning.progress import ProgressWatch
 from treadle.control.learning.sightings import company_of

@@ -3,14 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from treadle.core.allocation import Pause
 from treadle.core.attempt import How, LastProgress
-from treadle.core.events import AttemptEnded, JobProgressed, JobStarted
+from treadle.core.events import AttemptEnded, JobPaused, JobProgressed, JobStarted
 from treadle.core.job import Job, JobId
 from treadle.core.sighting import Sighting
 from treadle.models.learning.outcome import Outcome
 from treadle.models.plans.live_plans import LivePlans
 
 MEASURED_MIN_S = 5.0  # a speed counts if it was measured for so long
+_PAUSED = {Pause.FROZEN: "freeze_s", Pause.SUSPENDED: "suspend_s"}  # as costs name them
+_WENT_ON = {Pause.FROZEN: "thaw_s", Pause.SUSPENDED: "resume_s"}
 SHARED_MIN = 0.1  # sharing for more than this share of its time, its times are not its own
 
 
@@ -71,6 +74,14 @@ def of_pace(
 def of_sight(seen: Sighting, size: int) -> Outcome:
     """What a running job was seen to use."""
     return Outcome(size, 0.0, seen=seen)
+
+
+def of_pause(fact: JobPaused | JobStarted, how: Pause) -> Outcome | None:
+    """How long a pause took, or to go on after one; None if not known, or it could not be done."""
+    if fact.took_s is None or fact.refused:
+        return None
+    names = _PAUSED if isinstance(fact, JobPaused) else _WENT_ON
+    return Outcome(1, 0.0, took_s=((names[how], fact.took_s),))
 
 
 def step_s(said: LastProgress) -> float | None:

@@ -217,7 +217,11 @@ class AttemptRun:
         return self.wanted.allocation is None or self.wanted.action > live.action
 
     def _tell_started(
-        self, live: LiveAttempt, stall_s: float | None = None, refused: str = ""
+        self,
+        live: LiveAttempt,
+        stall_s: float | None = None,
+        refused: str = "",
+        took_s: float | None = None,
     ) -> None:
         self._announced = live.changes
         launch = self.wanted.launch
@@ -235,6 +239,7 @@ class AttemptRun:
                 stall_s=stall_s,
                 refused=refused,
                 pauses=self._machine.pauses.of(live),
+                took_s=took_s,
             )
         )
 
@@ -298,7 +303,7 @@ class AttemptRun:
                 live.pause.cannot_suspend = said["why"]
             pauses.reached(live, allocation.as_paused(how))
             if how is None:
-                return self._tell_started(live, refused=said["why"])
+                return self._tell_started(live, refused=said["why"], took_s=said["took_s"])
             return self._tell_paused(live, how, said["why"])
         if self._asked == action:
             return await self._wait_for_answer(live, within_s=None)

@@ -189,7 +189,8 @@ class CompanyBelief(SpeedsTogether):
             # be good while one is below its floor; else they would be put together again.
             ratio = min(share / max(shares[job], 1e-9) for job, share in kept.items())
             kinds = [kind_of(spec) for spec in specs]
-            self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0)
+            together = sum(kept.values()) if kept.keys() == shares.keys() else None
+            self.record.observe(kinds, 1.0, ratio, mps=mps, weight=1.0, together=together)
         return wrong
 
     def ended(
@@ -207,7 +208,7 @@ class CompanyBelief(SpeedsTogether):
         together = sum(kept)
         kinds = [kind_of(spec) for spec in specs]
         predicted = sum(self._relative(specs, mps=mps))
-        self.record.observe(kinds, predicted, together, mps=mps, weight=weight)
+        self.record.observe(kinds, predicted, together, mps=mps, weight=weight, together=together)
 
     def to_part(self, jobs: Iterable[JobId]) -> bool:
         """Whether these jobs share and are to be parted."""

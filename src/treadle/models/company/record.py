@@ -11,6 +11,7 @@ from itertools import combinations
 PAIRS_MAX = 2000
 WEIGHT = 0.5  # of the newest observation
 _FACTORS = (0.2, 1.25)  # one bad measurement decides nothing for ever, a good one promises little
+_DONE = "done"
 _FAULTY = "faulty"
 _APART = "apart"
 
@@ -21,6 +22,7 @@ class CompanyRecord:
     def __init__(self) -> None:
         self.revision = 0  # counts changes, for those who keep what they computed
         self._factors: dict[str, float] = {}  # the oldest first
+        self._done: dict[str, float] = {}  # what two of them did in the time of one, as last seen
         self._faulty: dict[str, None] = {}
         self._apart: dict[tuple[str, str], None] = {}
 
@@ -32,8 +34,12 @@ class CompanyRecord:
         *,
         mps: bool,
         weight: float = WEIGHT,
+        together: float | None = None,
     ) -> None:
-        """A group of these kinds got `measured` done where `predicted` was expected (sums)."""
+        """A group of these kinds got `measured` done where `predicted` was expected.
+
+        together: the sum of the shares of their speeds that all of them kept, if that is known.
+        """
         if not (predicted > 0 and measured >= 0):
             return
         low, high = _FACTORS
@@ -43,9 +49,15 @@ class CompanyRecord:
             # The prediction had the factor in it: what is left to correct is its ratio.
             aim = min(max(known * measured / predicted, low), high)
             self._factors[key] = known + weight * (aim - known)
+            if together is not None and len(kinds) == 2:
+                self._done[key] = round(together, 3)
         while len(self._factors) > PAIRS_MAX:
-            del self._factors[next(iter(self._factors))]
+            self._drop(next(iter(self._factors)))
         self.revision += 1
+
+    def _drop(self, key: str) -> None:
+        del self._factors[key]
+        self._done.pop(key, None)
 
     def fault(self, kind: str) -> None:
         """A job of this kind ended its company by a fault of its own."""
@@ -75,10 +87,10 @@ class CompanyRecord:
         """Whether jobs of these two kinds were seen together."""
         return _key(*sorted((one, other)), mps=mps) in self._factors
 
-    def pairs(self) -> list[tuple[str, str, bool, float]]:
-        """Every two kinds that were seen together, whether under MPS, and their factor."""
-        found = [(key.split("\t"), factor) for key, factor in self._factors.items()]
-        return [(one, other, how == "mps", factor) for (one, other, how), factor in found]
+    def pairs(self) -> list[tuple[str, str, bool, float | None]]:
+        """Every two kinds that were seen together, whether under MPS, and what both did."""
+        found = [(key.split("\t"), self._done.get(key)) for key in self._factors]
+        return [(one, other, how == "mps", done) for (one, other, how), done in found]
 
     def parted(self) -> list[tuple[str, str]]:
         """Every two kinds that do not meet again."""
@@ -87,7 +99,7 @@ class CompanyRecord:
     def forget(self, of: Callable[[str], bool]) -> None:
         """Forget all that was seen of these kinds."""
         for key in [each for each in self._factors if any(map(of, each.split("\t")))]:
-            del self._factors[key]
+            self._drop(key)
         self._faulty = {kind: None for kind in self._faulty if not of(kind)}
         self._apart = {pair: None for pair in self._apart if not any(map(of, pair))}
         self.revision += 1
@@ -96,7 +108,8 @@ class CompanyRecord:
         """All of it as plain numbers by name."""
         faulty = {f"{_FAULTY}\t{kind}": 1.0 for kind in self._faulty}
         apart = {f"{_APART}\t{one}\t{other}": 1.0 for one, other in self._apart}
-        return {**self._factors, **faulty, **apart}
+        done = {f"{_DONE}\t{key}": together for key, together in self._done.items()}
+        return {**self._factors, **done, **faulty, **apart}
 
     @classmethod
     def restored(cls, numbers: Mapping[str, float]) -> "CompanyRecord":
@@ -108,6 +121,8 @@ class CompanyRecord:
                 record._faulty[parts[1]] = None
             elif len(parts) == 3 and parts[0] == _APART:
                 record._apart[parts[1], parts[2]] = None
+            elif len(parts) == 4 and parts[0] == _DONE:
+                record._done["\t".join(parts[1:])] = float(number)
             elif len(parts) == 3 and 0 < number < 10:
                 record._factors[key] = float(number)
         return record
@@ -122,4 +137,4 @@ def _key(one: str, other: str, *, mps: bool) -> str:
 
 
 def _newest(rows: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    return list(rows)[-3 * PAIRS_MAX :]
+    return list(rows)[-4 * PAIRS_MAX :]

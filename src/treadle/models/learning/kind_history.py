@@ -48,6 +48,10 @@ class Costs:
 
     restart_s: float | None = None  # a stop and a start
     resize_s: float | None = None  # a change while it runs
+    freeze_s: float | None = None  # to pause it so,
+    thaw_s: float | None = None  # and to let it go on
+    suspend_s: float | None = None  # the same, with its device memory moved to the host's
+    resume_s: float | None = None
     first_step_s: float | None = None
     # Shares of a step in which it loads, prepares, computes and synchronises, as last measured.
     stages: tuple[float, float, float, float] | None = None
@@ -119,7 +123,7 @@ class History:
             self.ended += run.whole
         elif any(part is not None for part in run[4:10]):
             self.looks = [*self.looks, run][-RUNS_MAX:]
-        elif outcome.seen is None and not outcome.stages:
+        elif not outcome.says_more:
             return False
         self._cost(outcome)
         return True
@@ -154,6 +158,8 @@ class History:
         costs, seen = self.costs, outcome.seen
         if (shares := stage_shares(dict(outcome.stages))) is not None:
             costs.stages = shares
+        for name, seconds in outcome.took_s:
+            setattr(costs, name, smooth(getattr(costs, name), seconds))
         if seen is None:
             return
         costs.restart_s = smooth(costs.restart_s, seen.restart_s)

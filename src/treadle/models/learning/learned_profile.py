@@ -43,6 +43,8 @@ def learned_profile(
         memory_gib=use.memory_gib or 0.0,
         restart_s=costs.restart_s or 0.0,
         resize_s=costs.resize_s or 0.0,
+        suspend_s=costs.suspend_s or 0.0,
+        resume_s=costs.resume_s or 0.0,
         across_nodes=apart.nodes,
         across_racks=apart.racks,
         by_type=by_type,

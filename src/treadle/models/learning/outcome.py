@@ -26,6 +26,7 @@ class Outcome:
     seen: Sighting | None = None
     spread: str = ""  # on more nodes or racks than it needs (spread.py); empty: it was not
     device_type: str = ""  # of its devices (unlike.py); empty: there is but one
+    took_s: tuple[tuple[str, float], ...] = ()  # a pause, or to go on: as costs name them
 
     @property
     def timed(self) -> bool:
@@ -40,4 +41,5 @@ class Outcome:
     @property
     def says_more(self) -> bool:
         """Whether it says something besides how long it took."""
-        return self.paced or self.total is not None or self.seen is not None or bool(self.stages)
+        known = self.total is not None or self.seen is not None
+        return self.paced or known or bool(self.stages or self.took_s)

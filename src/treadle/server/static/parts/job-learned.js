@@ -32,6 +32,7 @@ export function Learned({ script, turn }) {
       ${memory && html`<dt>GPU memory</dt><dd>${gib(memory.most)}</dd>`}
       ${busy?.most >= 0.005 && html`<dt>Busy</dt><dd>${percent(busy.middle)}</dd>`}
       ${known.restart_s !== null && html`<dt>Restart</dt><dd>${span(known.restart_s)}</dd>`}
+      ${known.suspend_s !== null && html`<dt>Suspended in</dt><dd>${span(known.suspend_s)}</dd>`}
       ${known.arguments.filter((each) => each.effects.length).map((each) => html`<dt key=${each.name}><code>${visible(each.name)}</code></dt><dd>${each.effects.map(effect).join("; ")}</dd>`)}
     </dl>
   </section>`;
