@@ -25,6 +25,7 @@ from treadle.models.learning.kinds import (
     with_sizes,
 )
 from treadle.models.learning.known_kinds import KnownKinds
+from treadle.models.learning.speeds import REPEATS_MAX, median
 
 ASKED_MAX = 16  # sizes and numbers for which the forecasts of one kind are kept
 GROWN = 0.05  # the share of runs that are new, from which on forecasts are made again
@@ -46,6 +47,7 @@ class KeptExperts:
         self._newer: dict[Kind, int] = {}  # runs since then
         self._kept: dict[Kind, dict[_Asked, list[Group]]] = {}
         self._effects: dict[Kind, dict[tuple[Point, ...], Effects]] = {}
+        self._curves: dict[Kind, dict[Arguments, FittedCurve | None]] = {}
         self._even: dict[Kind, EvenUsers] = {}  # of kinds of everything
 
     def evidence(self, kind: Kind) -> Evidence:
@@ -67,7 +69,7 @@ class KeptExperts:
 
     def forget(self, kind: Kind) -> None:
         """Make its forecasts again when they are asked for."""
-        for table in (self._evidence, self._newer, self._kept, self._effects):
+        for table in (self._evidence, self._newer, self._kept, self._effects, self._curves):
             table.pop(kind, None)
         if closeness(kind) is Source.SAME_USER:
             # All of a user's jobs are part of all jobs; those of one size, of all of that size.
@@ -76,6 +78,21 @@ class KeptExperts:
             self._kept.pop(everything, None)
             if (even := self._even.get(everything)) is not None:
                 even.forget(kind)
+
+    def curve(self, likeness: Likeness) -> FittedCurve | None:
+        """Seconds of a whole run of the same command, by size.
+
+        `sleep 10` on one device and `sleep 4` on two are no speed-up.
+        """
+        kind = next(filter(of_commands, likeness.kinds), "")
+        if kind not in self._kinds:
+            return None
+        known = self._curves.setdefault(kind, {})
+        if likeness.arguments not in known:
+            if len(known) >= ASKED_MAX:
+                known.clear()
+            known[likeness.arguments] = _of_command(self.evidence(kind).runs, likeness.arguments)
+        return known[likeness.arguments]
 
     def groups(
         self, likeness: Likeness, asked: int, curve: FittedCurve | None, *, newcomer: bool
@@ -147,6 +164,15 @@ class KeptExperts:
                 ]
         found = self._even.setdefault(kind, EvenUsers()).experts(label, users) if even else []
         return found or far_experts(label, evidence.histograms)
+
+
+def _of_command(runs: Sequence[Run], arguments: Arguments) -> FittedCurve | None:
+    by_size: dict[int, list[float]] = {}
+    for run in runs:
+        if run.whole and run.arguments == arguments:
+            by_size.setdefault(run.size, []).append(run.seconds or 0.0)
+    points = tuple((size, median(by_size[size][-REPEATS_MAX:])) for size in sorted(by_size))
+    return FittedCurve.through(points) if points else None
 
 
 def length_effects(runs: Sequence[Run], curve: FittedCurve | None = None) -> Effects:

@@ -8,6 +8,7 @@ kind, which the live controller stores as one row each.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from math import exp
+from typing import NamedTuple
 
 from treadle.models.learning.curves import FittedCurve
 from treadle.models.learning.expectation import Expectation, around
@@ -61,7 +62,18 @@ _FARTHER = (Source.SAME_SCRIPT, *FAR)  # jobs of other scripts
 SURE = 0.1  # a speed that may be off by more, in powers of e, is no single number
 
 _Asked = tuple[Likeness, int]  # and a size
-_Known = tuple[Lengths, Source, int, str]  # the closest that was seen, its runs, what is in doubt
+
+
+class _Known(NamedTuple):
+    """What lengths say of a job, until kinds have grown."""
+
+    length: Lengths
+    groups: list[Group]  # of forecasts, the closest first
+    closest: Group
+
+    @property
+    def experts(self) -> list[Expert]:
+        return [expert for group in self.groups for expert in group.experts]
 
 
 class Knowledge:
@@ -85,8 +97,7 @@ class Knowledge:
         """A job begins to run, or goes on after it has run for so long: watch its ranges."""
         self.advance(now)
         if name not in self._open:
-            groups = self._groups(likeness, asked)
-            experts = tuple(expert for group in groups for expert in group.experts)
+            experts = tuple(self._length((likeness, asked)).experts)
             self._open.add(name, Watched(likeness, partial(self.expect, likeness, asked), experts))
         self._open.begin(name, now=now, age_s=age_s)
 
@@ -155,7 +166,7 @@ class Knowledge:
         grown = outcome.timed and self._experts.learned(kind)
         if grown or outcome.paced:
             self._lengths.clear()
-        if not far and (outcome.says_more or outcome.timed):
+        if not far and outcome.says_more:
             self.needs.changed(kind)
         return grown or (not far and outcome.says_more)
 
@@ -177,7 +188,7 @@ class Knowledge:
 
         device_gib: what it needs of each device's memory, as its user says.
         """
-        needs, curve = self.needs, self.needs.curve(likeness)
+        needs, curve = self.needs, self._curve(likeness)
         costs = needs.costs(likeness)
         use = needs.use(likeness)
         if device_gib is not None:  # Runs with other arguments know no better than its user.
@@ -192,9 +203,11 @@ class Knowledge:
             model=model,
             by_type=needs.by_type(likeness),
         )
-        length, source, runs, doubted = self._length((likeness, asked), curve)
+        lengths = self._length((likeness, asked))
+        length, source = lengths.length, lengths.closest.source
+        runs, doubted = lengths.closest.ended, lengths.closest.doubted
         steps, paces = needs.steps(likeness), self._paces_at(likeness, asked)
-        if paces and steps.counts and self._by_steps(likeness, asked, curve):
+        if paces and steps.counts and self._by_steps(likeness, lengths.closest):
             beside_s = costs.before_steps_s(paces[0]) + (costs.tail_s or 0.0)
             # Some take another time; as long as their like, if that is hardly in doubt.
             alike = length if source is Source.ALIKE and not doubted else None
@@ -218,12 +231,12 @@ class Knowledge:
             return expected.by_user(estimate_s)
         return expected
 
-    def _by_steps(self, likeness: Likeness, asked: int, curve: FittedCurve | None) -> bool:
+    def _by_steps(self, likeness: Likeness, closest: Group) -> bool:
         """Whether steps and their speed say more of a length than lengths do."""
-        pace, groups = self.pace(likeness), self._groups(likeness, asked, curve)
-        if pace is None or not groups or groups[0].source in _FARTHER:
+        pace = self.pace(likeness)
+        if pace is None or closest.source in (Source.NOTHING, *_FARTHER):
             return pace is not None
-        return groups[0].source is Source.ALIKE and pace.doubt <= groups[0].doubt
+        return closest.source is Source.ALIKE and pace.doubt <= closest.doubt
 
     def changes(self) -> list[tuple[Kind, History | None]]:
         """Kinds that changed since this was last asked, as they are now; None: forgotten."""
@@ -250,18 +263,17 @@ class Knowledge:
 
     # -- lengths --------------------------------------------------------------------------------
 
-    def _length(self, question: _Asked, curve: FittedCurve | None) -> _Known:
+    def _length(self, question: _Asked) -> _Known:
         """The same as `_mixed`, once until enough is learned of lengths, or a speed."""
         if (known := self._lengths.get(question)) is None:
             if len(self._lengths) >= LENGTHS_MAX:
                 self._lengths.clear()
-            known = self._lengths[question] = self._mixed(question, curve)
+            known = self._lengths[question] = self._mixed(*question)
         return known
 
-    def _mixed(self, question: _Asked, curve: FittedCurve | None) -> _Known:
-        """The mixture of all forecasts; the closest kind that was seen, and its runs."""
-        likeness, asked = question
-        groups = self._groups(likeness, asked, curve)
+    def _mixed(self, likeness: Likeness, asked: int) -> _Known:
+        """The mixture of all forecasts."""
+        groups = self._groups(likeness, asked)
         experts = [expert for group in groups for expert in group.experts]
         parts = [
             (expert.lengths, weight)
@@ -269,27 +281,23 @@ class Knowledge:
             if weight >= WEIGHT_MIN
         ]
         closest = groups[0] if groups else Group(Source.NOTHING, 0, [])
-        source, runs = closest.source, closest.ended
         most = max((group.ended for group in groups), default=0)
-        if source is Source.NOTHING:
+        if closest.source is Source.NOTHING:
             parts = [(philly(asked), 1.0)]
-        elif most < PRIOR_RUNS and source in _FARTHER:
+        elif most < PRIOR_RUNS and closest.source in _FARTHER:
             # So few jobs that what others saw elsewhere still counts: another word of the command
             # may make a job any number of times as long.
             parts.append((philly(asked), 1.0 / (1.0 + most)))
         if not parts:  # All that is remembered was cut off.
             parts = [(philly(asked), 1.0)]
         mixed = parts[0][0] if len(parts) == 1 else mixture(parts)
-        return mixed.thinned(MIXED_POINTS), source, runs, closest.doubted
+        return _Known(mixed.thinned(MIXED_POINTS), groups, closest)
 
-    def _groups(
-        self, likeness: Likeness, asked: int, curve: FittedCurve | None = None
-    ) -> list[Group]:
+    def _groups(self, likeness: Likeness, asked: int) -> list[Group]:
         """What each kind says by itself, with its share before scores: closer ones first."""
-        curve = curve or self.needs.curve(likeness)
-        found = self._experts.groups(
-            likeness, asked, curve, newcomer=self._is_newcomer(likeness.kinds)
-        )
+        newcomer = self._is_newcomer(likeness.kinds)
+        curve = self._curve(likeness)
+        found = self._experts.groups(likeness, asked, curve, newcomer=newcomer)
         near = as_sure_as_farther([each for each in found if each.source is not Source.EVERYTHING])
         groups = [*near, *(each for each in found if each.source is Source.EVERYTHING)]
         left = 1.0
@@ -301,6 +309,11 @@ class Knowledge:
             experts = [one._replace(share=each) for one in group.experts]
             shared.append(group._replace(experts=experts))
         return shared
+
+    def _curve(self, likeness: Likeness) -> FittedCurve | None:
+        """Seconds of a unit of work by size: of a step, else of the same command as a whole."""
+        pace = self.pace(likeness)
+        return self._experts.curve(likeness) if pace is None else pace.curve
 
     def _is_newcomer(self, kinds: Sequence[Kind]) -> bool:
         """Whether few jobs of the user have ended, so that others' say what to expect."""
@@ -350,8 +363,7 @@ class Knowledge:
         experts: Sequence[Expert]
         if watched is None:
             # No range was shown, so none is compared; forecasts are scored as they would be now.
-            groups = self._groups(likeness, outcome.size)
-            experts = [expert for group in groups for expert in group.experts]
+            experts = self._length((likeness, outcome.size)).experts
         else:
             experts = watched.experts
             for at, span in watched.ranges.items():

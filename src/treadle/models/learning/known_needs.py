@@ -52,13 +52,12 @@ class KnownNeeds:
         self._measured: dict[Kind, dict[Arguments, Measured]] = {}
         self._uses: dict[Kind, dict[Arguments, Use]] = {}
         self._steps: dict[Kind, dict[Arguments, Steps]] = {}
-        self._curves: dict[Kind, dict[Arguments, FittedCurve | None]] = {}
         self._paces: dict[Kind, dict[Arguments, Pace]] = {}  # also while they are measured again
         self._versions = 0
 
     def changed(self, kind: Kind) -> None:
         """Something was seen of jobs of this kind besides a length."""
-        for table in (self._measured, self._uses, self._steps, self._curves):
+        for table in (self._measured, self._uses, self._steps):
             table.pop(kind, None)
 
     def forget(self, kind: Kind) -> None:
@@ -78,20 +77,6 @@ class KnownNeeds:
             if found.steps:
                 return self._pace(kind, likeness.arguments, found)
         return None
-
-    def curve(self, likeness: Likeness) -> FittedCurve | None:
-        """Seconds of a unit of work by size: of a step, else of the same command as a whole.
-
-        `sleep 10` on one device and `sleep 4` on two are no speed-up.
-        """
-        pace = self.pace(likeness)
-        if pace is not None:
-            return pace.curve
-        asked = likeness.arguments
-        kind = next((kind for kind in self._close(likeness) if of_commands(kind)), None)
-        if kind is None:
-            return None
-        return self._kept(self._curves, kind, asked, lambda history: _of_command(history, asked))
 
     def apart(self, likeness: Likeness) -> Apart:
         """How fast such jobs are on more nodes or racks than they need, by the closest kinds."""
@@ -168,16 +153,6 @@ class KnownNeeds:
 
 def _counts(history: History) -> tuple[int, ...]:
     return len(history.looks), len(history.seen), history.ended
-
-
-def _of_command(history: History, asked: Arguments) -> FittedCurve | None:
-    """Seconds of a whole run of this command, by size."""
-    by_size: dict[int, list[float]] = {}
-    for run in history.seen:
-        if run.whole and run.arguments == asked:
-            by_size.setdefault(run.size, []).append(run.seconds or 0.0)
-    points = tuple((size, median(by_size[size][-REPEATS_MAX:])) for size in sorted(by_size))
-    return FittedCurve.through(points) if points else None
 
 
 def _same_script(kind: Kind) -> bool:
