@@ -149,7 +149,7 @@ def test_an_order_for_an_ended_job_by_its_name_says_that_it_has_ended(capsys, ve
         "sweep": "array 13 (sweep) has ended already",
         "13": "array 13 has ended already",
     }.items():
-        assert treadle(client, verb, word) == 1
+        assert treadle(client, verb, word) == 2
         assert capsys.readouterr().err == f"treadle: {sentence}\n"
     assert client.asked == []
 

@@ -157,7 +157,7 @@ def test_words_that_are_no_text_are_refused(capsys) -> None:
         (NotKnownError("no such token"), 111, "treadle: no such token\n"),
         (InvalidRequestError("bad", hint="try\x1b this"), 2, "treadle: bad\n  try? this\n"),
         (RequestError("bad"), 2, "treadle: bad\n"),
-        (ConflictError("it has ended"), 1, "treadle: it has ended\n"),
+        (ConflictError("it has ended"), 2, "treadle: it has ended\n"),
         (UnavailableError("the disk is full"), 1, "treadle: the disk is full\n"),
     ],
 )

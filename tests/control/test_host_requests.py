@@ -75,6 +75,17 @@ async def test_a_job_over_its_memory_has_failed_for_that_and_is_not_retried(
 
 
 @telling()
+async def test_a_request_of_gpu_memory_where_there_are_cpu_slots_alone_is_answered(
+    live: LiveService,
+) -> None:
+    for device_type in ("", "cpu"):
+        request = bash("true", gpu_memory_gib=20.0, device_type=device_type)
+        (note,) = (await live.submit(ME, request)).notes
+        assert "--gpu-memory" in note
+    assert (await live.submit(ME, bash("true"))).notes == ()
+
+
+@telling()
 async def test_where_nothing_enforces_a_limit_the_submission_says_so(live: LiveService) -> None:
     local(live).groups.containment = Containment(None)
     while live.nodes()[0].containment != "processes only":

@@ -54,6 +54,13 @@ def live(bench: LocalBench) -> LiveAttempt:
     return found
 
 
+def moving(attempt: LiveAttempt) -> set[int]:
+    """Processes of it that may compute."""
+    states = {pid: stat_of(pid) for pid in attempt.scope.pids()}
+    assert states
+    return {pid for pid, fields in states.items() if fields and fields[0] not in STILL}
+
+
 @pytest.mark.parametrize("grouped", [True, False])
 def test_nothing_of_a_frozen_tree_moves(
     grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -69,13 +76,29 @@ def test_nothing_of_a_frozen_tree_moves(
         for number in range(1, 6):
             await bench.order(Change(2 * number, "tree", FROZEN))
             await paused(bench, 2 * number)
-            states = {pid: stat_of(pid) for pid in live(bench).scope.pids()}
-            assert states
-            moving = {pid for pid, fields in states.items() if fields and fields[0] not in STILL}
             if live(bench).scope.kind != "cgroup v2":  # There, it is the group that is frozen.
-                assert moving == set()
+                assert moving(live(bench)) == set()
             await bench.order(Change(2 * number + 1, "tree", HERE))
             assert (await bench.started("tree", 2 * number + 1)).attempt == 1
+        assert bench.ends("tree") == []
+
+    play(tmp_path, story, tree=TREE)
+
+
+def test_what_somebody_else_lets_go_on_while_it_is_paused_is_stopped_again(tmp_path: Path) -> None:
+    async def story(bench: LocalBench) -> None:
+        await bench.order(Start(0, "tree", HERE))
+        await bench.started("tree", 0)
+        await bench.order(Change(1, "tree", FROZEN))
+        await paused(bench, 1)
+        for pid in live(bench).scope.pids():
+            os.kill(pid, signal.SIGCONT)
+        if live(bench).scope.kind != "cgroup v2":
+            assert moving(live(bench))
+            while moving(live(bench)):
+                await asyncio.sleep(0.01)
+        await bench.order(Change(2, "tree", HERE))
+        assert (await bench.started("tree", 2)).attempt == 1
         assert bench.ends("tree") == []
 
     play(tmp_path, story, tree=TREE)

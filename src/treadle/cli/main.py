@@ -20,7 +20,7 @@ from treadle.client.errors import UnreachableError
 from treadle.core.errors import InvalidInputError, TreadleError
 from treadle.core.wording import did_you_mean
 from treadle.version import __version__
-from treadle.wire.problems import RequestError, UnknownNameError
+from treadle.wire.problems import LostOutputError, RequestError, UnknownNameError
 
 # command -> (module:function, help line). A module is imported only when its command is used, which
 # keeps `treadle --help` fast.
@@ -116,7 +116,7 @@ VERBS = {**LIVE, **STUDY}
 
 
 # HTTP status of a refusal -> exit code.
-_REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 413: 2, 422: 2}
+_REFUSED = {400: 2, 401: 111, 403: 111, 404: 102, 409: 2, 413: 2, 422: 2}
 
 # Errors of the file or device that the output goes to.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -252,4 +252,6 @@ def _code(error: TreadleError) -> int:
         return 110
     if isinstance(error, InvalidInputError | UnknownNameError):
         return 2
+    if isinstance(error, LostOutputError):
+        return 1  # Nothing is wrong with what was asked.
     return _REFUSED.get(error.status, 1) if isinstance(error, RequestError) else 1

@@ -363,7 +363,8 @@ class MemoryEngine:
 
     def _report(self, attempt: MemoryAttempt, refused: str = "") -> None:
         """That it runs or is paused; refused: why it is not paused."""
-        pauses = () if refused else self.world.pauses
+        whole = len(attempt.allocation.nodes()) == 1
+        pauses = self.world.pauses if whole and not refused else ()
         self._tell(attempt.report(self._clock.now(), pauses, refused))
 
     def _begin(self, pending: _Pending, held: Held) -> bool:

@@ -54,8 +54,7 @@ FINISHED = Verdict(
 UNEXPLAINED = Verdict(
     Kind.UNKNOWN,
     "unexplained",
-    "Nothing in the log says why the job failed; look at its last lines, and add a rule if the "
-    "reason is there.",
+    "Nothing in its output says why it failed.",
     Advice(retry=True),
 )
 

@@ -253,3 +253,18 @@ def test_a_start_may_be_earlier_by_sharing_only_where_the_job_may_share(
 
     world = MemoryWorld.of(Node("here", 1, "none"))
     play_on(world, story, tmp_path, policy=f"weave-l?share={share}")
+
+
+def test_a_job_on_several_nodes_is_refused_to_be_paused_by_their_number(tmp_path: Path) -> None:
+    """While it starts as well: it is known where it will be."""
+
+    async def story(here: Bench) -> None:
+        here.memory.hang("1")
+        job = await here.submit("forever", devices="2")
+        for state in (State.STARTING, State.RUNNING):
+            await here.reached(job, state)
+            with pytest.raises(ConflictError, match="it is on 2 nodes"):
+                await here.live.pause(ME, job)
+            here.memory.release(job)
+
+    play_on(MemoryWorld.of(Node("a", 1, "none"), Node("b", 1, "none")), story, tmp_path)

@@ -118,7 +118,7 @@ def _now(view: JobView, now: float) -> list[tuple[str, str]]:
     ]
     ran = f"{short_span(view.running_s)} with devices, {view.device_s / 3600:,.2f} device-hours"
     return [
-        ("because", plain(view.because)),
+        ("because", "" if view.state is State.FAILED else plain(view.because)),
         ("user", f"{plain(view.user)}{tenant}"),
         ("array", array),
         ("devices", f"{devices_text(view)}{held}"),

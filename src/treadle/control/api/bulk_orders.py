@@ -20,6 +20,7 @@ from treadle.core.allocation import Pause
 from treadle.core.events import JobCancelled, JobHeld, JobReleased
 from treadle.core.job import Job
 from treadle.core.lifecycle import Phase
+from treadle.core.wording import several
 from treadle.journal.facts import DependenciesDropped
 from treadle.store.rows import Batch, JobFilter
 from treadle.wire.job_orders import IDS_MAX, JobOutcome, JobSelection, JobsOrder, JobsOrdered, Verb
@@ -225,6 +226,9 @@ class Orders:
             return ""
         if row.phase is Phase.RUNNING and how in row.pauses:
             return ""
+        nodes = () if row.allocation is None else row.allocation.nodes()
+        if len(nodes) > 1:
+            return f"job {row.id} cannot be paused: it is on {several(len(nodes), 'node')}"
         if row.phase is Phase.STARTING:
             return ""  # Once it runs.
         if row.phase is not Phase.RUNNING:

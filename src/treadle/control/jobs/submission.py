@@ -122,8 +122,9 @@ def prepare(
     known = profiles.ask(question)
     spec = _spec(request, first, known=known, asked=asked, now=now)
     spec = replace(spec, device_types=types)
+    notes = _notes(request, sizes, known, named(types, cluster))
     if members is None:
-        return Submission(first.id, (first,), (spec,), known, _notes(request, sizes, known))
+        return Submission(first.id, (first,), (spec,), known, notes)
     records, specs = [], []
     for member in members.numbers:
         record = replace(
@@ -138,7 +139,7 @@ def prepare(
         )
         records.append(record)
         specs.append(replace(spec, id=record.id))
-    return Submission(first.id, tuple(records), tuple(specs), known, _notes(request, sizes, known))
+    return Submission(first.id, tuple(records), tuple(specs), known, notes)
 
 
 def types_by_default(request: JobRequest, there: Collection[str]) -> tuple[str, ...]:
@@ -443,8 +444,13 @@ def _bound(request: JobRequest, files: JobFiles) -> bool:
     return request.resumable and files.apart and not own
 
 
-def _notes(request: JobRequest, sizes: Sequence[int], known: Expectation) -> tuple[str, ...]:
+def _notes(
+    request: JobRequest, sizes: Sequence[int], known: Expectation, kinds: Collection[str]
+) -> tuple[str, ...]:
+    """kinds: types of device that it may use, of those that there are."""
     notes = []
+    if request.gpu_memory_gib is not None and set(kinds) == {CPU}:
+        notes.append("--gpu-memory has no effect on CPU slots")
     if len(sizes) > 1 and not request.resumable:
         note = "its size is chosen when it starts and stays: only a job that can resume "
         notes.append(note + "(--resumable) is resized while it runs")

@@ -23,7 +23,6 @@ from treadle.engines.node.process_load import PAGE_BYTES
 HOST_SPARE_GIB = 2.0  # of the host's memory stays free when device memory moves there
 MPS_CLIENT = "its processes use MPS, and the driver cannot move the memory of such"
 NO_DRIVER = "this machine's driver cannot move the memory of a running process to the host"
-PARTS = "it runs on several nodes"
 
 
 @dataclass(frozen=True)

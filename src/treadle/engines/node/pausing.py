@@ -22,6 +22,7 @@ from treadle.engines.node.scope import Scope
 
 RUNS, FROZEN, SUSPENDED = "", "frozen", "suspended"
 NOT_STILL = "not all of its processes stand still"
+STILL_EVERY_S = 1.0  # looks at a paused attempt, which anybody's SIGCONT wakes but in a cgroup v2
 LOOKS_MAX = 8  # at descendants that fork while they are stopped
 SAID_BYTES_MAX = 4096
 
@@ -44,6 +45,7 @@ class Pausing:
         self._began, self._before = 0.0, RUNS  # when it came, and what it was then
         self._helper: int | None = None  # a pipe from the process that suspends or resumes
         self._resumes = False  # what that process does
+        self._look_at = 0.0  # when to see again that a paused one stands still
         self._leaving = False  # it has to stop: no order counts any more
 
     @property
@@ -58,6 +60,22 @@ class Pausing:
     def away_s(self, now: float) -> float:
         """For how long it was paused, in all."""
         return away_s(self._reached, now)
+
+    @property
+    def due(self) -> float | None:
+        return self._look_at if self._rests else None
+
+    @property
+    def _rests(self) -> bool:
+        """It is paused, and is to stay so."""
+        return self.paused and self._reached["how"] == self._how and self._helper is None
+
+    def keep_still(self, now: float) -> None:
+        """Stop again what somebody else let go on."""
+        if self._rests and now >= self._look_at:
+            self._look()
+            self._scope.freeze()
+            self._look_at = now + STILL_EVERY_S
 
     # -- orders ---------------------------------------------------------------------------------
 
@@ -125,7 +143,7 @@ class Pausing:
         if how == RUNS and self.paused:
             reached["away_s"], reached["since"] = self.away_s(now), None
         elif how != RUNS and not self.paused:
-            reached["since"] = now
+            reached["since"], self._look_at = now, now + STILL_EVERY_S
         reached["how"] = how
 
     def _refuse(self, why: str, now: float) -> None:

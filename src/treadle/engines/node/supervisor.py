@@ -261,6 +261,7 @@ class Attempt:
                 self._signal(signal.SIGKILL)
                 self._kill_at = now + 1.0
             self._look_at_descendants(now)
+            self._pausing.keep_still(now)
             self._wait(self._until_due(now))
 
     def _look_at_members(self, now: float) -> None:
@@ -288,11 +289,10 @@ class Attempt:
 
     def _until_due(self, now: float) -> float | None:
         """Seconds until the next thing to do; None if only an event can bring one."""
-        due = [self._kill_at]
+        due = [self._kill_at, self._pausing.due]
         if self._kill_at is None and self._limit_at is not None and not self._pausing.paused:
             due.append(self._limit_at + self._pausing.away_s(now))
-        due += [] if self._record is None else [self._record.due]
-        due += [] if self._members is None else [self._members.due]
+        due += [each.due for each in (self._record, self._members) if each is not None]
         left_s = self._fence.left_s()
         due += [] if left_s is None else [now + left_s]
         moments = [moment for moment in due if moment is not None]
