@@ -80,7 +80,7 @@ def end_of(context: Context, record: JobRecord, row: Job) -> Estimate | None:
     expected = expectation(context, record, row)
     left = _left(context, record, row, expected)
     limit_s = limit_left_s(context, record)
-    if not left.known or (not expected.shown and left.basis not in OWN_STEPS):
+    if not left.known:
         return _unknown(expected, limit_s)
     if unclear := _unclear(context, record, expected, left):
         return Estimate(high_s=None if limit_s is None else round(limit_s, 1), because=unclear)
@@ -186,7 +186,7 @@ def limit_left_s(context: Context, record: JobRecord) -> float | None:
 
 
 def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) -> Remaining:
-    """What is left of it, before its time limit."""
+    """What is left of it, before its time limit; known if people are shown it."""
     learned = expected.learned
     slower = _slower(context, row)
     if slower != 1.0:
@@ -196,7 +196,8 @@ def _left(context: Context, record: JobRecord, row: Job, expected: Expectation) 
     if left.basis not in MEASURED and _counted(context, record, row):
         return _at_new_size(context, row)
     left = _naming_size(left, expected, row.spec)
-    return left if expected.known or left.basis in MEASURED else replace(left, known=False)
+    own = left.basis in (OWN_STEPS if expected.known else MEASURED)
+    return left if expected.shown or own else replace(left, known=False)
 
 
 def _naming_size(left: Remaining, expected: Expectation, spec: JobSpec) -> Remaining:
