@@ -79,8 +79,8 @@ def test_only_what_is_held_is_released(capsys) -> None:
     client = ValueClient(views=views)
     assert treadle(client, "release", "big", "12", "sweep", "14", "15", "16") == 0
     assert capsys.readouterr().out == (
-        "job 11 (big) is not held, it is PENDING\n"
-        "job 12 is not held, it is RUNNING\n"
+        "job 11 (big) is not held, it waits\n"
+        "job 12 is not held, it runs\n"
         "none of the 3 jobs of sweep is held\n"
         "job 16 is not held by its user: it starts after job 9\n"
         "job 14 released\n"
@@ -90,7 +90,7 @@ def test_only_what_is_held_is_released(capsys) -> None:
     client = ValueClient(views=[replace(SWEEP[0], state=State.HELD), *SWEEP[1:], *_named("sweep")])
     assert treadle(client, "release", "sweep") == 0
     assert client.asked == [("release", "13"), ("release", "21")]
-    assert "job 20 (sweep) is not held, it is PENDING\n" in capsys.readouterr().out
+    assert "job 20 (sweep) is not held, it waits\n" in capsys.readouterr().out
 
 
 def _named(name: str) -> list[JobView]:

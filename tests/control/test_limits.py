@@ -289,7 +289,9 @@ async def test_a_decision_that_had_to_wait_for_the_processor_leaves_starts_known
 
 
 @telling_in_memory(slots=1)
-async def test_no_range_is_claimed_of_a_start_behind_a_job_whose_end_is_unknown(live: LiveService) -> None:
+async def test_no_range_is_claimed_of_a_start_behind_a_job_whose_end_is_unknown(
+    live: LiveService,
+) -> None:
     """Runs of other scripts alone say too little of a length: no range is claimed."""
     for _ in range(12):
         await ended(live, (await live.submit(ME, JobRequest(command=("/bin/true",)))).id)

@@ -198,9 +198,12 @@ class MemoryEngine:
     async def close(self) -> None:
         """Leave; programs go on once they are adopted, as if they had never paused."""
         self._left = True
-        tasks = [attempt.task for attempt in self.world.running() if attempt.task is not None]
-        for task in tasks:
-            task.cancel()
+        tasks = []
+        for attempt in self.world.running():
+            if attempt.task is not None:
+                attempt.task.cancel()
+                tasks.append(attempt.task)
+                attempt.task = None
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # -- for tests ------------------------------------------------------------------------------

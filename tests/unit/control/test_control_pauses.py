@@ -135,6 +135,17 @@ async def test_a_job_that_is_starting_is_paused_once_it_runs_and_loses_nothing(h
 
 
 @playing(devices=1)
+async def test_a_frozen_job_cannot_be_suspended_and_says_so(here: Bench) -> None:
+    job = await here.runs()
+    await here.live.pause(ME, job)
+    with pytest.raises(ConflictError):
+        await here.live.pause(ME, job, how=Pause.SUSPENDED)
+    (view,) = await here.live.pause(ME, job)
+    assert view.pause is not None
+    assert view.pause.how is Pause.FROZEN
+
+
+@playing(devices=1)
 async def test_a_paused_job_ends_if_it_is_cancelled(here: Bench) -> None:
     job = await here.runs()
     await here.live.pause(ME, job)

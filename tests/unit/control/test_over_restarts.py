@@ -50,6 +50,27 @@ def test_u14_a_job_that_reports_is_as_far_after_a_restart_as_before(tmp_path: Pa
     play_on(there, after, tmp_path)
 
 
+def test_a_paused_job_is_as_far_after_a_restart_as_before(tmp_path: Path) -> None:
+    """Its reports came faster than they are recorded, and it makes no more."""
+    there = world()
+
+    async def before(here: Bench) -> None:
+        job = await here.runs()
+        for step in (10.0, 60.0):
+            await here.live.report(ME, job, Report(step=step, total=100.0))
+        await here.live.pause(ME, job)
+        await here.settle()
+        assert await step_of(here, job) == 60.0
+
+    async def after(here: Bench) -> None:
+        await here.settle()
+        assert here.state("1") is State.PAUSED
+        assert await step_of(here, "1") == 60.0
+
+    play_on(there, before, tmp_path)
+    play_on(there, after, tmp_path)
+
+
 def test_u14_what_a_job_prints_is_read_before_anyone_can_ask(tmp_path: Path) -> None:
     there = world()
 

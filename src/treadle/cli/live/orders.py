@@ -141,7 +141,7 @@ def update(
     return _Order(session(), Verb.CHANGE, change, as_json=as_json).give(jobs, mine=mine, yes=yes)
 
 
-# verb -> (past tense, the expected new state, which is not printed)
+# verb -> (past tense, the state that it is said with and need not be printed)
 _DONE = {
     Verb.CANCEL: ("cancelled", State.CANCELLED),
     Verb.HOLD: ("held", State.HELD),
@@ -150,6 +150,16 @@ _DONE = {
     Verb.RESUME: ("resumed", State.STARTING),
     Verb.CHANGE: ("changed", None),
 }
+_NOW = {
+    State.PENDING: "waits",
+    State.HELD: "is held",
+    State.STARTING: "is starting",
+    State.RUNNING: "runs",
+    State.RESIZING: "is being resized",
+    State.PAUSED: "is paused",
+    State.STOPPING: "is stopping",
+}
+_SAYS_WHY = (State.PENDING, State.HELD, State.PAUSED)
 
 
 _LEAVES_SOME = (Verb.HOLD, Verb.PAUSE)
@@ -284,7 +294,7 @@ def _held(word: str, views: Sequence[JobView]) -> list[JobView]:
     for view in views:
         if view not in held:
             name = f" ({plain(view.name)})" if view.name else ""
-            state = f"is not held, it is {view.state.value}"
+            state = f"is not held, it {_NOW[view.state]}"
             if view.pause is not None:
                 state = f"was {plain(view.because)}: it goes on by itself"
             if view.state is State.HELD:  # by the jobs that it starts after
@@ -325,7 +335,14 @@ def _sentence(
         view = changed[0]
         name = f" ({plain(view.name)})" if view.name else ""
         level = f": priority {view.priority}" if ranked else ""
-        state = f", now {view.state.value}" if expected and view.state is not expected else ""
+        if verb is Verb.PAUSE and view.state is State.HELD:
+            return f"job {plain(view.id)}{name} held: it was not running"
+        if verb is Verb.RESUME and view.state is State.PAUSED:
+            return f"job {plain(view.id)}{name} {plain(view.because)}"
+        state = ""
+        if expected and view.state is not expected and view.state in _NOW:
+            state = f"; it {_NOW[view.state]}"
+            state += f": {plain(view.because)}" if view.state in _SAYS_WHY else ""
         return f"job {plain(view.id)}{name} {done}{level}{state}"
     if not changed:
         return f"none of the jobs of {plain(identity)} is {_NONE_IS.get(verb, done)}"

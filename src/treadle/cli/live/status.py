@@ -59,8 +59,9 @@ def drained_text(found: Status) -> str:
 
 
 def _taken_over(found: Status, count: int) -> str:
-    held = f", {found.held:,} held" if found.held else ""
-    return f"{count:,} taken over or starting, {found.waiting:,} waiting{held}"
+    others = ((found.held, "held"), (found.paused, "paused"))
+    rest = "".join(f", {each:,} {state}" for each, state in others if each)
+    return f"{count:,} taken over or starting, {found.waiting:,} waiting{rest}"
 
 
 def _nodes(found: Status) -> str:

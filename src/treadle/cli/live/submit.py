@@ -297,7 +297,8 @@ def _when(made: Submitted, answer: Why | None) -> str:
     if answer.code == "held":
         return f"held until treadle release {plain(made.id)}"
     if answer.state not in (State.PENDING, State.HELD):
-        return "starting now" + (f", beside {_named(answer.beside)}" if answer.beside else "")
+        others = [job for job in answer.beside if job not in made.jobs]
+        return "starting now" + (f", beside {_named(others)}" if others else "")
     start = answer.estimate
     if start is None or start.earliest_s is None:
         return f"waiting: {plain(answer.sentence)}" if answer.sentence else "waiting"

@@ -12,7 +12,6 @@ from treadle.control.api.accounts import may_touch
 from treadle.control.api.context import Context
 from treadle.control.api.job_changes import facts_of
 from treadle.control.api.queries import Queries
-from treadle.control.api.queue_order import WAITS
 from treadle.control.jobs import DEPENDENCY, USER, Fact, JobRecord, record_of
 from treadle.control.loop import Rider, check_store, on_disk
 from treadle.core.actions import Stop
@@ -37,6 +36,7 @@ from treadle.wire.problems import (
 ARRAY_MAX = 100_000  # jobs
 _FROZEN = "treadle pause {0} freezes it, and its memory stays where it is"
 _INSTEAD = "treadle hold {0} stops it if it keeps checkpoints"
+_FIRST = "treadle resume {0}, then treadle pause --suspend {0}"
 _STOPPABLE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.CANCELLING})
 _ON_DISK = "the store cannot be written now; the cancellation also holds if the daemon restarts"
 _IN_MEMORY = (
@@ -202,11 +202,11 @@ class Orders:
 
     def _pause(self, identity: str, alive: Sequence[JobRecord], by: str, how: Pause) -> _Planned:
         """Those members of an array that can be; none is stopped for it."""
-        wrong = {record.id: self._why_not_paused(record, how) for record in alive}
+        wrong = {record.id: self._not_paused(record, how) for record in alive}
         records = [record for record in alive if not wrong[record.id]]
         if not records:
-            instead = _FROZEN if how is Pause.SUSPENDED else _INSTEAD
-            raise ConflictError(wrong[alive[0].id], hint=instead.format(alive[0].id))
+            because, instead = wrong[alive[0].id]
+            raise ConflictError(because, hint=instead.format(alive[0].id))
         facts = [JobHeld(each.id, USER, self._pauses(each, how, once=True), by) for each in records]
         return _Planned(identity, records, facts)
 
@@ -220,26 +220,35 @@ class Orders:
             return None if row is None else how
         return how if row.phase is Phase.RUNNING and how in row.pauses else None
 
-    def _why_not_paused(self, record: JobRecord, how: Pause) -> str:
+    def _not_paused(self, record: JobRecord, how: Pause) -> tuple[str, ...]:
+        """Why it cannot be paused so, and what to do instead; empty if it can be."""
         row = self._context.row(record.id)
-        if row is None or row.phase in WAITS or row.id in self._context.scheduler.paused:
-            return ""
-        if row.phase is Phase.RUNNING and how in row.pauses:
-            return ""
+        if row is None:
+            return ()
+        held = None if row.allocation is None else row.allocation.paused
         nodes = () if row.allocation is None else row.allocation.nodes()
+        if row.phase is Phase.WAITING or how is held or (held and how is Pause.FROZEN):
+            return ()
         if len(nodes) > 1:
-            return f"job {row.id} cannot be paused: it is on {several(len(nodes), 'node')}"
-        if row.phase is Phase.STARTING:
-            return ""  # Once it runs.
-        if row.phase is not Phase.RUNNING:
-            return f"job {row.id} is {row.phase} and cannot be paused at this moment"
-        if row.pauses and how is Pause.SUSPENDED:
-            because = record.not_paused or "its driver or its way to use the GPU does not let it"
-            if self._is_on_slots(row):
-                because = "it is on CPU slots, and has no GPU memory"
-            return f"the memory of job {row.id} cannot be moved to the host: {because}"
-        because = record.not_paused or "its attempt did not say that it can be"
-        return f"job {row.id} cannot be paused: {because}"
+            return (
+                f"job {row.id} cannot be paused: it is on {several(len(nodes), 'node')}",
+                _INSTEAD,
+            )
+        if row.phase is Phase.STARTING and not held:
+            return ()  # Once it runs.
+        if not held and row.phase is not Phase.RUNNING:
+            return f"job {row.id} is {row.phase} and cannot be paused at this moment", ""
+        if how in row.pauses:
+            paused = f"job {row.id} is paused already, and its memory stays where it is"
+            return (paused, _FIRST) if held else ()
+        if not row.pauses:
+            because = record.not_paused or "its attempt did not say that it can be"
+            return f"job {row.id} cannot be paused: {because}", _INSTEAD
+        because = record.not_paused or "its driver or its way to use the GPU does not let it"
+        if self._is_on_slots(row):
+            because = "it is on CPU slots, and has no GPU memory"
+        instead = "" if held else _FROZEN
+        return f"the memory of job {row.id} cannot be moved to the host: {because}", instead
 
     def _release(self, identity: str, alive: Sequence[JobRecord], by: str) -> _Planned:
         """The held members of an array."""

@@ -4,7 +4,7 @@ A job that reports for itself (treadle.report) is not read: its word is better t
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from treadle.control.learning import progress_lines
@@ -74,9 +74,15 @@ class ProgressWatch:
             heard = self._learner.progress(job.id)
             if attempt is not None and (heard is None or heard.source != "report"):
                 await self._read(job, attempt)
-        for name in [name for name in self._told_at if name not in self._scheduler.jobs]:
+        rows = self._scheduler.jobs
+        for name in [name for name in self._told_at if name not in rows]:
             del self._told_at[name]
             self._untold.discard(name)
+        # One that was paused says nothing more, and what it has said must outlive this process.
+        for fact in self._untold_of(
+            n for n in self._untold if n in rows and rows[n].phase is Phase.PAUSED
+        ):
+            self._tell(fact)
         self._losses.keep(self._scheduler.jobs)
 
     def _running(self) -> list[Job]:
@@ -200,12 +206,15 @@ class ProgressWatch:
         return moment, replace(gauge)
 
     def untold(self) -> list[Event]:
-        """What running jobs have said that the scheduler has not heard: for one who leaves."""
-        names, self._untold = sorted(self._untold), set()
+        """What jobs have said that the scheduler has not heard: for one who leaves."""
+        return self._untold_of(self._untold)
+
+    def _untold_of(self, names: Iterable[JobId]) -> list[Event]:
         facts: list[Event] = []
-        for name in names:
+        for name in sorted(names):
+            self._untold.discard(name)
             row, said = self._scheduler.jobs.get(name), self._learner.progress(name)
-            if row is None or row.phase is not Phase.RUNNING or said is None:
+            if row is None or row.phase not in {Phase.RUNNING, Phase.PAUSED} or said is None:
                 continue
             try:
                 facts += self._facts(row, said, self._learner.gauge(name))
