@@ -2,11 +2,12 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from tests.cli.live_session import NOW, ValueClient, job, running, treadle
 
-from treadle.wire.jobs import State
+from treadle.wire.jobs import Progress, State
 from treadle.wire.machine import EventView
 
 
@@ -47,6 +48,24 @@ def test_c_ps_sorts_and_shows_the_columns_that_are_asked_for(capsys) -> None:
     assert [view["id"] for view in shown] == ["9", "10", "2"]
     assert treadle(client, "ps", "--sort", "nmae") == 2
     assert "--sort: there is no column 'nmae'; did you mean name?" in capsys.readouterr().err
+
+
+def test_the_jobs_of_a_sweep_are_told_apart_by_what_they_are_given(capsys) -> None:
+    """Of jobs of one name only if they differ in that."""
+    said = Progress(step=5.0, total=10.0, per_s=2.0, loss=0.25)
+    views = [
+        running("9", name="grid", arguments={"--lr": "0.1", "--seed": "1"}, progress=said),
+        job("10", name="grid", arguments={"--lr": "0.2", "--seed": "1", "$NEW": "yes"}),
+    ]
+    client = ValueClient(views=views)
+    titles, first, second = printed(capsys, client, "ps", "--name", "grid").splitlines()
+    assert titles.split()[:3] == ["ID", "--lr", "$NEW"]
+    assert [first.split()[place] for place in (0, 1, 2, 3, 4, 5)] == [
+        *("9", "0.1", "RUNNING", "0.25", "2.00", "50%")
+    ]
+    assert second.split()[:3] == ["10", "0.2", "yes"]
+    client = ValueClient(views=[replace(view, arguments={"--lr": "1"}) for view in views])
+    assert "NAME" in printed(capsys, client, "ps", "--name", "grid")
 
 
 def test_c_events_hide_decisions_and_progress_and_have_dates(capsys) -> None:

@@ -1,9 +1,20 @@
 """What of a job only its owner and admins see."""
 
+from dataclasses import replace
+
 import pytest
 
-from treadle.server.privacy import may_read, shown
-from treadle.wire.jobs import AttemptView, Code, FailureView, JobDetail, JobView, State, SubmitAgain
+from treadle.server.privacy import may_read, shown, shown_page
+from treadle.wire.jobs import (
+    AttemptView,
+    Code,
+    FailureView,
+    JobDetail,
+    JobPage,
+    JobView,
+    State,
+    SubmitAgain,
+)
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError
 
@@ -25,6 +36,8 @@ DETAIL = JobDetail(
     again=SubmitAgain(command="treadle submit --env TOKEN=abc -- ./train"),
 )
 
+PAGE = JobPage(jobs=(replace(VIEW, arguments={"--lr": "0.1", "$TOKEN": "abc"}),))
+
 
 @pytest.mark.parametrize(
     "who",
@@ -34,6 +47,7 @@ DETAIL = JobDetail(
 def test_its_owner_and_admins_see_everything(who: Who):
     may_read(who, VIEW)
     assert shown(who, DETAIL) is DETAIL
+    assert shown_page(who, PAGE) == PAGE
 
 
 @pytest.mark.parametrize(
@@ -57,3 +71,5 @@ def test_others_see_neither_output_nor_values_nor_changes(who: Who):
     assert seen.again is None
     assert "abc" not in str(seen)
     assert seen.job == VIEW
+    (job,) = shown_page(who, PAGE).jobs
+    assert job.arguments == {"--lr": "0.1", "$TOKEN": "hidden"}

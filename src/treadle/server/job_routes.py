@@ -11,7 +11,7 @@ from treadle.core.allocation import Pause
 from treadle.core.job_report import Report
 from treadle.server.access import JOB, Load
 from treadle.server.answers import answer
-from treadle.server.privacy import may_read, shown, shown_why
+from treadle.server.privacy import may_read, shown, shown_page, shown_why
 from treadle.server.routes import Asking, Served, Shared, Topic
 from treadle.server.stream import EventStream, log_stream
 from treadle.wire.history import JobHistory
@@ -111,6 +111,7 @@ async def prune_jobs(request: PruneRequest, service: Served, who: Asking) -> Res
 @route("GET", "/jobs", Role.VIEWER, JobPage)
 async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query parameter)
     service: Served,
+    who: Asking,
     state: Annotated[list[State] | None, Query(description="One state or several.")] = None,
     user: Text = "",
     tenant: Text = "",
@@ -121,7 +122,7 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
     limit: Annotated[int, Query(ge=1, le=PAGE_MAX)] = 100,
 ) -> Response:
     """List jobs, a page at a time."""
-    found = service.jobs(
+    found = await service.jobs(
         states=tuple(each.value for each in state or ()),
         user=user,
         tenant=tenant,
@@ -131,7 +132,7 @@ async def list_jobs(  # noqa: PLR0913, PLR0917  (an argument for each query para
         cursor=cursor,
         limit=limit,
     )
-    return await answer(found)
+    return await answer(shown_page(who, found) if array or name else found)
 
 
 @route("GET", "/jobs/{identity}", Role.VIEWER, JobDetail, 404)

@@ -6,7 +6,7 @@ The rest may be private.
 
 from dataclasses import replace
 
-from treadle.wire.jobs import JobDetail, JobView, Why
+from treadle.wire.jobs import JobDetail, JobPage, JobView, Why
 from treadle.wire.machine import Role, Who
 from treadle.wire.problems import NotAllowedError
 
@@ -42,6 +42,18 @@ def shown(who: Who, detail: JobDetail) -> JobDetail:
     )
     env = dict.fromkeys(detail.env, HIDDEN)
     return replace(detail, env=env, code=code, failure=failure, attempts=attempts, again=None)
+
+
+def shown_page(who: Who, page: JobPage) -> JobPage:
+    """The same for the arguments of jobs in a list: values of variables are their user's."""
+    return replace(page, jobs=tuple(_without_variables(who, job) for job in page.jobs))
+
+
+def _without_variables(who: Who, job: JobView) -> JobView:
+    variables = [name for name in job.arguments if name.startswith("$")]
+    if not variables or _private_to(who, job):
+        return job
+    return replace(job, arguments={**job.arguments, **dict.fromkeys(variables, HIDDEN)})
 
 
 def shown_why(who: Who, job: JobView, why: Why) -> Why:

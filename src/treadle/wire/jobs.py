@@ -281,6 +281,9 @@ class JobView:
         (), f"Cut after {COMMAND_SHOWN_MAX:,} characters in lists; whole in a JobDetail."
     )
     model: str = ""
+    arguments: Mapping[str, object] = described_map(
+        "In a list of one array or name: what its command is given, by option, place or $VARIABLE."
+    )
 
 
 def in_short(command: tuple[str, ...]) -> tuple[str, ...]:

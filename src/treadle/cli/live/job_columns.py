@@ -18,7 +18,7 @@ from treadle.cli.live.job_rows import (
 from treadle.cli.show.clock import moment_text
 from treadle.cli.show.table import Column, table
 from treadle.cli.show.wording import command_text, plain
-from treadle.core.wording import did_you_mean, short_span
+from treadle.core.wording import did_you_mean, digits, short_span
 from treadle.wire.jobs import JobView
 
 
@@ -31,6 +31,14 @@ class JobColumn(NamedTuple):
 def _share(view: JobView) -> float | None:
     progress = view.progress
     return progress.step / progress.total if progress and progress.total else None
+
+
+def _loss(view: JobView) -> float | None:
+    return None if view.progress is None else view.progress.loss
+
+
+def _per_s(view: JobView) -> float | None:
+    return None if view.progress is None else view.progress.per_s
 
 
 def _eta(view: JobView) -> float | None:
@@ -82,6 +90,16 @@ JOB_COLUMNS: dict[str, JobColumn] = {
         Column("DONE", right=True), lambda v, _: progress_text(v), lambda v, _: _share(v)
     ),
     "eta": JobColumn(Column("ETA", right=True), lambda v, _: end_text(v), lambda v, _: _eta(v)),
+    "loss": JobColumn(
+        Column("LOSS", right=True),
+        lambda v, _: "" if _loss(v) is None else f"{_loss(v):.4g}",
+        lambda v, _: _loss(v),
+    ),
+    "speed": JobColumn(
+        Column("STEPS/S", right=True),
+        lambda v, _: digits(per_s) if (per_s := _per_s(v)) else "",
+        lambda v, _: _per_s(v),
+    ),
     "wait": JobColumn(
         Column("WAIT", right=True), lambda v, now: short_span(waited_s(v, now)), waited_s
     ),
@@ -102,6 +120,9 @@ JOB_COLUMNS: dict[str, JobColumn] = {
     "command": _text(Column("COMMAND", least=16), lambda v: command_text(v.command)),
     "reason": _text(Column("REASON", least=16), reason_text),
 }
+
+
+_SWEEP = ("state", "loss", "speed", "done", "eta", "ran", "reason")
 
 
 class Look(NamedTuple):
@@ -130,6 +151,23 @@ class Look(NamedTuple):
         rows = [[each.text(view, now) for each in wanted] for view in views]
         shown = [each.column._replace(always=True) for each in wanted]
         return table(shown, rows, width=width, colour=colour)
+
+
+def sweep_table(views: Sequence[JobView], now: float, *, width: int, colour: bool) -> str:
+    """One row per job: in what it differs from the others, and how far it is; empty: in nothing."""
+    names = dict.fromkeys(name for view in views for name in view.arguments)
+    differ = [name for name in names if len({view.arguments.get(name) for view in views}) > 1]
+    given = [[plain(str(view.arguments.get(name, ""))) for name in differ] for view in views]
+    if not differ and not all(view.array and view.progress for view in views):
+        return ""
+    known = [JOB_COLUMNS[name] for name in _SWEEP]
+    rows = [
+        [plain(view.id), *own, *(each.text(view, now) for each in known)]
+        for view, own in zip(views, given, strict=True)
+    ]
+    titles = [Column(plain(name).upper() if " " in name else plain(name)) for name in differ]
+    columns = [Column("ID"), *titles, *(each.column for each in known)]
+    return table(columns, rows, width=width, colour=colour)
 
 
 def chosen_columns(text: str | None) -> tuple[str, ...]:

@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from treadle.cli.live.job_columns import JOB_COLUMNS, Look, chosen_columns, chosen_order
+from treadle.cli.live.job_columns import (
+    JOB_COLUMNS,
+    Look,
+    chosen_columns,
+    chosen_order,
+    sweep_table,
+)
 from treadle.cli.live.job_rows import job_table
 from treadle.cli.live.job_selection import JOBS_MAX, PAGE, all_jobs, job_or_array
 from treadle.cli.live.session import Session, echo_json, json_option, session
@@ -82,7 +88,7 @@ def ps(
         found = list(all_jobs(here.client, limit=JOBS_MAX if look.sort else most, **which))
         echo_json(JobPage(jobs=tuple(look.ordered(found, here.now())[:most])))
         return
-    expand = expand or bool(array)
+    expand = expand or bool(array or name)
     while True:
         text = _text(here, which, look, expand=expand, limit=limit or ROWS)
         if not watch:
@@ -106,11 +112,14 @@ def _text(here: Session, which: "Which", look: Look, *, expand: bool, limit: int
         return _nothing(here, which)
     all_users = not which["user"]
     views, cut = _first_rows(look.ordered(found.views, here.now()), expand=expand, limit=limit)
+    text, now = "", here.now()
     if look.columns:
-        text = look.table(views, here.now(), width=here.width, colour=here.colour)
-    else:
+        text = look.table(views, now, width=here.width, colour=here.colour)
+    elif which["array"] or which["name"]:
+        text = sweep_table(views, now, width=here.width, colour=here.colour)
+    if not text:
         text = job_table(
-            views, here.now(), width=here.width, expand=expand, user=all_users, colour=here.colour
+            views, now, width=here.width, expand=expand, user=all_users, colour=here.colour
         )
     if found.uncounted:
         more = several(found.uncounted, "more job is", "more jobs are")

@@ -9,6 +9,7 @@ from functools import cache
 import msgspec
 
 from treadle.control.api.context import Context
+from treadle.control.api.job_arguments import with_arguments
 from treadle.control.api.job_lookup import array_called, found
 from treadle.control.api.job_output import JobOutput
 from treadle.control.api.load_history import job_history
@@ -91,13 +92,16 @@ class Queries:
             states=states, owner=user, tenant=tenant, array=array, name=name, ended=True
         )
         stage, start, before = _cursor(cursor)
+        sweep = bool(array or name)
         past = any(State(state).ended for state in states) if states else ended
         views: list[JobView] = []
         total = None
         if stage == "active":
             active = self._active(wanted)
             total = len(active)
-            views = await self.listed(active[start : start + limit])
+            here = active[start : start + limit]
+            views = await self.listed(here)
+            views = with_arguments(views, here) if sweep else views
             if start + limit < len(active):
                 return JobPage(jobs=tuple(views), cursor=f"a{start + limit}", total=total)
         if not past:
@@ -120,10 +124,13 @@ class Queries:
         self, wanted: JobFilter, before: tuple[int, int] | None, room: int
     ) -> tuple[list[JobRow], list[JobView]]:
         """One row more than there is room for, and the views of those with room."""
+        sweep = bool(wanted.array or wanted.name)
 
         def read(store: Store) -> tuple[list[JobRow], list[JobView]]:
             rows = store.jobs(wanted, before=before, limit=room + 1)
-            return rows, [ended_view(record_of(row)) for row in rows[:room]]
+            records = [record_of(row) for row in rows[:room]]
+            views = [ended_view(record) for record in records]
+            return rows, with_arguments(views, records) if sweep else views
 
         return await self._context.reads.ask(read)
 

@@ -45,27 +45,27 @@ function effect({ figure, slope, factors }) {
   return values.length ? `${FIGURES[figure]} ${values.map(([value, times]) => `×${number(times)} for ${visible(value) || "none"}`).join(", ")}` : `${FIGURES[figure]} differs`;
 }
 
-/** The members of its array, or its user's jobs of its name: by what differs in their commands. */
+/** The members of its array, or its user's jobs of its name: by what differs in what they are given. */
 export function Sweep({ job }) {
   useTopic("jobs");
+  const [given, setGiven] = useState({});
   const read = async (isWanted) => {
     const which = job.array ? { array: job.array } : { name: job.name, user: job.user };
     const page = await get("/jobs", { ...which, ended: true, limit: MEMBERS_MAX });
-    if (isWanted()) addJobs(page.jobs);
+    if (!isWanted()) return;
+    setGiven(Object.fromEntries(page.jobs.map((each) => [each.id, each.arguments])));
+    addJobs(page.jobs);
   };
   useAgain((isWanted) => read(isWanted).catch(toastProblem), 0, [job.array, job.name, job.user]);
   const all = [...state.jobs.values()].filter((each) => (job.array ? each.array === job.array : !each.array && each.name === job.name && each.user === job.user));
   if (all.length < 2) return null;
-  // The last word of a long command may be cut.
-  const shared = Math.min(...all.map(({ command }) => command.length - (command.at(-1)?.endsWith("...") ? 1 : 0)));
-  const places = job.command.map((_, place) => place).filter((place) => place < shared && all.some((each) => each.command[place] !== job.command[place]));
-  if (!job.array && !places.length) return null;
-  const script = Math.max(0, job.command.findIndex((word) => /\.(py|sh)$/.test(word)));
-  const heads = places.map((place) => (job.command[place - 1]?.startsWith("-") ? job.command[place - 1] : `argument ${place - script}`));
+  const own = (each) => given[each.id] ?? {};
+  const differ = [...new Set(all.flatMap((each) => Object.keys(own(each))))].filter((name) => new Set(all.map((each) => own(each)[name])).size > 1);
+  if (!job.array && !differ.length) return null;
   const members = all.sort((one, other) => one.submitted_at - other.submitted_at || (one.index ?? 0) - (other.index ?? 0)).slice(0, MEMBERS_MAX);
-  return html`<section class="card sweep" aria-label="Sweep"><h2>Sweep</h2><${Table} label="Sweep" heads=${["Job", ...heads, "State", "#Loss", "#Steps a second", "#Done", "Ends in"]}>
+  return html`<section class="card sweep" aria-label="Sweep"><h2>Sweep</h2><${Table} label="Sweep" heads=${["Job", ...differ.map(visible), "State", "#Loss", "#Steps a second", "#Done", "Ends in"]}>
     ${members.map((each) => html`<tr key=${each.id} aria-current=${each.id === job.id ? "true" : undefined}><td><${JobLink} id=${each.id} name="" /></td>
-      ${places.map((place) => html`<td key=${place}><code>${visible(each.command[place])}</code></td>`)}
+      ${differ.map((name) => html`<td key=${name}><code>${visible(own(each)[name] ?? "")}</code></td>`)}
       <td><${JobState} state=${each.state} /></td><td class="number">${number(each.progress?.loss)}</td><td class="number">${number(each.progress?.per_s)}</td>
       <td class="number">${each.progress?.total ? percent(Math.min(1, each.progress.step / each.progress.total)) : ""}</td>
       <td>${!ended(each) && each.end?.known ? range(each.end.low_s, each.end.high_s) : ""}</td></tr>`)}<//></section>`;
