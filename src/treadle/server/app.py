@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from treadle.control.api import LiveService
@@ -15,14 +15,14 @@ from treadle.server import stream_routes as streams
 from treadle.server import view_routes as views
 from treadle.server.access import TABLE
 from treadle.server.auth import Callers
-from treadle.server.document import BODIES, tidied
+from treadle.server.document import tidied
 from treadle.server.guard import Guard
 from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
 from treadle.server.page_files import page_files, page_routes
 from treadle.server.problems import handle_problems
-from treadle.server.routes import PREFIX, Serving, allowed
+from treadle.server.routes import BODIES, PREFIX, Serving
 from treadle.server.settings import ServerSettings
 from treadle.version import __version__
 
@@ -56,7 +56,6 @@ def create_app(service: LiveService, *, settings: ServerSettings | None = None) 
         redoc_url=None,
         separate_input_output_schemas=False,
         redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
     )
     assert not app.routes, "FastAPI adds routes that the access table does not know"
     app.state.serving = Serving(
@@ -67,8 +66,8 @@ def create_app(service: LiveService, *, settings: ServerSettings | None = None) 
         streams=StreamCount(most=settings.streams_max, per_user=settings.streams_per_user_max),
         hub=Hub(service, settings.clock),
     )
-    for router in ROUTERS:
-        app.include_router(router, dependencies=[Depends(allowed)])
+    # Not `include_router`: that makes every request look through the routers again.
+    app.router.routes += [route for router in ROUTERS for route in router.routes]
     app.router.routes += page_routes(page_files())
     handle_problems(app, fields=[each.name for body in BODIES for each in fields(body)])
     app.add_middleware(Guard, callers=callers, settings=settings, metrics=metrics)

@@ -4,53 +4,17 @@ FastAPI documents a refusal as its own validation error; here every refusal is a
 refusals a route has follows from its method and its row in the access table.
 """
 
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, with_config
+from pydantic import TypeAdapter
 
-from treadle.core.job_report import Report
 from treadle.server.access import JOB, OPEN, TABLE
-from treadle.server.machine_routes import DeviceOrder, NodeOrder, Shutdown
 from treadle.server.problems import MEDIA_TYPE, Problem
 from treadle.server.routes import PREFIX
-from treadle.wire.job_orders import JobSelection, JobsOrder
-from treadle.wire.jobs import Code, JobChange, JobRequest
-from treadle.wire.machine import PolicyChange, TokenRequest
-from treadle.wire.retention import PruneRequest
-from treadle.wire.sessions import SessionRequest
-from treadle.wire.what_if import WhatIfRequest
 
 REFUSALS = (400, 403, 422, 429, 500)  # of every route
 BODY_REFUSALS = (408, 413, 415)
-BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
-    JobRequest: {
-        "command": ["python", "train.py", "--epochs", "3"],
-        "name": "resnet",
-        "devices": "1..4",
-        "resumable": True,
-        "workdir": "/home/ada/resnet",
-    },
-    Code: {},
-    JobChange: {"priority": 10},
-    JobsOrder: {"verb": "cancel", "ids": ["12", "13_4", "sweep"]},
-    PruneRequest: {"older_than_s": 2592000, "dry_run": True},
-    JobSelection: {"user": "ada", "states": ["PENDING"]},
-    Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
-    PolicyChange: {"policy": "afs"},
-    TokenRequest: {"name": "laptop", "role": "user", "days": 30},
-    NodeOrder: {"order": "drain"},
-    DeviceOrder: {"order": "avoid"},
-    Shutdown: {"mode": "drain"},
-    SessionRequest: {"token": "treadle_..."},
-    WhatIfRequest: {"policy": "fifo", "cluster": "2x8"},
-}
-# A field that the server does not know is refused: leaving it out silently would run another job
-# than the one that was submitted.
-for _body, _example in BODIES.items():
-    _extra: dict[str, Any] = {"examples": [_example]} if _example else {}
-    with_config(ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra=_extra))(_body)
 
 
 def tidied(document: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Routes about the machine, its policy and the server itself."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from fastapi import Path
@@ -13,7 +12,15 @@ from treadle.server.access import OPEN, Load
 from treadle.server.answers import answer
 from treadle.server.metrics import CONTENT_TYPE
 from treadle.server.routes import Asking, Served, Shared, Topic
-from treadle.wire.machine import PolicyChange, PolicyView, Role, Status
+from treadle.wire.machine import (
+    DeviceOrder,
+    NodeOrder,
+    PolicyChange,
+    PolicyView,
+    Role,
+    Shutdown,
+    Status,
+)
 
 route = Topic("machine")
 
@@ -25,38 +32,6 @@ DeviceName = Annotated[
 NodeName = Annotated[
     str, Path(max_length=200, description="As `treadle nodes` shows it.", examples=["host"])
 ]
-
-
-class NodeVerb(StrEnum):
-    DRAIN = "drain"  # start nothing new there; what runs runs on
-    UNDRAIN = "undrain"
-    FORGET = "forget"  # it has no contact and never comes back; its jobs start elsewhere
-
-
-class Order(StrEnum):
-    MANAGE = "manage"
-    AVOID = "avoid"
-
-
-class ShutdownMode(StrEnum):
-    LEAVE = "leave"  # jobs keep running
-    DRAIN = "drain"  # start no jobs, stop when all have ended
-    CANCEL = "cancel"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceOrder:
-    order: Order
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeOrder:
-    order: NodeVerb
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shutdown:
-    mode: ShutdownMode = ShutdownMode.LEAVE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,17 @@
 """What all routes share: their rows, the access check, the service, and who asks."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
+from fastapi.routing import APIRoute
+from pydantic import ConfigDict, with_config
 from starlette.responses import JSONResponse, Response
 
 from treadle.control.api import LiveService
+from treadle.core.job_report import Report
 from treadle.server.access import TABLE, Load, Needed, Row, check_access
 from treadle.server.auth import Callers
 from treadle.server.guard import who_of
@@ -16,10 +19,44 @@ from treadle.server.hub import Hub
 from treadle.server.limits import StreamCount
 from treadle.server.metrics import ServerMetrics
 from treadle.server.settings import ServerSettings
-from treadle.wire.machine import Who
+from treadle.wire.job_orders import JobSelection, JobsOrder
+from treadle.wire.jobs import Code, JobChange, JobRequest
+from treadle.wire.machine import DeviceOrder, NodeOrder, PolicyChange, Shutdown, TokenRequest, Who
+from treadle.wire.retention import PruneRequest
+from treadle.wire.sessions import SessionRequest
+from treadle.wire.what_if import WhatIfRequest
 
 PREFIX = "/api/v1"
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+
+BODIES: Mapping[type, Mapping[str, object]] = {  # with an example of each
+    JobRequest: {
+        "command": ["python", "train.py", "--epochs", "3"],
+        "name": "resnet",
+        "devices": "1..4",
+        "resumable": True,
+        "workdir": "/home/ada/resnet",
+    },
+    Code: {},
+    JobChange: {"priority": 10},
+    JobsOrder: {"verb": "cancel", "ids": ["12", "13_4", "sweep"]},
+    PruneRequest: {"older_than_s": 2592000, "dry_run": True},
+    JobSelection: {"user": "ada", "states": ["PENDING"]},
+    Report: {"step": 1200, "total": 5000, "loss": 0.31, "checkpoint": 1000},
+    PolicyChange: {"policy": "afs"},
+    TokenRequest: {"name": "laptop", "role": "user", "days": 30},
+    NodeOrder: {"order": "drain"},
+    DeviceOrder: {"order": "avoid"},
+    Shutdown: {"mode": "drain"},
+    SessionRequest: {"token": "treadle_..."},
+    WhatIfRequest: {"policy": "fifo", "cluster": "2x8"},
+}
+# Before any route reads them. A field that the server does not know is refused: leaving it out
+# silently would run another job than the one that was submitted.
+for _body, _example in BODIES.items():
+    _extra: dict[str, Any] = {"examples": [_example]} if _example else {}
+    with_config(ConfigDict(extra="forbid", allow_inf_nan=False, json_schema_extra=_extra))(_body)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,17 +73,30 @@ class Serving:
     closing: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-async def allowed(request: Request) -> None:
-    """Refuse a request that the access table does not allow; runs before any other dependency."""
-    row = TABLE[request.method, request.scope["route"].path.removeprefix(PREFIX)]
-    check_access(row.needed, who_of(request), job=request.path_params.get("identity", ""))
+class _Route(APIRoute):
+    """Refuses a request that the access table does not allow, before anything of it is read."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle, method = super().get_route_handler(), min(self.methods or ())
+        needed = TABLE[method, self.path.removeprefix(PREFIX)].needed
+
+        async def checked(request: Request) -> Response:
+            check_access(needed, who_of(request), job=request.path_params.get("identity", ""))
+            return await handle(request)
+
+        return checked
 
 
 class Topic:
     """The routes of one topic: a row for each, above the function that answers it."""
 
     def __init__(self, name: str) -> None:
-        self.router = APIRouter(prefix=PREFIX, tags=[name])
+        self.router = APIRouter(
+            prefix=PREFIX,
+            tags=[name],
+            route_class=_Route,
+            generate_unique_id_function=lambda route: route.name,
+        )
 
     def __call__(
         self,

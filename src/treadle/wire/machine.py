@@ -145,3 +145,35 @@ class TokenRequest:
 class TokenMade:
     token: str  # shown this once
     view: TokenView
+
+
+class NodeVerb(StrEnum):
+    DRAIN = "drain"  # start nothing new there; what runs runs on
+    UNDRAIN = "undrain"
+    FORGET = "forget"  # it has no contact and never comes back; its jobs start elsewhere
+
+
+class Order(StrEnum):
+    MANAGE = "manage"
+    AVOID = "avoid"
+
+
+class ShutdownMode(StrEnum):
+    LEAVE = "leave"  # jobs keep running
+    DRAIN = "drain"  # start no jobs, stop when all have ended
+    CANCEL = "cancel"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceOrder:
+    order: Order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOrder:
+    order: NodeVerb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shutdown:
+    mode: ShutdownMode = ShutdownMode.LEAVE

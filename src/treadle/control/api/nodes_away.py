@@ -113,7 +113,8 @@ def _not_used(context: Context, nodes: Sequence[Node]) -> str:
 
 
 def _with(context: Context, more: Sequence[Node]) -> Cluster:
-    return Cluster((*context.cluster.nodes, *more))
+    # The same object where nothing is away: policies remember by it what fits.
+    return Cluster((*context.cluster.nodes, *more)) if more else context.cluster
 
 
 def _fits(context: Context, spec: JobSpec, more: Sequence[Node]) -> bool:

@@ -170,9 +170,9 @@ class Controller:
 
     async def _completed(self, facts: list[Fact]) -> list[Fact]:
         steps = self._steps
-        if steps is None:
-            return facts
         ends = [fact for fact in facts if isinstance(fact, AttemptEnded)]
+        if steps is None or not ends:
+            return facts
         words = iter(await asyncio.gather(*map(steps.read, ends)))
         whole: list[Fact] = []
         for fact in facts:
