@@ -100,6 +100,11 @@ class Snapshot(NamedTuple):
                     rows += [self.jobs[other] for other in here.values()]
         return self.withholding(tuple(devices)).hiding(names)
 
+    def on(self, devices: Iterable[Device]) -> list[JobId]:
+        """The jobs that compute on any of these."""
+        names = (name for device in devices for name in self.tenants.get(device, {}).values())
+        return list(dict.fromkeys(names))
+
     def waiting(self) -> Iterator[Job]:
         """Jobs that wait and could run some day, in the policy's order."""
         return map(self.jobs.__getitem__, map(_IDENTITY, self.ranking.queue))

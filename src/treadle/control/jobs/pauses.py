@@ -4,6 +4,8 @@ Time in which a job is paused is no time of its attempt: the moment at which tha
 it, so that limits, speeds and sums count running time alone.
 """
 
+from dataclasses import replace
+
 from treadle.control.jobs.records import JobRecord
 from treadle.core.actions import Change
 from treadle.core.events import JobHeld, JobPaused, JobReleased, JobStarted
@@ -39,14 +41,8 @@ def has_paused(record: JobRecord, fact: JobPaused, *, now: float, at: float) -> 
         record.paused_s, since_at = now, at
     elif memory_gib is None:
         memory_gib = pause.memory_gib
-    record.pause = PauseView(
-        how=fact.how,
-        since_at=since_at,
-        by=pause.by,
-        for_job=pause.for_job,
-        devices=pause.devices,
-        memory_gib=memory_gib,
-        stuck=fact.refused,
+    record.pause = replace(
+        pause, how=fact.how, since_at=since_at, memory_gib=memory_gib, stuck=fact.refused
     )
 
 
@@ -78,11 +74,4 @@ def held(record: JobRecord, fact: JobHeld | JobReleased) -> None:
         return
     record.held_by = fact.by
     if record.pause is not None and fact.by:
-        pause = record.pause
-        record.pause = PauseView(
-            how=pause.how,
-            since_at=pause.since_at,
-            by=fact.by,
-            devices=pause.devices,
-            memory_gib=pause.memory_gib,
-        )
+        record.pause = replace(record.pause, by=fact.by, for_job="", stuck="")

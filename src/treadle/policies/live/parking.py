@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple, Self
 
-from treadle.core.allocation import Allocation, Pause
+from treadle.core.allocation import Pause
 from treadle.core.cluster import Device
 from treadle.core.company import needed_gib
 from treadle.core.job import Job, JobId
@@ -60,7 +60,7 @@ class Parking(NamedTuple):
         for job in jobs:
             if job.spec.resumable and job.id in for_whom and job.parked is not None:
                 in_time = company.now < company.until(job, job.since_at)
-                there = _on(snapshot, job.parked)
+                there = [snapshot.jobs[name] for name in snapshot.on(job.parked.devices)]
                 ends = in_time and company.are_soon_gone(there, job)
                 (soon if ends else late).add(job.id)
         return cls(company, jobs, soon, late)
@@ -130,19 +130,11 @@ def freeze_those_soon_back(plan: Plan, names: Iterable[JobId], company: Company)
             plan.pause(job, held, Pause.FROZEN)
 
 
-def _on(snapshot: Snapshot, held: Allocation) -> list[Job]:
-    """The jobs that compute on these devices."""
-    names = (n for device in held.devices for n in snapshot.tenants.get(device, {}).values())
-    return [snapshot.jobs[name] for name in dict.fromkeys(names)]
-
-
 def leave_what_is_kept(plan: Plan) -> None:
     """Start nothing beside what frozen jobs keep of a device's memory if both do not fit."""
     rows, kept = plan.snapshot.jobs, plan.room.kept_gib
     for device in kept:
-        names = [*plan.snapshot.tenants.get(device, {}).values()]
-        names += [name for name, new in plan.changes.items() if new and device in new.devices]
-        here = [n for n in dict.fromkeys(names) if (a := plan.has(n)) and device in a.devices]
+        here = plan.on([device])
         room_gib = plan.room.device_gib(device) - sum(needed_gib(rows[name].spec) for name in here)
         for name in reversed(here):
             if room_gib >= 0:

@@ -310,9 +310,9 @@ class Reserving:
         return sorted(found, key=lambda each: (each[0], each[1].sequence))
 
     def _holders(self, devices: Sequence[Device]) -> list[Job]:
-        rows, tenants = self._plan.snapshot.jobs, self._plan.snapshot.tenants
-        names = {job for device in devices for job in tenants.get(device, {}).values()}
-        return [rows[name] for name in sorted(names) if self._plan.has(name) is not None]
+        snapshot = self._plan.snapshot
+        names = sorted(snapshot.on(devices))
+        return [snapshot.jobs[name] for name in names if self._plan.has(name) is not None]
 
 
 def reserved_from(

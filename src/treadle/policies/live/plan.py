@@ -96,9 +96,8 @@ class Plan:
 
     def on(self, devices: Iterable[Device]) -> list[JobId]:
         """The jobs that are to compute on any of these devices."""
-        wanted, tenants = set(devices), self.snapshot.tenants
-        names = [name for device in devices for name in tenants.get(device, {}).values()]
-        found = dict.fromkeys([*names, *self.changes])
+        wanted = set(devices)
+        found = dict.fromkeys([*self.snapshot.on(wanted), *self.changes])
         return [n for n in found if (new := self.has(n)) and not wanted.isdisjoint(new.devices)]
 
     def can_stop(self, job: Job, starter: Job) -> bool:
@@ -311,15 +310,13 @@ class Plan:
     ) -> list[tuple[Job, Allocation]]:
         """Stop those of the jobs that are on these devices; with what they had."""
         gone: list[tuple[Job, Allocation]] = []
-        for device in devices if lower else ():
-            for name in self.snapshot.tenants.get(device, {}).values():
-                held = self.has(name)
-                if name not in lower or held is None or device not in held.devices:
-                    continue
-                if self.can_stop(self.snapshot.jobs[name], self.snapshot.jobs[starter]):
-                    gone.append((self.snapshot.jobs[name], held))
-                    self.stop(self.snapshot.jobs[name], starter)
-                    self.urgent.add(starter)
+        rows = self.snapshot.jobs
+        for name in self.on(devices) if lower else ():
+            held = self.has(name)
+            if name in lower and held is not None and self.can_stop(rows[name], rows[starter]):
+                gone.append((rows[name], held))
+                self.stop(rows[name], starter)
+                self.urgent.add(starter)
         return gone
 
     def make_room(self, job: Job, size: int, victims: Sequence[JobId]) -> tuple[Device, ...] | None:

@@ -151,7 +151,7 @@ class Room:
             return False
         if any(self._cores[name] < job.spec.host_cores - _ROUNDING for name in held.nodes()):
             return False
-        return held.paused is Pause.FROZEN or self._kept_leaves(job, held.devices)
+        return held.paused is Pause.FROZEN or all(self._has_left(d, job) for d in held.devices)
 
     def way_to_pause(self, job: Job, held: Allocation, starter: Job) -> Pause | None:
         """How a running job can be paused so that another one has room there."""
@@ -173,10 +173,10 @@ class Room:
 
     def _both_fit(self, device: Device, job: Job, starter: Job) -> bool:
         """Whether what the one keeps of a device's memory leaves enough for the other."""
-        size_gib, keeps_gib = self._sizes.get(device.node, 0.0), needed_gib(job.spec)
-        left_gib = self.device_gib(device) - keeps_gib
-        enough = left_gib >= (needed_gib(starter.spec) or size_gib / 2)
-        return not size_gib or (bool(keeps_gib) and enough)
+        keeps_gib = needed_gib(job.spec)
+        if not self._sizes.get(device.node):
+            return True
+        return bool(keeps_gib) and self._has_left(device, starter, keeps_gib)
 
     def park(self, job: Job, held: Allocation) -> None:
         """What a paused job keeps is not free."""
@@ -199,23 +199,20 @@ class Room:
         for device in held.devices if kept_gib else ():
             self.kept_gib[device] = self.kept_gib.get(device, 0.0) + sign * kept_gib
 
-    def _kept_leaves(self, job: Job, devices: Iterable[Device]) -> bool:
-        """Whether frozen jobs leave it enough of the memory of these devices.
+    def _has_left(self, device: Device, job: Job, more_gib: float = 0.0) -> bool:
+        """Whether frozen jobs, and one that keeps so much more, leave it enough of the memory.
 
         A job of unknown needs is put where they leave at least half.
         """
-        for device in devices:
-            size_gib, needs_gib = self._sizes.get(device.node, 0.0), needed_gib(job.spec)
-            if self.device_gib(device) < (needs_gib or size_gib / 2):
-                return False
-        return True
+        half_gib = self._sizes.get(device.node, 0.0) / 2
+        return self.device_gib(device) - more_gib >= (needed_gib(job.spec) or half_gib)
 
     def _not_for(self, job: Job) -> Set[Device]:
         """Free devices that the job may not have: they are reserved, or too full."""
         reserved = self.not_lent(job)
         if not self.kept_gib:
             return reserved
-        return reserved | {each for each in self.kept_gib if not self._kept_leaves(job, (each,))}
+        return reserved | {each for each in self.kept_gib if not self._has_left(each, job)}
 
     def hosts(self, needs: Needs) -> list[Nodes]:
         """Its places, with the nodes that have the memory and cores it asks for left."""

@@ -78,7 +78,7 @@ def taking_free(snapshot: Snapshot, changes: Changes) -> list[JobId]:
 
 def _stays_held(snapshot: Snapshot, changes: Changes, device: Device) -> bool:
     """Whether a job that holds the device does so after these changes."""
-    for identity in snapshot.tenants.get(device, {}).values():
+    for identity in snapshot.on([device]):
         now_held = changes.get(identity, snapshot.jobs[identity].allocation)
         if now_held is not None and device in now_held.devices:
             return True
