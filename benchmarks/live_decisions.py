@@ -11,6 +11,7 @@ each node come and go.
 """
 
 import argparse
+import gc
 import time
 from dataclasses import replace
 from random import Random
@@ -122,6 +123,8 @@ def main() -> None:
     parser.add_argument("--types", type=int, default=1, choices=range(1, 10))
     parser.add_argument("--unfit", type=int, default=0)
     options = parser.parse_args()
+    gc.freeze()
+    gc.set_threshold(100_000, 10, 10)  # As in the daemon.
     for policy in names() if options.policy == "all" else options.policy.split(","):
         _measure(policy, options)
 

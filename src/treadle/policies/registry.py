@@ -75,7 +75,7 @@ WRAPPERS: Mapping[str, str] = {
     "dedicated": "treadle.policies.wrappers.dedicated:Dedicated",
     "defrag": "treadle.policies.wrappers.defrag:Defrag",
     "try-small": "treadle.policies.wrappers.trial:TrySmall",
-    "live": "treadle.policies.live.decide:live",
+    "live": "treadle.policies.live.decide:Live",
 }
 
 

@@ -1,6 +1,6 @@
 """Asking a policy: about one level of jobs and one pool of devices at a time."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -107,12 +107,23 @@ class Asking:
         dropped = {name for name in self._plan.dropped if self._waits(name)}
         found = {name for name in dropped if rows[name].only_on or not in_order}
         found |= self._more(found)
-        waits = any(self._waits(job.id) for job in self._waiting)
-        if waits and self._plan.room.free.total:  # Others could have what is free.
-            held = (name for part in refused for name in part.jobs)
-            found.update(name for name in held if rows[name].allocation is not None)
-            found.update(self._plan.kept)
+        held = (name for part in refused for name in part.jobs)
+        found.update(name for name in held if rows[name].allocation is not None)
+        found.update(self._plan.kept)
         return found
+
+    def others_fit(self, aside: Set[JobId]) -> bool:
+        """Whether what is free has room for a waiting job that is not left aside."""
+        room, tried = self._plan.room, set[object]()
+        for job in self._waiting if room.free.total else ():
+            if job.id in aside or not self._waits(job.id):
+                continue
+            least = job.spec.sizes[0]
+            kind = (least, room.needs(job), job.spec.tenant, self._level[job.id])
+            if kind not in tried and room.place(job, least) is not None:
+                return True
+            tried.add(kind)
+        return False
 
     def _more(self, dropped: Set[JobId]) -> set[JobId]:
         """Waiting jobs that ask no less of a node than one that no node had enough for."""
@@ -241,33 +252,30 @@ class Asking:
         largest = self._snapshot.cluster.largest_node
         if not self._plan.room.free.total > largest:
             return
-        for job in self._waiting:
-            if self._level[job.id] != level or not self._waits(job.id):
-                continue
+        for job in self._unserved(level):
             if job.id in self._aside or not self._plan.start_somewhere(job, above=largest):
                 return
 
     def _start_elsewhere(self, level: Level) -> None:
         """Start jobs that their own pool had no room for on what is left in others."""
-        for job in self._waiting:
-            if self._level[job.id] != level or not self._waits(job.id) or job.id in self._aside:
-                continue
-            if not self._plan.start_somewhere(job) and self._policy.in_order:
+        for job in self._unserved(level):
+            shown = job.id not in self._aside
+            if shown and not self._plan.start_somewhere(job) and self._policy.in_order:
                 return
+
+    def _unserved(self, level: Level) -> Iterator[Job]:
+        """Waiting jobs of a level that were given nothing."""
+        return (j for j in self._waiting if self._level[j.id] == level and self._waits(j.id))
 
     def _ask_for_guests(self, level: Level) -> None:
         """Ask each pool about jobs that may use it too and that their own pool did not start."""
         for pool, members in self._pools:
-            guests = {
-                job.id
-                for job in self._waiting
-                if self._level[job.id] == level
-                and self._waits(job.id)
-                and job.id not in self._aside
-                and members is not None
-                and job.id not in members
-                and pool.is_open(job, self._snapshot.cluster)
-            }
+            if members is None:
+                continue
+            aside = members.keys() | self._aside
+            others = [job for job in self._unserved(level) if job.id not in aside]
+            cluster = self._snapshot.cluster
+            guests = {job.id for job in others if pool.is_open(job, cluster)}
             if guests:
                 own = self._shown(level, members)
                 self._ask_about(level, pool, guests | own)

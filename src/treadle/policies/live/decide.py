@@ -41,7 +41,8 @@ from treadle.policies.live.patience import (
 from treadle.policies.live.plan import Plan, any_size, fast_enough
 from treadle.policies.live.quotas import OWED, Entitlements, by_priority
 from treadle.policies.live.reasons import reason
-from treadle.policies.live.sharing import Joining, ousted_of, run_again
+from treadle.policies.live.room import asks_host
+from treadle.policies.live.sharing import Joining, Ring, ousted_of, rings_of, run_again
 from treadle.policies.wrappers.wrapper import Wrapper, innermost
 from treadle.wire.quotas import Quotas
 from treadle.wire.quotas import quotas as parse_quotas
@@ -59,6 +60,7 @@ class Decision(NamedTuple):
     hidden: Mapping[JobId, Reason] = {}  # waiting jobs that the policy did not see
     refused: tuple[Part, ...] = ()  # changes that do not pay yet
     for_whom: Mapping[JobId, JobId] = {}  # jobs that were stopped or shrunk, while both are there
+    in_vain: Mapping[JobId, float] = {}  # jobs chosen without room for them; not shown until then
 
 
 class _Facts(NamedTuple):
@@ -72,6 +74,7 @@ class _Facts(NamedTuple):
     sight: Sight
     notes: Mapping[Key, object]  # the policy's memory, of levels that are there
     ousted: Sequence[Job]
+    rings: Sequence[Ring]
     patient: Patient
     entries: Sequence[Reservation]  # jobs whose patience is over
     next_at: float  # when that of the next is
@@ -79,6 +82,7 @@ class _Facts(NamedTuple):
     turns: Mapping[JobId, float]  # jobs that run because of their patience
     in_turn: Mapping[JobId, float]  # those of them that are not stopped yet
     parking: Parking  # jobs that are paused
+    in_vain: dict[JobId, float]  # jobs that are not shown, and until when
 
 
 class _Draft(NamedTuple):
@@ -91,17 +95,7 @@ class _Draft(NamedTuple):
     in_vain: Set[JobId]  # jobs that could not have what the policy chose for them
 
 
-def live(
-    inner: Policy,
-    placement: Placement,
-    belief: PerformanceModel,
-    *,
-    quotas: str = "",
-    share: bool = True,
-    tries: bool = True,
-    restart_s: float = RESTART_S,
-    pause: str = "opportunistic",
-) -> "Live":
+class Live(Wrapper):
     """The live decision: what may run, what pays, patience, quotas, sharing.
 
     quotas: devices that each tenant is entitled to, as a:32/b:16. share: jobs may share devices.
@@ -109,55 +103,47 @@ def live(
     restart_s: what a restart is assumed to cost a job of which it was not measured.
     pause: which jobs that keep no checkpoints are paused for others: off, opportunistic or all.
     """
-    if not 0 <= restart_s < inf:
-        raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
-    given = parse_quotas("live", quotas)
-    joining = Joining.of(belief, tries=tries) if share else None
-    may_pause = MayPause(pause)
-    return Live(
-        *(inner, placement, belief, given, joining, may_pause),
-        shares=share and (inner.shares or joining is not None),
-        restart_s=restart_s,
-    )
-
-
-class Live(Wrapper):
-    """The decision, around a policy."""
 
     def __init__(
         self,
         inner: Policy,
         placement: Placement,
         belief: PerformanceModel,
-        given: Quotas | None,
-        joining: Joining | None,
-        may_pause: MayPause,
         *,
-        shares: bool,
-        restart_s: float,
+        quotas: str = "",
+        share: bool = True,
+        tries: bool = True,
+        restart_s: float = RESTART_S,
+        pause: str = "opportunistic",
     ) -> None:
+        if not 0 <= restart_s < inf:
+            raise InvalidInputError(f"live restart_s must be 0 or more, not {restart_s:g}")
         super().__init__(inner)
-        self._may_pause, self._restart_s = may_pause, restart_s
-        self.placement, self.belief, self.given = placement.in_parts(), belief, given
+        self.placement, self.belief = placement.in_parts(), belief
+        self.given = parse_quotas("live", quotas)
+        self._may_pause, self._restart_s = MayPause(pause), restart_s
         self._sizes = any_size if inner.resizes else fast_enough(belief)
-        self._joining = joining
-        self.shares = shares
+        self._joining = Joining.of(belief, tries=tries) if share else None
+        self.shares = share and (inner.shares or self._joining is not None)
         self.in_order = False  # Priorities and retries let jobs overtake.
         self.strict = innermost(inner).in_order
 
     def decide(self, snapshot: Snapshot) -> Schedule:
         if not snapshot.jobs:
             return self._emptied(snapshot)
-        facts, aside = self._facts(snapshot), set[JobId]()
+        facts = self._facts(snapshot)
+        aside = {*facts.in_vain}
         draft = first = self._draft(facts, aside)
         refused = [*draft.refused]
         for _ in range(ROUNDS_MAX - 1):
             if draft.in_vain <= aside:
                 break
             aside |= draft.in_vain
+            if not draft.asking.others_fit(aside):
+                break
             draft = self._draft(facts, aside)
             refused += draft.refused
-        return self._schedule(facts, draft, refused, first.asking)
+        return self._schedule(facts, draft, refused, first)
 
     def _emptied(self, snapshot: Snapshot) -> Schedule:
         """A policy may begin anew once there are no jobs, so it is told."""
@@ -186,6 +172,7 @@ class Live(Wrapper):
             sight=Sight(snapshot, self.inner, eligible, level_of),
             notes={key: note for key, note in before.policy.items() if key[0] in levels},
             ousted=ousted_of(eligible, snapshot.now),
+            rings=rings_of(snapshot, eligible.holding),
             patient=patient,
             entries=entries,
             next_at=patient.next_at() if watched else inf,
@@ -193,6 +180,7 @@ class Live(Wrapper):
             turns=turns,
             in_turn={name: at for name, at in turns.items() if at > snapshot.now},
             parking=parking,
+            in_vain=_still_in_vain(before.in_vain, eligible, snapshot),
         )
 
     def _draft(self, facts: _Facts, aside: Set[JobId]) -> _Draft:
@@ -220,13 +208,13 @@ class Live(Wrapper):
 
         plan.room.not_lent = not_lent
         if not reserved:
-            run_again(plan, facts.ousted, level_of)
+            run_again(plan, facts.rings, facts.ousted, level_of)
 
         # 3 The policy decides about each level, the highest first, on what is left.
         # 4 Changes that cost their level more than they gain it are not made.
         asking = Asking(sight, plan, facts.notes, before.quiet, {*aside, *facts.in_turn})
         if self._joining is not None:
-            self._joining.part(plan)
+            self._joining.part(plan, facts.rings)
         refused: tuple[Part, ...] = ()
         for level in sorted({*sight.levels, *parking.levels(level_of)}):
             if parking.jobs:
@@ -242,7 +230,7 @@ class Live(Wrapper):
         return _Draft(plan, asking, patience, refused, asking.in_vain(refused))
 
     def _schedule(
-        self, facts: _Facts, draft: _Draft, refused: Iterable[Part], first: Asking
+        self, facts: _Facts, draft: _Draft, refused: Iterable[Part], first: _Draft
     ) -> Schedule:
         """What is made of the last round.
 
@@ -253,7 +241,7 @@ class Live(Wrapper):
 
         # 5 What still waits may share devices, unless some are reserved.
         if self._joining is not None and not reserved:
-            self._joining.join(plan, eligible, facts.ousted, level_of)
+            self._joining.join(plan, facts.rings, eligible, facts.ousted, level_of)
 
         if plan.room.kept_gib:
             leave_what_is_kept(plan)
@@ -261,8 +249,10 @@ class Live(Wrapper):
         changes, for_whom = plan.made(), plan.stopped_for()
         left = {part.jobs: part for part in refused if changes.keys().isdisjoint(part.jobs)}
         memory = Decision(
-            *(first.notes, first.quiet, patience, eligible.hidden, tuple(left.values())),
+            *(first.asking.notes, first.asking.quiet, patience),
+            *(eligible.hidden, tuple(left.values())),
             for_whom=_still(facts.before.for_whom, plan) | for_whom,
+            in_vain=_chosen_in_vain(first, facts) | facts.in_vain,
         )
         until = min(
             _after_refusals(asking.until, draft.refused, now),
@@ -326,6 +316,26 @@ def _outranked(eligible: Eligibility, level_of: LevelOf) -> Set[JobId]:
     """Waiting jobs of a lower level than another that could start."""
     first = min(map(level_of, eligible.in_sight()), default=None)
     return {job.id for job in eligible.waiting if first is not None and level_of(job) > first}
+
+
+def _chosen_in_vain(first: _Draft, facts: _Facts) -> dict[JobId, float]:
+    """Jobs that the policy chose, and for which nodes with the memory have no devices."""
+    rows, until = facts.snapshot.jobs, facts.snapshot.now + _AGAIN_S
+    waiting = (name for name in first.in_vain if rows[name].allocation is None)
+    return {name: until for name in waiting if asks_host(rows[name].spec)}
+
+
+def _still_in_vain(
+    before: Mapping[JobId, float], eligible: Eligibility, snapshot: Snapshot
+) -> dict[JobId, float]:
+    """Those of before that still wait, and have room nowhere."""
+    rows, place = snapshot.jobs, eligible.room.place
+    late = {name: at for name, at in before.items() if at > snapshot.now and name in rows}
+    return {
+        name: at
+        for name, at in late.items()
+        if (job := rows[name]).allocation is None and place(job, job.spec.sizes[0]) is None
+    }
 
 
 def _in_the_way(plan: Plan, facts: _Facts) -> frozenset[JobId]:

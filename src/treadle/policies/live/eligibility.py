@@ -7,17 +7,16 @@ for.
 """
 
 from bisect import bisect, insort
-from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from math import inf
 
-from treadle.core.job import Job, JobId, JobSpec
+from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.reasons import Reason
 from treadle.core.snapshot import Snapshot
 from treadle.policies.base.placement import Placement
-from treadle.policies.live.room import Needs, Room, asks_host, avoided_until
+from treadle.policies.live.room import Room, asks_host, avoided_until
 
 OVER_S = 60.0  # what a job does after its training (evaluate, save) an urgent one waits for
 
@@ -50,7 +49,7 @@ class Eligibility:
         suspicious = (avoided_until(job) for job in found.waiting if job.avoid)
         found.until = min((at for at in (*over, *suspicious) if at > now), default=inf)
         found._back_off(now)
-        found._lack_hosts(snapshot, level_of, in_order=in_order)
+        found._lack_hosts(level_of, in_order=in_order)
         return found
 
     def in_sight(self) -> list[Job]:
@@ -71,7 +70,7 @@ class Eligibility:
                 self.hidden[job.id] = Reason("backoff", numbers)
                 self.until = min(self.until, job.ready_at)
 
-    def _lack_hosts(self, snapshot: Snapshot, level_of: LevelOf, *, in_order: bool) -> None:
+    def _lack_hosts(self, level_of: LevelOf, *, in_order: bool) -> None:
         """Hide jobs for whose host memory and cores no node has room, and what they hold up."""
         hosts: dict[Level, _Hosts] = {}
         stuck: dict[JobId, Reason] = {}
@@ -80,12 +79,11 @@ class Eligibility:
                 continue
             level = level_of(job)
             if level not in hosts:
-                hosts[level] = _Hosts(snapshot, self._without_lower(level, level_of))
-            needs = self.room.needs(job)
-            assert needs is not None, "it asks for something"
-            if not hosts[level].fit(job.spec, needs):
+                hosts[level] = _Hosts(self._without_lower(level, level_of))
+            kind = hosts[level].of(job)
+            if kind is None or job.spec.host_memory_gib > kind.most_gib:
                 stuck[job.id] = _NO_HOST
-            elif not in_order and hosts[level].are_full(job.spec, needs):
+            elif not in_order and hosts[level].are_full(kind, job):
                 self.behind.add(job.id)
         self.hidden |= stuck
         if in_order and stuck:
@@ -116,37 +114,46 @@ class Eligibility:
 class _Hosts:
     """Nodes with the host memory and cores that are left of them."""
 
-    def __init__(self, snapshot: Snapshot, room: Room) -> None:
-        self._room, self._counts = room, snapshot.cluster.counts
+    def __init__(self, room: Room) -> None:
+        self._room = room
         self._memory_gib, self._cores = room.most_left()
-        self._known: dict[tuple[Needs, int], bool] = {}
-        self._asked = defaultdict[Hashable, list[float]](list)  # memory, by jobs of each kind
-        self._full_gib: dict[Hashable, float] = {}  # for jobs of the kind that ask so much
+        self._kinds: dict[Hashable, _Kind] = {}
 
-    def fit(self, spec: JobSpec, needs: Needs) -> bool:
-        """Whether nodes with what it needs could hold its least devices, were they free."""
+    def of(self, job: Job) -> "_Kind | None":
+        """What they have for jobs of its kind; None: no node has as much left as it asks for."""
+        spec = job.spec
         if spec.host_memory_gib > self._memory_gib or spec.host_cores > self._cores:
-            return False
-        size = spec.sizes[0]
-        known = self._known.get((needs, size))
-        if known is None:
-            sums = (sum(self._counts[name] for name in nodes) for nodes in self._room.hosts(needs))
-            known = self._known[needs, size] = any(count >= size for count in sums)
-        return known
+            return None
+        needs = self._room.needs(job)
+        assert needs is not None, "it asks for something"
+        asked = (*needs[:1], *needs[2:], spec.sizes, spec.plans)
+        kind = (*asked, spec.tenant, spec.guaranteed, spec.resumable, spec.exclusive)
+        found = self._kinds.get(kind)
+        if found is None:
+            found = self._kinds[kind] = _Kind(self._room.most_gib(needs, spec.sizes[0]))
+        return found
 
-    def are_full(self, spec: JobSpec, needs: Needs) -> bool:
+    def are_full(self, kind: "_Kind", job: Job) -> bool:
         """Whether jobs of its kind before it that ask no more could take all that it could have."""
-        whose = (spec.tenant, spec.guaranteed, spec.resumable, spec.exclusive)
-        kind = (needs._replace(memory_gib=0.0), spec.sizes, spec.plans, whose)
-        asked_gib = needs.memory_gib
-        if asked_gib >= self._full_gib.get(kind, inf):
+        asked_gib = job.spec.host_memory_gib
+        if asked_gib >= kind.full_gib:
             return True
-        before = self._asked[kind]
-        if bisect(before, asked_gib) >= self._room.times(needs):
-            self._full_gib[kind] = asked_gib
+        needs = self._room.needs(job)
+        assert needs is not None, "it asks for something"
+        if bisect(kind.asked_gib, asked_gib) >= self._room.times(needs):
+            kind.full_gib = asked_gib
             return True
-        insort(before, asked_gib)
+        insort(kind.asked_gib, asked_gib)
         return False
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Jobs that are alike but for the memory that they ask for."""
+
+    most_gib: float  # one that asks for more has no place, were all devices free
+    full_gib: float = inf  # those before may take all that one could have that asks for so much
+    asked_gib: list[float] = field(default_factory=list)  # by those before
 
 
 def movable(job: Job) -> bool:

@@ -7,7 +7,6 @@ so that a long queue beside many running jobs costs little.
 from bisect import insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -110,7 +109,8 @@ class Hosts:
         self._belief, self._cores = belief, cores
         self._level_of = level_of
         self._numbers: dict[object, int] = {}  # of kinds
-        self._alike: dict[_Alike, list[Group]] = {}  # those with room for one more; no empty list
+        # Those with room for one more, by how many devices they hold; no empty list.
+        self._alike: dict[int, dict[_Alike, list[Group]]] = {}
         self._gains: dict[tuple[int, _Alike], float] = {}  # by the newcomer's kind
         for group in groups:
             self._add(group)
@@ -120,31 +120,25 @@ class Hosts:
 
         where: sets of nodes, within one of which it must be.
         """
-        gains = [
-            (gain, alike)
-            for alike in self._alike
-            if job.spec.runs_on(alike.size)
-            and alike.level >= self._level_of(job)
-            and (gain := self._gain(job, alike)) > 0.0
+        level, runs_on, kind = self._level_of(job), job.spec.runs_on, self._kind(job.spec)
+        found = [
+            (gain, -len(group.members), -group.place, group)
+            for size, by_likeness in self._alike.items()
+            for alike, groups in (by_likeness.items() if runs_on(size) else ())
+            if alike.level >= level
+            and self._gains.get((kind, alike), 1.0) > 0.0
+            and (group := self._first(job, where, groups)) is not None
+            and (gain := self._gain(job, kind, alike)) > 0.0
         ]
-        gains.sort(key=itemgetter(0), reverse=True)
-        for _, equals in groupby(gains, key=itemgetter(0)):
-            found = [
-                group
-                for _, alike in equals
-                if (group := self._first(job, where, self._alike[alike])) is not None
-            ]
-            if found:
-                return min(found, key=lambda group: (len(group.members), group.place))
-        return None
+        return max(found, key=itemgetter(0, 1, 2))[-1] if found else None
 
     def join(self, job: Job, group: Group, *, last: bool = False) -> int:
         """The turn that the job gets there. last: no other is to join them."""
         turn = group.free_turn
-        alike = self._likeness(group)
-        self._alike[alike].remove(group)
-        if not self._alike[alike]:
-            del self._alike[alike]
+        alike, others = self._likeness(group), self._alike[len(group.devices)]
+        others[alike].remove(group)
+        if not others[alike]:
+            del others[alike]
         if not last:
             self._add(group._replace(members={**group.members, turn: job}))
         self._cores.take(job.spec, group.devices)
@@ -156,7 +150,8 @@ class Hosts:
             and not self._belief.to_part(group.jobs)
             and all(self._belief.may_share(spec) is None for spec in group.specs)
         ):
-            insort(self._alike.setdefault(self._likeness(group), []), group, key=itemgetter(0))
+            others = self._alike.setdefault(len(group.devices), {})
+            insort(others.setdefault(self._likeness(group), []), group, key=itemgetter(0))
 
     def _likeness(self, group: Group) -> _Alike:
         return _Alike(
@@ -181,12 +176,12 @@ class Hosts:
                 return group
         return None
 
-    def _gain(self, job: Job, alike: _Alike) -> float:
+    def _gain(self, job: Job, kind: int, alike: _Alike) -> float:
         """What such a group gets done more with the job; 0 if it may not join."""
-        key = self._kind(job.spec), alike
+        key = kind, alike
         known = self._gains.get(key)
         if known is None:
-            known = self._gains[key] = self._gained(job, self._alike[alike][0])
+            known = self._gains[key] = self._gained(job, self._alike[alike.size][alike][0])
         return known
 
     def _gained(self, job: Job, group: Group) -> float:

@@ -88,6 +88,11 @@ def due_at(job: Job, belief: PerformanceModel, now: float) -> float:
     return job.since_at + max(left_s, AGAIN_S if job.starts else 0.0)
 
 
+def _not_before(job: Job) -> float:
+    """A moment before which a waiting job has surely not waited long enough."""
+    return job.since_at + WAIT_S + AGAIN * job.held_s - job.waited_s
+
+
 def turn_s(job: Job, belief: PerformanceModel, now: float) -> float:
     """For how long a job that starts because of its patience is not stopped."""
     over_s = job.waited_at(now) - _patience_s(job, belief, job.held_at(now))
@@ -121,6 +126,7 @@ class Patient:
 
     def __init__(self, snapshot: Snapshot, belief: PerformanceModel, before: Patience) -> None:
         self._snapshot, self._belief, self._before = snapshot, belief, before
+        self._soon = snapshot.now + _MOMENT_S
         self._waiting = [
             job
             for job in snapshot.waiting()
@@ -131,32 +137,29 @@ class Patient:
 
     def entries(self) -> list[Reservation]:
         """Those whose patience is over: who had a reservation first, then as they came."""
-        now = self._snapshot.now
-        names = {job.id for job in self._waiting}
-        found = [entry for entry in self._before.reserved if entry.job in names]
-        known = {entry.job for entry in found}
-        often = {
-            job.id
-            for job in self._pieces
-            if counted(job, self._before.overtaken) >= overtakes_most(job, self._snapshot)
-        }
-        late = [
-            job
-            for job, at in self._dues
-            if job.id not in known and (job.id in often or at <= now + _MOMENT_S)
-        ]
-        late.sort(key=lambda job: job.sequence)
-        return [*found, *(Reservation(job.id) for job in late)]
+        late = {job.sequence: job.id for at, job in self._dues if at <= self._soon}
+        for job in self._pieces:
+            times = counted(job, self._before.overtaken)
+            if times and times >= overtakes_most(job, self._snapshot):
+                late[job.sequence] = job.id
+        names = {job.id for _, job in self._dues}
+        found = {entry.job: entry for entry in self._before.reserved if entry.job in names}
+        for _, name in sorted(late.items()):
+            found.setdefault(name, Reservation(name))
+        return list(found.values())
 
     def next_at(self) -> float:
-        """When the next job has waited long enough."""
-        now = self._snapshot.now
-        return min((at for _, at in self._dues if at > now + _MOMENT_S), default=inf)
+        """When to look for the next job that has waited long enough."""
+        return min((at for at, _ in self._dues if at > self._soon), default=inf)
 
     @cached_property
-    def _dues(self) -> list[tuple[Job, float]]:
-        now = self._snapshot.now
-        return [(job, due_at(job, self._belief, now)) for job in self._waiting]
+    def _dues(self) -> list[tuple[float, Job]]:
+        """When each has waited long enough, or a moment before."""
+        now, soon, belief = self._snapshot.now, self._soon, self._belief
+        return [
+            (at if (at := _not_before(job)) > soon else due_at(job, belief, now), job)
+            for job in self._waiting
+        ]
 
     def after(self, changes: Changes) -> dict[JobId, Count]:
         """How often jobs were overtaken once these changes are made."""

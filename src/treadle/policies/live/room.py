@@ -226,6 +226,23 @@ class Room:
         )
         return [both for nodes in needs.places if (both := nodes & enough)]
 
+    def most_gib(self, needs: Needs, size: int) -> float:
+        """The memory of each node that so many devices can have, were all free; less than 0: none.
+
+        needs: apart from memory.
+        """
+        most_gib = -inf
+        for nodes in needs.places:
+            count = 0
+            left = ((self._memory[name], name) for name in nodes & self._memory.keys())
+            for left_gib, name in sorted(left, reverse=True):
+                if self._cores[name] >= needs.cores - _ROUNDING:
+                    count += self._cluster.counts[name]
+                    if count >= size:
+                        most_gib = max(most_gib, left_gib + _ROUNDING)
+                        break
+        return most_gib
+
     def times(self, needs: Needs) -> int:
         """For how many jobs with such needs the nodes have memory and cores left, at the most."""
         total = 0

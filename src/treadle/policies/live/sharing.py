@@ -28,11 +28,13 @@ from treadle.core.job import Job, JobId
 from treadle.core.lifecycle import Phase
 from treadle.core.plan import DATA_PARALLEL
 from treadle.core.ports import PerformanceModel, SharingBelief
+from treadle.core.snapshot import Snapshot
 from treadle.policies.live.eligibility import Eligibility, LevelOf, movable
 from treadle.policies.live.groups import Cores, Group, Hosts
 from treadle.policies.live.plan import Plan, any_size
 
 _NOTHING_GIB = 1e-6  # 0 would mean that it is not known
+Ring = tuple[tuple[Device, ...], dict[int, Job]]  # jobs on the same devices, by turn
 _LOOKED_AT = 256  # waiting jobs at one decision, the first in the policy's order
 
 
@@ -50,17 +52,22 @@ class Joining:
         """
         return cls(belief, tries=tries) if isinstance(belief, SharingBelief) else None
 
-    def part(self, plan: Plan) -> None:
+    def part(self, plan: Plan, rings: Sequence[Ring]) -> None:
         """Stop the newest of each group that turned out badly, if it can resume."""
-        for _, members in list(_together(plan)):
-            names = [job.id for job in members.values()]
-            if len(names) > 1 and self._belief.to_part(names):
+        several = [ring for ring in rings if len(ring[1]) > 1]
+        for _, members in list(_going_on(plan, several)):
+            if self._belief.to_part([job.id for job in members.values()]):
                 newest = max(members.values(), key=lambda job: (job.begun_at, job.sequence))
                 if movable(newest):
                     plan.stop(newest)
 
     def join(
-        self, plan: Plan, eligible: Eligibility, ousted: Iterable[Job], level_of: LevelOf
+        self,
+        plan: Plan,
+        rings: Sequence[Ring],
+        eligible: Eligibility,
+        ousted: Iterable[Job],
+        level_of: LevelOf,
     ) -> None:
         """Start waiting jobs beside others, each where most is gained by it."""
         able = list(islice(self._able(plan, eligible), _LOOKED_AT))
@@ -69,7 +76,8 @@ class Joining:
         alone = {
             other for job in ousted if plan.has(job.id) is None for other in job.spec.ousted_by
         }
-        groups = map(self._as_known, _groups(plan)) if self._try else _groups(plan)
+        groups = _groups(plan, rings)
+        groups = map(self._as_known, groups) if self._try else groups
         found = [group for group in groups if alone.isdisjoint(group.jobs)]
         if not found:
             return
@@ -112,7 +120,7 @@ def ousted_of(eligible: Eligibility, now: float) -> list[Job]:
     return [job for job in eligible.waiting if job.spec.ousted_by and job.ready_at <= now]
 
 
-def run_again(plan: Plan, ousted: Sequence[Job], level_of: LevelOf) -> None:
+def run_again(plan: Plan, rings: Sequence[Ring], ousted: Sequence[Job], level_of: LevelOf) -> None:
     """Start such jobs, if of the highest level that waits, on free devices or those of before."""
     first = min(map(level_of, plan.snapshot.waiting()), default=None) if ousted else None
     for job in ousted:
@@ -120,15 +128,17 @@ def run_again(plan: Plan, ousted: Sequence[Job], level_of: LevelOf) -> None:
             continue
         sizes = any_size(job, plan.room.most(job))
         found = next((f for size in sizes if (f := plan.room.place(job, size))), None)
-        found = found or _made_way(plan, job, level_of)
+        found = found or _made_way(plan, rings, job, level_of)
         if found is not None:
             plan.give(job, Allocation(found))
             plan.urgent.add(job.id)
 
 
-def _made_way(plan: Plan, job: Job, level_of: LevelOf) -> tuple[Device, ...] | None:
+def _made_way(
+    plan: Plan, rings: Sequence[Ring], job: Job, level_of: LevelOf
+) -> tuple[Device, ...] | None:
     """The devices on which it failed, if all that run there can resume; they are stopped."""
-    for devices, members in _together(plan):
+    for devices, members in _going_on(plan, rings):
         ring = members.values()
         failed_there = any(member.id in job.spec.ousted_by for member in ring)
         if not failed_there or not job.spec.runs_on(len(devices)):
@@ -140,30 +150,41 @@ def _made_way(plan: Plan, job: Job, level_of: LevelOf) -> tuple[Device, ...] | N
     return None
 
 
-def _together(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]]:
-    """Jobs that run on, in this plan, and share all their devices or have them to themselves."""
-    snapshot = plan.snapshot
-    nodes = snapshot.cluster.names
-    given = {d for new in plan.changes.values() if new is not None for d in new.devices}
-    visible = {job.id for job in snapshot.holding()}
-    seen: set[JobId] = set()
+def rings_of(snapshot: Snapshot, holding: Iterable[Job]) -> list[Ring]:
+    """Jobs in sight that run, and share all their devices or have them to themselves."""
+    nodes, tenants = snapshot.cluster.names, snapshot.tenants
+    visible = {job.id: job for job in holding}
+    found, seen = list[Ring](), set[JobId]()
     for first in sorted(visible):
-        held = snapshot.jobs[first].allocation
+        held = visible[first].allocation
         if first in seen or held is None:
             continue
-        turns = snapshot.tenants.get(held.devices[0], {})
+        devices, turns = held.devices, tenants.get(held.devices[0], {})
         seen.update(turns.values())
-        members = {turn: snapshot.jobs[name] for turn, name in turns.items()}
-        if (
-            all(snapshot.tenants.get(device) == turns for device in held.devices)
-            and given.isdisjoint(held.devices)
-            and all(device.node in nodes for device in held.devices)
-            and all(_runs_on(plan, job, held.devices, visible) for job in members.values())
-        ):
-            yield held.devices, members
+        if all(tenants.get(each) == turns and each.node in nodes for each in devices):
+            members = {turn: visible[name] for turn, name in turns.items() if name in visible}
+            runs = (_runs_on(job, devices) for job in members.values())
+            if len(members) == len(turns) and all(runs):
+                found.append((devices, members))
+    return found
 
 
-def _beginning(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]]:
+def _runs_on(job: Job, devices: tuple[Device, ...]) -> bool:
+    held = job.allocation
+    runs = job.phase is Phase.STARTING or job.phase is Phase.RUNNING
+    return runs and held is not None and held.devices == devices
+
+
+def _going_on(plan: Plan, rings: Iterable[Ring]) -> Iterator[Ring]:
+    """Those that this plan leaves as they are, and starts no job beside."""
+    given = {d for new in plan.changes.values() if new is not None for d in new.devices}
+    for devices, members in rings:
+        changed = any(job.id in plan.changes for job in members.values())
+        if not changed and given.isdisjoint(devices):
+            yield devices, members
+
+
+def _beginning(plan: Plan) -> Iterator[Ring]:
     """Jobs that this plan starts on free devices, those on the same devices together."""
     rows, tenants = plan.snapshot.jobs, plan.snapshot.tenants
     found: dict[tuple[Device, ...], dict[int, Job]] = {}
@@ -178,23 +199,16 @@ def _beginning(plan: Plan) -> Iterator[tuple[tuple[Device, ...], dict[int, Job]]
             yield devices, members
 
 
-def _groups(plan: Plan) -> Iterator[Group]:
+def _groups(plan: Plan, rings: Iterable[Ring]) -> Iterator[Group]:
     """Both, with what their nodes have for each."""
     nodes = {node.name: node for node in plan.snapshot.cluster.nodes}
-    for place, (devices, members) in enumerate(chain(_together(plan), _beginning(plan))):
+    for place, (devices, members) in enumerate(chain(_going_on(plan, rings), _beginning(plan))):
         counts = Counter(device.node for device in devices)
         device_gib = min(nodes[name].device_memory_gib for name in counts)
         if device_gib and plan.room.kept_gib:  # Frozen jobs keep theirs.
             device_gib = max(_NOTHING_GIB, min(map(plan.room.device_gib, devices)))
         cores = min(nodes[name].cores / count for name, count in counts.items())
         yield Group(place, devices, members, device_gib, cores)
-
-
-def _runs_on(plan: Plan, job: Job, devices: tuple[Device, ...], visible: set[JobId]) -> bool:
-    """Whether a job stays where it is in the plan."""
-    runs = job.phase in {Phase.STARTING, Phase.RUNNING} and job.id in visible
-    held = job.allocation
-    return runs and job.id not in plan.changes and held is not None and held.devices == devices
 
 
 def short_of_cores(

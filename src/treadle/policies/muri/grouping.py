@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from treadle.core.company import needed_gib, no_company
 from treadle.core.job import JobId, JobSpec
 from treadle.core.ports import InterleavingModel
-from treadle.policies.muri.matching import Solved, Weights, pair_counts, weights_of
+from treadle.models.company.pairing import Solved, Weights, pair_counts, weights_of
 
 Group = tuple[JobSpec, ...]
 _SCALE = 10**6  # the matching takes whole numbers

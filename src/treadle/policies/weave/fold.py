@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from treadle.policies.muri.matching import Pairs, Solved, pair_counts, weights_of
+from treadle.models.company.pairing import Pairs, Solved, pair_counts, weights_of
 from treadle.policies.weave.sharing import Group, Kinds, Mask, SharedSpeeds
 
 _SCALE = 10**6  # the matching takes whole numbers

@@ -14,7 +14,7 @@ from treadle.models.scaling import ScalingModel
 from treadle.models.stages import StageTimes
 from treadle.models.tokens import TokenModel
 from treadle.policies.base.placement import placement
-from treadle.policies.live.decide import live
+from treadle.policies.live.decide import Live
 from treadle.policies.registry import policy
 from treadle.policies.wrappers.wrapper import Wrapper
 
@@ -43,7 +43,7 @@ class World:
     def __init__(self, name: str, cluster: Cluster) -> None:
         belief = TokenModel(ScalingModel(), StageTimes())
         self.policy = Counted(policy(name, placement("consolidate"), belief))
-        chosen = live(self.policy, placement("consolidate"), belief)
+        chosen = Live(self.policy, placement("consolidate"), belief)
         self.scheduler = Scheduler(chosen, cluster)
 
     def step(self, now: float, *facts: JobSubmitted | JobFinished) -> float:
@@ -117,6 +117,19 @@ def test_of_jobs_that_ask_for_host_memory_a_policy_sees_as_many_as_there_is_room
     world.step(2.0, JobFinished("all of n0", ended.action))
     rows = world.scheduler.jobs.values()
     assert [row.id for row in rows if row.allocation][-2:] == ["w0", "w1"]
+
+
+@pytest.mark.parametrize("name", ["backfill", "srtf", "las", "muri-l", "weave-l"])
+def test_a_job_that_was_chosen_in_vain_is_shown_again_once_there_is_room(name: str) -> None:
+    world = World(name, Cluster(tuple(Node(f"n{n}", 8, memory_gib=1000.0) for n in range(2))))
+    devices = JobSpec("devices", 1e6, (8,), resumable=False, exclusive=True)
+    memory = JobSpec("memory", 1e6, resumable=False, exclusive=True, host_memory_gib=900.0)
+    world.step(0.0, JobSubmitted(devices), JobSubmitted(memory))
+    world.step(1.0, JobSubmitted(JobSpec("large", 1e4, host_memory_gib=500.0)))
+    world.step(2.0, JobSubmitted(JobSpec("a", 1e4)))
+    assert (world.policy.asked, world.policy.shown) == (1, 1)
+    world.step(3.0, JobFinished("devices", world.scheduler.jobs["devices"].action))
+    assert world.scheduler.jobs["large"].allocation is not None
 
 
 @pytest.mark.parametrize("name", ["backfill", "srtf", "las", "weave-l"])

@@ -8,7 +8,7 @@ import rustworkx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.policies.muri.matching import Pairs, pair_counts
+from treadle.models.company.pairing import Pairs, pair_counts
 
 
 @st.composite
